@@ -1,0 +1,186 @@
+"""Deterministic tar files, and listings of what is in them.
+
+A listing is the part of a file tree that a container can see: path, type, mode, owner, link target,
+extended attributes and content. Times are not in it: every time in a layer is the epoch of the lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Literal
+
+from msgspec import Struct
+
+CHUNK = 1 << 20
+
+EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One path of a tree. `path` has no leading slash. `sha256` is the content's, for a file.
+
+    `target` is the text of a symbolic link, or the path of the file that a hard link repeats.
+    `xattrs` are (name, hex value) pairs, sorted.
+    """
+
+    path: str
+    type: EntryType
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    size: int = 0
+    target: str = ""
+    sha256: str = ""
+    device: tuple[int, int] = (0, 0)
+    xattrs: tuple[tuple[str, str], ...] = ()
+
+
+_TAR_TYPES: dict[EntryType, bytes] = {
+    "file": tarfile.REGTYPE,
+    "directory": tarfile.DIRTYPE,
+    "symlink": tarfile.SYMTYPE,
+    "hardlink": tarfile.LNKTYPE,
+    "char": tarfile.CHRTYPE,
+    "block": tarfile.BLKTYPE,
+    "fifo": tarfile.FIFOTYPE,
+}
+_ENTRY_TYPES = {value: key for key, value in _TAR_TYPES.items()} | {tarfile.AREGTYPE: "file"}
+
+
+class _HashingReader:
+    """Passes reads through and hashes what passes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(size)
+        self._digest.update(chunk)
+        return chunk
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class TarWriter:
+    """Writes entries in the order given, with one time for all, and keeps their listing.
+
+    The same entries give the same bytes on every machine: no names of owners, no clock, pax headers only
+    where a path, a link or an attribute needs them.
+    """
+
+    def __init__(self, stream: IO[bytes], epoch: int) -> None:
+        self._tar = tarfile.open(  # noqa: SIM115  # closed by close(): entries come one by one
+            fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK
+        )
+        self._epoch = epoch
+        self.listing: list[Entry] = []
+
+    def add(self, entry: Entry, content: IO[bytes] | bytes | None = None) -> None:
+        """Write one entry. `content` is needed for a file; `entry.size` is its length in bytes."""
+        info = tarfile.TarInfo(entry.path)
+        info.type = _TAR_TYPES[entry.type]
+        info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, self._epoch
+        info.linkname = entry.target
+        info.devmajor, info.devminor = entry.device
+        info.pax_headers = {
+            f"SCHILY.xattr.{name}": bytes.fromhex(value).decode("utf-8", "surrogateescape")
+            for name, value in entry.xattrs
+        }
+        if entry.type != "file":
+            self._tar.addfile(info)
+            self.listing.append(entry)
+            return
+        if isinstance(content, bytes):
+            content = io.BytesIO(content)
+        assert content is not None
+        reader = _HashingReader(content)
+        info.size = entry.size
+        self._tar.addfile(info, reader)
+        self.listing.append(_with_hash(entry, reader.hexdigest()))
+
+    def directory(self, path: str, mode: int = 0o755) -> None:
+        """Write a directory that belongs to root."""
+        self.add(Entry(path=path, type="directory", mode=mode))
+
+    def file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """Write a file that belongs to root."""
+        self.add(Entry(path=path, type="file", mode=mode, size=len(content)), content)
+
+    def symlink(self, path: str, target: str) -> None:
+        """Write a symbolic link that belongs to root."""
+        self.add(Entry(path=path, type="symlink", mode=0o777, target=target))
+
+    def close(self) -> None:
+        """Write the end of the archive; the stream stays open."""
+        self._tar.close()
+
+
+def _with_hash(entry: Entry, sha256: str) -> Entry:
+    return Entry(
+        path=entry.path, type=entry.type, mode=entry.mode, uid=entry.uid, gid=entry.gid, size=entry.size,
+        sha256=sha256, xattrs=entry.xattrs,
+    )  # fmt: skip
+
+
+def parents(paths: Iterable[str]) -> list[str]:
+    """Return every directory above the given paths, each once, sorted so that parents come first."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return sorted(found)
+
+
+def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
+    """Yield each entry of a tar stream, and a function that gives the content of a file.
+
+    The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
+    """
+    with tarfile.open(fileobj=stream, mode="r|") as tar:
+        for info in tar:
+            path = normal(info.name)
+            kind = _ENTRY_TYPES[info.type]
+
+            def content(info: tarfile.TarInfo = info) -> bytes:
+                opened = tar.extractfile(info)
+                return opened.read() if opened else b""
+
+            yield (
+                Entry(
+                    path=path,
+                    type=kind,
+                    mode=info.mode & 0o7777,
+                    uid=info.uid,
+                    gid=info.gid,
+                    size=info.size if kind == "file" else 0,
+                    target=normal(info.linkname) if kind == "hardlink" else info.linkname,
+                    device=(info.devmajor, info.devminor) if kind in ("char", "block") else (0, 0),
+                    xattrs=_xattrs(info),
+                ),
+                content,
+            )
+
+
+def _xattrs(info: tarfile.TarInfo) -> tuple[tuple[str, str], ...]:
+    prefix = "SCHILY.xattr."
+    return tuple(
+        sorted(
+            (key[len(prefix) :], value.encode("utf-8", "surrogateescape").hex())
+            for key, value in info.pax_headers.items()
+            if key.startswith(prefix)
+        )
+    )
+
+
+def normal(path: str) -> str:
+    """Return a member name without leading `./` or `/` and without a trailing slash."""
+    while path.startswith(("./", "/")):
+        path = path[2:] if path.startswith("./") else path[1:]
+    return "" if path == "." else path.rstrip("/")

@@ -1,0 +1,107 @@
+"""Decisions: what evidence cannot decide, from `reprobuild.yaml` beside the snapshot or from options.
+
+They are copied into the lock.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+
+FILENAME = "reprobuild.yaml"
+
+
+class WorkloadDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The user's own check: a command, and the files below `{out}` that it must write alike twice."""
+
+    command: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Every decision, each with the value that means "decide from evidence".
+
+    `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
+    `bake` maps a variable to its value, or to None for the captured one; `folder` is where relative paths
+    in `sources` start, and is not part of the lock.
+    """
+
+    python: str | None = None
+    base: str | None = None
+    platform: str | None = None
+    sources: dict[str, str] = {}
+    services: dict[str, str] = {}
+    bake: dict[str, str | None] = {}
+    drop: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
+    profile: str = "torch"
+    seed: int | None = None
+    workload: WorkloadDecision | None = None
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what the lock keeps: all but service addresses, which belong to one machine."""
+        kept: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, services={}))
+        return kept
+
+
+def read_decisions(path: Path) -> Decisions:
+    """Read a `reprobuild.yaml`.
+
+    Raises:
+        UsageError: it cannot be read, or holds what is not a decision; the message names the key.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as err:
+        raise UsageError(f"{path} cannot be read: {err.strerror}", hint="check the path") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as err:
+        raise UsageError(f"{path} is not YAML: {err}", hint="see docs/decisions.md for an example") from None
+    if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
+        raw["bake"] = dict(parse_bake(str(item)) for item in raw["bake"])
+    if isinstance(raw, dict) and isinstance(raw.get("python"), float):
+        raise UsageError(
+            f"{path}: python: {raw['python']} is a number in YAML", hint='write it in quotes: python: "3.10"'
+        )
+    try:
+        return msgspec.convert(raw, type=Decisions)
+    except msgspec.ValidationError as err:
+        known = ", ".join(Decisions.__struct_fields__)
+        raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None
+
+
+def parse_bake(text: str) -> tuple[str, str | None]:
+    """Return (name, value) of `NAME=VALUE`, or (name, None) of `NAME`."""
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
+def find_decisions(snapshot: Path) -> Path | None:
+    """Return the `reprobuild.yaml` in the snapshot's folder, or the one beside that folder, or None."""
+    inside, beside = snapshot / FILENAME, snapshot.resolve().parent / FILENAME
+    if inside.is_file() and beside.is_file():
+        raise UsageError(
+            f"there are two files of decisions: {inside} and {beside}",
+            hint="keep one, or name it with --decisions",
+        )
+    return inside if inside.is_file() else beside if beside.is_file() else None
+
+
+def merge(base: Decisions, options: Decisions) -> Decisions:
+    """Return the file's decisions with the command line's put over them; lists and maps are joined."""
+    default = Decisions()
+    changed: dict[str, Any] = {}
+    for field in Decisions.__struct_fields__:
+        mine, given = getattr(base, field), getattr(options, field)
+        if isinstance(given, dict):
+            changed[field] = {**mine, **given}
+        elif isinstance(given, tuple):
+            changed[field] = tuple(dict.fromkeys((*mine, *given)))
+        elif given != getattr(default, field):
+            changed[field] = given
+    return msgspec.structs.replace(base, **changed)

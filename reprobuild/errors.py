@@ -1,0 +1,78 @@
+"""Every failure that a user can act on: what happened, what to do next, and one exit code per verb."""
+
+from __future__ import annotations
+
+
+class ReproError(Exception):
+    """What happened, and what to do about it.
+
+    Args:
+        what: one sentence that names the thing and, where there is one, the file and line.
+        hint: the next step for the reader; empty only where nothing can be suggested.
+    """
+
+    exit_code = 70
+
+    def __init__(self, what: str, *, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+class UsageError(ReproError):
+    """The command line or `reprobuild.yaml` asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class SnapshotError(ReproError):
+    """The captured folder is missing, damaged, or holds what must not travel."""
+
+    exit_code = 3
+
+
+class LockError(ReproError):
+    """A captured line cannot be pinned, or a lock cannot be read."""
+
+    exit_code = 4
+
+
+class FetchError(ReproError):
+    """Bytes cannot be had, or are not the bytes that were locked."""
+
+    exit_code = 5
+
+
+class EngineError(ReproError):
+    """A container engine, or another program, is absent or failed."""
+
+    exit_code = 6
+
+
+class BuildError(ReproError):
+    """Realising or building the image failed."""
+
+    exit_code = 7
+
+
+class DriftError(ReproError):
+    """Two runs of one image on one machine differ in bytes."""
+
+    exit_code = 8
+
+
+class InconclusiveError(ReproError):
+    """The check could not have failed, or did not cover what was asked."""
+
+    exit_code = 9
+
+
+class RoundTripError(ReproError):
+    """What is in the image is not what was captured, and no reason explains it."""
+
+    exit_code = 10
+
+
+class ShipError(ReproError):
+    """Handing the image over failed."""
+
+    exit_code = 11

@@ -1,0 +1,225 @@
+"""Lock: every input by sha256, every decision with its reason; its one canonical form and its digest.
+
+A lock is *sealed* when `realised` is there: what must be run once was run, and its outputs are inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import LockError
+
+VERSION = 1
+PREFIX = "/opt/env"
+FILES = "/opt/reprobuild"
+# 1980-01-01, the first time stamp that a zip archive can hold; used where no source tells a date.
+EPOCH = 315532800
+
+Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
+
+
+class Artefact(Struct, frozen=True, kw_only=True):
+    """A file known by its bytes.
+
+    `url` says where it was found and carries no credentials; empty for what was made here, which only
+    the store has. `size` is in bytes.
+    """
+
+    filename: str
+    sha256: str
+    size: int
+    url: str = ""
+
+
+class Deb(Struct, frozen=True, kw_only=True):
+    """One system package of the base. `essential` ones are unpacked before any maintainer script runs."""
+
+    name: str
+    version: str
+    architecture: str
+    essential: bool
+    file: Artefact
+
+
+class Base(Struct, frozen=True, kw_only=True):
+    """The system under the environment: a distribution's release and its packages, sorted by name."""
+
+    distribution: str
+    release: str
+    packages: tuple[Deb, ...]
+
+
+class Interpreter(Struct, frozen=True, kw_only=True):
+    """The Python of the image. `executable` is a path in the base; `evidence` says how it was found."""
+
+    version: str
+    executable: str
+    evidence: str
+
+
+class Wheel(Struct, frozen=True, kw_only=True):
+    """One wheel. Role `environment`: installed into the image; `build`: only used while realising."""
+
+    name: str
+    version: str
+    role: Literal["environment", "build"]
+    file: Artefact
+    yanked: str = ""
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One source tree: a commit plus its captured changes.
+
+    `tree` is the git tree id (sha1) after the patch; `file` is a tar of exactly that tree; `patch` is the
+    sha256 of the captured diff; `path` is where it stands in the image; `subdirectory` holds the project.
+    """
+
+    name: str
+    url: str
+    commit: str
+    tree: str
+    patch: str | None
+    path: str
+    editable: bool
+    epoch: int
+    file: Artefact
+    subdirectory: str = ""
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One environment variable of the image. `needs` are paths in the image without which it is wrong."""
+
+    name: str
+    value: str
+    needs: tuple[str, ...] = ()
+
+
+class Ruling(Struct, frozen=True, kw_only=True):
+    """What became of one captured line.
+
+    `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...).
+    """
+
+    file: str
+    line: int
+    subject: str
+    outcome: Outcome
+    reason: str
+    kind: str = ""
+    accepted: bool = False
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """The user's own check: a command to run in the image, and the files below `{out}` it must repeat."""
+
+    command: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Bytecode(Struct, frozen=True, kw_only=True):
+    """The compiled modules of one artefact (wheel or source tar), as a tar with the sha256 `tar`."""
+
+    artefact: str
+    tar: str
+
+
+class Realised(Struct, frozen=True, kw_only=True):
+    """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256."""
+
+    base: str
+    wheels: tuple[Wheel, ...]
+    bytecode: tuple[Bytecode, ...]
+
+
+class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the image. Sequences are sorted at construction by `make_lock`."""
+
+    version: int
+    snapshot: str
+    platform: str
+    epoch: int
+    seed: int | None
+    profile: str
+    interpreter: Interpreter
+    base: Base
+    wheels: tuple[Wheel, ...]
+    sources: tuple[Source, ...]
+    environment: tuple[Setting, ...]
+    workdir: str
+    workload: Workload | None
+    decisions: dict[str, Any]
+    rulings: tuple[Ruling, ...]
+    realised: Realised | None = None
+
+    @property
+    def digest(self) -> str:
+        """The sha256 (hex) of the canonical form."""
+        return hashlib.sha256(encode(self)).hexdigest()
+
+    @property
+    def deviations(self) -> tuple[Ruling, ...]:
+        """The rulings that make the image differ from what was captured."""
+        return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
+
+
+def canonical(lock: Lock) -> Lock:
+    """Return the lock with every sequence in its one order, so that equal content has equal bytes."""
+    return msgspec.structs.replace(
+        lock,
+        base=msgspec.structs.replace(
+            lock.base, packages=tuple(sorted(lock.base.packages, key=lambda d: (d.name, d.architecture)))
+        ),
+        wheels=tuple(sorted(lock.wheels, key=lambda w: (w.role, w.name, w.version))),
+        sources=tuple(sorted(lock.sources, key=lambda s: s.name)),
+        environment=tuple(sorted(lock.environment, key=lambda s: s.name)),
+        rulings=tuple(sorted(lock.rulings, key=lambda r: (r.file, r.line, r.subject))),
+        realised=lock.realised
+        and msgspec.structs.replace(
+            lock.realised,
+            wheels=tuple(sorted(lock.realised.wheels, key=lambda w: w.name)),
+            bytecode=tuple(sorted(lock.realised.bytecode, key=lambda b: b.artefact)),
+        ),
+    )
+
+
+def encode(lock: Lock) -> bytes:
+    """Return the canonical file: JSON, two spaces, keys in the order of the fields, one final newline."""
+    return msgspec.json.format(msgspec.json.encode(canonical(lock), order="deterministic"), indent=2) + b"\n"
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file.
+
+    Raises:
+        LockError: it is absent, not a lock, or of a version that this program does not know.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise LockError(f"there is no lock at {path}", hint="make one with `reprobuild lock DIR`") from None
+    except OSError as err:
+        raise LockError(f"{path} cannot be read: {err.strerror}", hint="check its permissions") from None
+    try:
+        lock = msgspec.json.decode(raw, type=Lock)
+    except (msgspec.ValidationError, msgspec.DecodeError) as err:
+        raise LockError(
+            f"{path} is not a lock: {err}", hint="make it again with `reprobuild lock DIR`"
+        ) from None
+    if lock.version != VERSION:
+        raise LockError(
+            f"{path} is a lock of version {lock.version}; this program reads version {VERSION}",
+            hint="use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`",
+        )
+    return lock
+
+
+def write_lock(lock: Lock, path: Path) -> None:
+    """Write the canonical form, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(encode(lock))
+    part.replace(path)

@@ -1,0 +1,134 @@
+"""Snapshot: what was captured, line by line, each with the place it came from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+RequirementKind = Literal[
+    "index",  # name==version, name===version
+    "archive",  # name @ https://.../x.whl, name @ file:///.../x.whl
+    "vcs",  # name @ git+https://...@commit
+    "editable",  # -e git+https://...@commit#egg=name; -e /path under pip's comment
+    "conda",  # name @ file:///croot/... and other build paths of conda: no version in it
+    "leftover",  # -umpy==...: what an interrupted uninstall left behind
+]
+Mark = Literal["manual", "automatic", "auto-removable", "local", "upgradable", "residual"]
+
+
+class Place(Struct, frozen=True, order=True):
+    """Where a captured line stands: file name in the snapshot and line number, from 1."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Requirement(Struct, frozen=True, kw_only=True):
+    """One distribution of a freeze.
+
+    `name` is as captured; compare by `packaging.utils.canonicalize_name`. `version` is None where the
+    freeze does not tell it. `url` carries no user name and no password. `path` is the local directory
+    of an editable install without a known remote, or a local file.
+    """
+
+    place: Place
+    text: str
+    kind: RequirementKind
+    name: str
+    version: str | None = None
+    url: str | None = None
+    commit: str | None = None
+    subdirectory: str | None = None
+    sha256: str | None = None
+    path: str | None = None
+
+
+class Package(Struct, frozen=True, kw_only=True):
+    """One installed system package, as `apt list --installed` or `dpkg -l` shows it.
+
+    `suites` are the archives that apt named for it, without `now`; empty where none is known.
+    `upgrade` is the version that apt offered instead.
+    """
+
+    place: Place
+    text: str
+    name: str
+    version: str
+    architecture: str
+    mark: Mark
+    suites: tuple[str, ...] = ()
+    upgrade: str | None = None
+
+
+class Variable(Struct, frozen=True, kw_only=True):
+    """One environment variable. `value` is None for a secret: it is never kept.
+
+    `suspect` says why the value cannot be trusted (a sorted dump cut a multi-line value apart, ...);
+    empty when it can.
+    """
+
+    place: Place
+    name: str
+    value: str | None
+    secret: str = ""
+    suspect: str = ""
+
+
+class Module(Struct, frozen=True, kw_only=True):
+    """One loaded environment module, `name/version` as the list shows it."""
+
+    place: Place
+    name: str
+    version: str | None = None
+
+
+class PatchedFile(Struct, frozen=True, kw_only=True):
+    """One file of a diff: paths inside the repository, git blob ids (may be abbreviated; all zeros for none)."""
+
+    line: int
+    old_path: str | None
+    new_path: str | None
+    old_blob: str | None = None
+    new_blob: str | None = None
+
+
+class Patch(Struct, frozen=True, kw_only=True):
+    """One captured `git diff`. `name` is the file name without `.diff`; `content` are its exact bytes."""
+
+    file: str
+    name: str
+    content: bytes
+    files: tuple[PatchedFile, ...]
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """A line that carries nothing to pin: a header, a comment, a prompt, or a line nobody understands.
+
+    `understood` is False for the last kind, which is always shown to the user.
+    """
+
+    place: Place
+    text: str
+    reason: str
+    understood: bool = True
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """All that was captured. Secrets are not in it: names stay, values are dropped while reading.
+
+    `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of
+    file (`requirements.txt`, ...) that the folder does not hold.
+    """
+
+    digest: str
+    requirements: tuple[Requirement, ...] = ()
+    packages: tuple[Package, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    modules: tuple[Module, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    absent: tuple[str, ...] = ()
