@@ -1,0 +1,140 @@
+"""Git, for reading only: commits, trees and patches, in a private bare repository.
+
+Nothing is ever checked out, so no hook, filter or attribute of a hostile repository runs; the user's
+repositories are never written to. Ids: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild import proc
+from reprobuild.errors import LockError
+
+_QUIET = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C.UTF-8",
+    "HOME": "/nonexistent",
+}
+# A bundle or clone may belong to another user; it is only read.
+_OPTIONS = ("-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never")
+
+
+class Blob(Struct, frozen=True, kw_only=True):
+    """One path of a git tree: mode (`100644`, `100755`, `120000`, `160000`), object id, path."""
+
+    mode: str
+    id: str
+    path: str
+
+
+class Repository:
+    """A private bare repository in a scratch folder.
+
+    Args:
+        folder: an empty folder that is the caller's to remove.
+        env: the user's environment; used for fetching (its credentials), never for anything else.
+    """
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._env = {"PATH": env.get("PATH", ""), **_QUIET}
+        self._fetch_env = {**env, "GIT_TERMINAL_PROMPT": "0"}
+        self._work = folder / "empty"
+        self._work.mkdir()
+        self._git(
+            "init", "--quiet", "--bare", str(folder / "git"), purpose="make a scratch repository", bare=False
+        )
+
+    def _git(
+        self, *arguments: str, purpose: str, stdin: bytes | None = None, bare: bool = True,
+        env: Mapping[str, str] | None = None,
+    ) -> bytes:  # fmt: skip
+        place = ("--git-dir", str(self._folder / "git"), "--work-tree", str(self._work)) if bare else ()
+        return proc.run(
+            ["git", *_OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
+            cwd=self._work, missing=LockError,
+        )  # fmt: skip
+
+    def fetch_local(self, path: Path) -> None:
+        """Take every ref of a bundle or a repository on the disk."""
+        self._git("fetch", "--quiet", "--no-tags", str(path), "+refs/*:refs/from/*", purpose=f"read {path}")
+
+    def fetch_remote(self, url: str, commit: str) -> None:
+        """Take one commit from a remote, or all its branches where the remote refuses single commits."""
+        try:
+            self._git(
+                "fetch", "--quiet", "--no-tags", "--depth", "1", "--", url, commit,
+                purpose=f"fetch {commit[:12]} from {url}", env=self._fetch_env,
+            )  # fmt: skip
+        except proc.Failed:
+            self._git(
+                "fetch", "--quiet", "--no-tags", "--", url, "+refs/heads/*:refs/from/heads/*",
+                purpose=f"fetch {url}", env=self._fetch_env,
+            )  # fmt: skip
+
+    def commit(self, revision: str) -> str | None:
+        """Return the full id of a commit, or None when it is not there."""
+        try:
+            out = self._git(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", purpose="x"
+            )
+        except proc.Failed:
+            return None
+        return out.decode().strip()
+
+    def commit_time(self, commit: str) -> int:
+        """Return the committer's date, seconds since 1970."""
+        return int(self._git("show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"))
+
+    def blobs(self, tree: str) -> list[Blob]:
+        """Return every path of a commit or tree, sorted."""
+        out = self._git("ls-tree", "-r", "-z", "--full-tree", tree, purpose="list a tree")
+        found = []
+        for row in out.split(b"\0")[:-1]:
+            head, _, path = row.partition(b"\t")
+            mode, _, oid = head.decode().split(" ")
+            found.append(Blob(mode=mode, id=oid, path=path.decode("utf-8", "surrogateescape")))
+        return sorted(found, key=lambda blob: blob.path)
+
+    def apply(self, commit: str, patch: bytes, name: str) -> str:
+        """Return the tree id of the commit with a patch applied.
+
+        Raises:
+            LockError: the patch does not apply.
+        """
+        env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
+        self._git("read-tree", commit, purpose="read the commit", env=env)
+        if patch:
+            try:
+                self._git(
+                    "apply",
+                    "--cached",
+                    "--whitespace=nowarn",
+                    "-",
+                    purpose=f"apply {name}",
+                    stdin=patch,
+                    env=env,
+                )
+            except proc.Failed as err:
+                raise LockError(
+                    f"{name} does not apply to commit {commit[:12]}:\n{err.stderr.strip()}",
+                    hint="it was made on another commit, or by a git with diff.noprefix or diff.external set; "
+                    "capture it again with `git diff HEAD --binary --full-index`",
+                ) from None
+        return self._git("write-tree", purpose="write the patched tree", env=env).decode().strip()
+
+    def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, bytes]]:
+        """Yield each blob with its bytes, in the order given."""
+        request = "".join(f"{blob.id}\n" for blob in blobs).encode()
+        stream = io.BytesIO(self._git("cat-file", "--batch", purpose="read a tree's files", stdin=request))
+        for blob in blobs:
+            header = stream.readline().decode().split()
+            yield blob, stream.read(int(header[2]))
+            stream.read(1)
