@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Literal
 
+import msgspec
 from msgspec import Struct
 
 CHUNK = 1 << 20
@@ -47,41 +48,29 @@ _TAR_TYPES: dict[EntryType, bytes] = {
     "block": tarfile.BLKTYPE,
     "fifo": tarfile.FIFOTYPE,
 }
-_ENTRY_TYPES = {value: key for key, value in _TAR_TYPES.items()} | {tarfile.AREGTYPE: "file"}
-
-
-class _HashingReader:
-    """Passes reads through and hashes what passes."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._stream.read(size)
-        self._digest.update(chunk)
-        return chunk
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
+_ENTRY_TYPES: dict[bytes, EntryType] = {value: key for key, value in _TAR_TYPES.items()}
+_ENTRY_TYPES[tarfile.AREGTYPE] = "file"
 
 
 class TarWriter:
     """Writes entries in the order given, with one time for all, and keeps their listing.
 
-    The same entries give the same bytes on every machine: no names of owners, no clock, pax headers only
-    where a path, a link or an attribute needs them.
+    The same entries give the same bytes on every machine: no names of owners, no clock, no locale, pax
+    headers only where a path, a link or an attribute needs them. Content is copied in pieces.
     """
 
     def __init__(self, stream: IO[bytes], epoch: int) -> None:
-        self._tar = tarfile.open(  # noqa: SIM115  # closed by close(): entries come one by one
-            fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK
-        )
+        self._stream = stream
         self._epoch = epoch
+        self._written = 0
         self.listing: list[Entry] = []
 
     def add(self, entry: Entry, content: IO[bytes] | bytes | None = None) -> None:
-        """Write one entry. `content` is needed for a file; `entry.size` is its length in bytes."""
+        """Write one entry. `content` is needed for a file; `entry.size` is its length in bytes.
+
+        Raises:
+            ValueError: the content is shorter or longer than `entry.size`.
+        """
         info = tarfile.TarInfo(entry.path)
         info.type = _TAR_TYPES[entry.type]
         info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, self._epoch
@@ -91,17 +80,30 @@ class TarWriter:
             f"SCHILY.xattr.{name}": bytes.fromhex(value).decode("utf-8", "surrogateescape")
             for name, value in entry.xattrs
         }
-        if entry.type != "file":
-            self._tar.addfile(info)
-            self.listing.append(entry)
-            return
-        if isinstance(content, bytes):
-            content = io.BytesIO(content)
-        assert content is not None
-        reader = _HashingReader(content)
-        info.size = entry.size
-        self._tar.addfile(info, reader)
-        self.listing.append(_with_hash(entry, reader.hexdigest()))
+        if entry.type == "file":
+            info.size = entry.size
+        self._write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        if entry.type == "file":
+            entry = msgspec.structs.replace(entry, sha256=self._copy(entry, content))
+        self.listing.append(entry)
+
+    def _copy(self, entry: Entry, content: IO[bytes] | bytes | None) -> str:
+        if content is None:
+            raise ValueError(f"{entry.path} is a file without content")
+        stream = io.BytesIO(content) if isinstance(content, bytes) else content
+        digest, left = hashlib.sha256(), entry.size
+        while left and (chunk := stream.read(min(CHUNK, left))):
+            digest.update(chunk)
+            self._write(chunk)
+            left -= len(chunk)
+        if left or stream.read(1):
+            raise ValueError(f"{entry.path} is {'shorter' if left else 'longer'} than its {entry.size} bytes")
+        self._write(bytes(-entry.size % tarfile.BLOCKSIZE))
+        return digest.hexdigest()
+
+    def _write(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._written += len(data)
 
     def directory(self, path: str, mode: int = 0o755) -> None:
         """Write a directory that belongs to root."""
@@ -117,14 +119,8 @@ class TarWriter:
 
     def close(self) -> None:
         """Write the end of the archive; the stream stays open."""
-        self._tar.close()
-
-
-def _with_hash(entry: Entry, sha256: str) -> Entry:
-    return Entry(
-        path=entry.path, type=entry.type, mode=entry.mode, uid=entry.uid, gid=entry.gid, size=entry.size,
-        sha256=sha256, xattrs=entry.xattrs,
-    )  # fmt: skip
+        self._write(bytes(2 * tarfile.BLOCKSIZE))
+        self._write(bytes(-self._written % tarfile.RECORDSIZE))
 
 
 def parents(paths: Iterable[str]) -> list[str]:
@@ -142,30 +138,58 @@ def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
     """Yield each entry of a tar stream, and a function that gives the content of a file.
 
     The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold.
     """
-    with tarfile.open(fileobj=stream, mode="r|") as tar:
+    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
         for info in tar:
-            path = normal(info.name)
-            kind = _ENTRY_TYPES[info.type]
 
             def content(info: tarfile.TarInfo = info) -> bytes:
                 opened = tar.extractfile(info)
                 return opened.read() if opened else b""
 
-            yield (
-                Entry(
-                    path=path,
-                    type=kind,
-                    mode=info.mode & 0o7777,
-                    uid=info.uid,
-                    gid=info.gid,
-                    size=info.size if kind == "file" else 0,
-                    target=normal(info.linkname) if kind == "hardlink" else info.linkname,
-                    device=(info.devmajor, info.devminor) if kind in ("char", "block") else (0, 0),
-                    xattrs=_xattrs(info),
-                ),
-                content,
-            )
+            yield entry_of(info), content
+
+
+def list_tar(stream: IO[bytes]) -> Iterator[Entry]:
+    """Yield each entry of a tar stream with the hash of its content, which is read in pieces.
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold.
+    """
+    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
+        for info in tar:
+            entry = entry_of(info)
+            opened = tar.extractfile(info) if entry.type == "file" else None
+            if opened is not None:
+                digest = hashlib.sha256()
+                while chunk := opened.read(CHUNK):
+                    digest.update(chunk)
+                entry = msgspec.structs.replace(entry, sha256=digest.hexdigest())
+            yield entry
+
+
+def entry_of(info: tarfile.TarInfo) -> Entry:
+    """Return what a tar header says, without the content's hash.
+
+    Raises:
+        ValueError: the member is of a kind that a layer cannot hold (a GNU sparse file, a volume label).
+    """
+    kind = _ENTRY_TYPES.get(info.type)
+    if kind is None:
+        raise ValueError(f"{info.name} is of the tar type {info.type!r}, which a layer cannot hold")
+    return Entry(
+        path=normal(info.name),
+        type=kind,
+        mode=info.mode & 0o7777,
+        uid=info.uid,
+        gid=info.gid,
+        size=info.size if kind == "file" else 0,
+        target=normal(info.linkname) if kind == "hardlink" else info.linkname,
+        device=(info.devmajor, info.devminor) if kind in ("char", "block") else (0, 0),
+        xattrs=_xattrs(info),
+    )
 
 
 def _xattrs(info: tarfile.TarInfo) -> tuple[tuple[str, str], ...]:

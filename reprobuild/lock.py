@@ -47,11 +47,15 @@ class Deb(Struct, frozen=True, kw_only=True):
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """The system under the environment: a distribution's release and its packages, sorted by name."""
+    """The system under the environment: a distribution's release and its packages, sorted by name.
+
+    `tools` are only used while realising the base, and are no part of it.
+    """
 
     distribution: str
     release: str
     packages: tuple[Deb, ...]
+    tools: tuple[Deb, ...] = ()
 
 
 class Interpreter(Struct, frozen=True, kw_only=True):
@@ -102,7 +106,8 @@ class Setting(Struct, frozen=True, kw_only=True):
 class Ruling(Struct, frozen=True, kw_only=True):
     """What became of one captured line.
 
-    `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...).
+    `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...);
+    `captured` is the line of a freeze, without credentials, for the comparison with the image's own.
     """
 
     file: str
@@ -112,6 +117,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     reason: str
     kind: str = ""
     accepted: bool = False
+    captured: str = ""
 
 
 class Workload(Struct, frozen=True, kw_only=True):
@@ -129,9 +135,14 @@ class Bytecode(Struct, frozen=True, kw_only=True):
 
 
 class Realised(Struct, frozen=True, kw_only=True):
-    """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256."""
+    """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256.
+
+    `runtime` is the tar of the runtime package that goes into the image: with another reprobuild's, the
+    same lock would give another image.
+    """
 
     base: str
+    runtime: str
     wheels: tuple[Wheel, ...]
     bytecode: tuple[Bytecode, ...]
 
@@ -172,7 +183,9 @@ def canonical(lock: Lock) -> Lock:
     return msgspec.structs.replace(
         lock,
         base=msgspec.structs.replace(
-            lock.base, packages=tuple(sorted(lock.base.packages, key=lambda d: (d.name, d.architecture)))
+            lock.base,
+            packages=tuple(sorted(lock.base.packages, key=lambda d: (d.name, d.architecture))),
+            tools=tuple(sorted(lock.base.tools, key=lambda d: (d.name, d.architecture))),
         ),
         wheels=tuple(sorted(lock.wheels, key=lambda w: (w.role, w.name, w.version))),
         sources=tuple(sorted(lock.sources, key=lambda s: s.name)),

@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound, local_path
+from reprobuild.net import Net, NotFound, Page, local_path
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.store import hash_file
 
@@ -61,19 +61,33 @@ class FileLists:
         self._net = net
         self._local_index = local_index
         self._links: dict[str, list[tuple[str, str]]] = {}
+        self._pages: dict[str, Page | None] = {}
 
     def of(self, name: str, version: str | None) -> list[Distribution]:
-        """Return every file of a project. A local label's index is asked only if no other has the version."""
+        """Return the files of a project: those of one version, or all where it is None or has none.
+
+        A local label's own index is asked only if no other has the version.
+        """
         project = canonicalize_name(name)
+        if version is not None:
+            found = self._everywhere(project, version)
+            if any(same_version(item.version, version) for item in found):
+                return found
+        return self._everywhere(project, None)
+
+    def _everywhere(self, project: str, version: str | None) -> list[Distribution]:
+        needle = version.partition("+")[0] if version else ""
         found: list[Distribution] = []
         places = [*self._indexes.find_links, *self._indexes.simple]
         for rank, place in enumerate(places):
-            lister = self._from_links if rank < len(self._indexes.find_links) else self._from_simple
-            found += lister(place, project, rank)
-        if version and "+" in version and not any(_equal(item.version, version) for item in found):
-            extra = self._local_index(version.split("+")[1])
+            if rank < len(self._indexes.find_links):
+                found += self._from_links(place, project, rank)
+            else:
+                found += self._from_simple(place, project, rank, needle)
+        if version and "+" in version and not any(same_version(item.version, version) for item in found):
+            extra = self._local_index(version.partition("+")[2])
             if extra:
-                found += self._from_simple(extra, project, len(places))
+                found += self._from_simple(extra, project, len(places), needle)
         return found
 
     def artefact(self, item: Distribution) -> Artefact:
@@ -89,22 +103,35 @@ class FileLists:
             )
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
 
-    def _from_simple(self, root: str, project: str, rank: int) -> list[Distribution]:
-        try:
-            page = self._net.page(f"{root}/{project}/", accept=simple.ACCEPT_SUPPORTED)
-        except NotFound:
+    def _page(self, root: str, project: str) -> Page | None:
+        url = f"{root}/{project}/"
+        if url not in self._pages:
+            try:
+                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED)
+            except NotFound:
+                self._pages[url] = None
+        return self._pages[url]
+
+    def _from_simple(self, root: str, project: str, rank: int, needle: str) -> list[Distribution]:
+        page = self._page(root, project)
+        if page is None:
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", simple.APIVersionWarning)
             try:
                 media = page.content_type.split(";")[0].strip() or "text/html"
-                details = simple.parse_project_details(page.content.decode(), media, project)
+                text = page.content.decode()
+                if "json" not in media:
+                    text = _only_links_with(text, needle)
+                details = simple.parse_project_details(text, media, project)
             except (ValueError, KeyError, simple.UnsupportedMIMEType, simple.UnsupportedAPIVersion) as err:
                 raise FetchError(
                     f"{root} does not answer as a Simple API: {err}", hint="check pip's index-url"
                 ) from None
         found = []
         for file in details["files"]:
+            if needle not in file["filename"]:
+                continue
             yanked = file.get("yanked", False)
             item = _distribution(
                 project, file["filename"], urllib.parse.urljoin(page.url, file["url"]), root, rank,
@@ -150,7 +177,14 @@ def _size(raw: object) -> int:
     return raw if isinstance(raw, int) else 0
 
 
-def _equal(found: str, captured: str) -> bool:
+def _only_links_with(text: str, needle: str) -> str:
+    """Return an HTML page without the links that lack the needle: parsing ten thousand takes seconds."""
+    head, *links = re.split(r"(?=<a\s)", text)
+    return head + "".join(link for link in links if needle in link)
+
+
+def same_version(found: str, captured: str) -> bool:
+    """Tell whether two versions are equal by PEP 440, or by their text where they are no such versions."""
     try:
         return Version(found) == Version(captured)
     except InvalidVersion:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.lock import Artefact, Ruling, Wheel
-from reprobuild.resolve.files import Distribution, FileLists
+from reprobuild.resolve.files import Distribution, FileLists, same_version
 from reprobuild.snapshot.model import Requirement
 
 WORKERS = 8
@@ -67,7 +67,7 @@ def resolve_requirements(
 def _ruling(line: Requirement, outcome: str, reason: str, kind: str = "") -> Ruling:
     return Ruling(
         file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,  # type: ignore[arg-type]
-        reason=reason, kind=kind,
+        reason=reason, kind=kind, captured=line.text,
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def _one(
     if line.version is None or line.kind not in ("index", "archive"):
         return None, _ruling(line, "unresolved", _WITHOUT_FILE[line.kind], f"{line.kind}-line")
     found = files.of(line.name, line.version)
-    same = [item for item in found if _same_version(item.version, line.version)]
+    same = [item for item in found if same_version(item.version, line.version)]
     if not same:
         return None, _unknown(line, found)
     wheel = choose_wheel(same, target, tags)
@@ -103,13 +103,6 @@ _WITHOUT_FILE = {
     "conda": "conda wrote its own build path; the version is in no file of the snapshot",
     "leftover": "an interrupted uninstall left this folder behind",
 }
-
-
-def _same_version(found: str, captured: str) -> bool:
-    try:
-        return Version(found) == Version(captured)
-    except InvalidVersion:
-        return found == captured
 
 
 def _unknown(line: Requirement, found: Sequence[Distribution]) -> Ruling:

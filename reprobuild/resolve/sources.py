@@ -90,8 +90,8 @@ def resolve_sources(
     return tuple(sources), tuple(rulings)
 
 
-def _pinned(file: str, line: int, subject: str, reason: str) -> Ruling:
-    return Ruling(file=file, line=line, subject=subject, outcome="pinned", reason=reason)
+def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
+    return Ruling(file=file, line=line, subject=subject, outcome="pinned", reason=reason, captured=captured)
 
 
 def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
@@ -102,7 +102,7 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
     )
     return Ruling(
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
-        reason=f"{reason}; name it with --source {line.name}=PATH@REV", kind="no-source",
+        reason=f"{reason}; name it with --source {line.name}=PATH@REV", kind="no-source", captured=line.text,
     )  # fmt: skip
 
 

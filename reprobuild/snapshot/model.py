@@ -12,6 +12,7 @@ RequirementKind = Literal[
     "vcs",  # name @ git+https://...@commit
     "editable",  # -e git+https://...@commit#egg=name; -e /path under pip's comment
     "conda",  # name @ file:///croot/... and other build paths of conda: no version in it
+    "directory",  # name @ file:///some/folder: installed from a local source folder, not editable
     "leftover",  # -umpy==...: what an interrupted uninstall left behind
 ]
 Mark = Literal["manual", "automatic", "auto-removable", "local", "upgradable", "residual"]
@@ -31,8 +32,9 @@ class Requirement(Struct, frozen=True, kw_only=True):
     """One distribution of a freeze.
 
     `name` is as captured; compare by `packaging.utils.canonicalize_name`. `version` is None where the
-    freeze does not tell it. `url` carries no user name and no password. `path` is the local directory
-    of an editable install without a known remote, or a local file.
+    freeze does not tell it. `url` carries no user name and no password (but the `git@` of ssh), no
+    fragment and no `@commit`; its scheme is as captured (`git+https`). `path` is the local directory
+    of an editable install without a known remote, or a local file or folder.
     """
 
     place: Place
@@ -68,7 +70,7 @@ class Variable(Struct, frozen=True, kw_only=True):
     """One environment variable. `value` is None for a secret: it is never kept.
 
     `suspect` says why the value cannot be trusted (a sorted dump cut a multi-line value apart, ...);
-    empty when it can.
+    empty when it can. `lines` is how many lines of the file it takes.
     """
 
     place: Place
@@ -76,6 +78,7 @@ class Variable(Struct, frozen=True, kw_only=True):
     value: str | None
     secret: str = ""
     suspect: str = ""
+    lines: int = 1
 
 
 class Module(Struct, frozen=True, kw_only=True):
@@ -87,34 +90,47 @@ class Module(Struct, frozen=True, kw_only=True):
 
 
 class PatchedFile(Struct, frozen=True, kw_only=True):
-    """One file of a diff: paths inside the repository, git blob ids (may be abbreviated; all zeros for none)."""
+    """One file of a diff: paths inside the repository, git blob ids (may be abbreviated; all zeros for none).
+
+    Modes are git's (`100644`, `120000` for a symlink, `160000` for a submodule) where the diff tells them.
+    `missing` is true where the diff only says that binary files differ: the content was not captured.
+    """
 
     line: int
     old_path: str | None
     new_path: str | None
     old_blob: str | None = None
     new_blob: str | None = None
+    old_mode: str | None = None
+    new_mode: str | None = None
+    missing: bool = False
 
 
 class Patch(Struct, frozen=True, kw_only=True):
-    """One captured `git diff`. `name` is the file name without `.diff`; `content` are its exact bytes."""
+    """One captured `git diff`. `name` is the file name without `.diff`; `content` are its exact bytes.
+
+    `strip` is what `git apply -p` needs: 0 where the diff was made with `diff.noprefix`, else 1.
+    """
 
     file: str
     name: str
     content: bytes
     files: tuple[PatchedFile, ...]
+    strip: int = 1
 
 
 class Remark(Struct, frozen=True, kw_only=True):
     """A line that carries nothing to pin: a header, a comment, a prompt, or a line nobody understands.
 
-    `understood` is False for the last kind, which is always shown to the user.
+    `understood` is False for the last kind, which is always shown to the user. `text` is fit to print:
+    no control characters, no secret. `lines` is how many lines of the file it takes.
     """
 
     place: Place
     text: str
     reason: str
     understood: bool = True
+    lines: int = 1
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

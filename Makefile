@@ -1,0 +1,41 @@
+# Targets for people and for CI; they need Python 3.10, git, make and (without Docker) root on Debian.
+
+STORE ?= build/store
+OUT ?= build/cpu-train
+SNAPSHOT ?= examples/cpu-train/snapshot
+PYTEST_ARGS ?=
+
+PYTHON = .venv/bin/python
+# Uses the Docker engine that answers, otherwise a private one that lives in .engine.
+WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test venv bare clean
+
+help:
+	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
+	@echo 'make test   format, lint, types and all tests, with a real engine (PYTEST_ARGS=...)'
+	@echo 'make venv   the Python environment .venv'
+	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
+	@echo 'make clean  remove .venv, .engine (stopped first) and build'
+
+venv:
+	@dev/setup_venv.sh
+
+demo: venv
+	$(WITH_ENGINE) .venv/bin/reprobuild from-snapshot '$(SNAPSHOT)' -o '$(OUT)' --store '$(STORE)'
+
+test: venv
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m mypy
+	$(WITH_ENGINE) $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+CMD ?= make demo && make test
+bare:
+	dev/bare_root.sh sh -c '$(CMD)'
+
+# Any Python does here: .venv may be broken or gone.
+clean:
+	python3 dev/private_engine.py clean --folder .engine
+	rm -rf .venv build

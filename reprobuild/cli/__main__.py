@@ -1,0 +1,5 @@
+"""`python -m reprobuild.cli`."""
+
+from reprobuild.cli import main
+
+main()

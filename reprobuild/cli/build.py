@@ -1,0 +1,37 @@
+"""`reprobuild build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reprobuild import pipeline
+from reprobuild.cli import common
+from reprobuild.lock import read_lock
+from reprobuild.report.text import render_text
+
+
+@click.command()
+@common.lock_argument
+@common.out_option
+@common.store_option
+@common.offline_option
+@common.tag_option
+@common.json_option
+def command(
+    lock_path: Path, out: Path, store: Path | None, offline: bool, tag: str | None, as_json: bool
+) -> None:
+    """Build the image of LOCK from the store, without daemon or root.
+
+    \b
+    Example:
+      reprobuild build reprobuild.lock -o frozen
+    """
+    lock, image = pipeline.build(
+        read_lock(lock_path), out, common.make_session(store, offline=offline), tag=tag
+    )
+    if as_json:
+        common.print_json(pipeline.summary(lock, image, None, out))
+    else:
+        click.echo(render_text(lock, image, None))

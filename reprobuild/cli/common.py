@@ -1,0 +1,155 @@
+"""Options that several verbs share, and what they become."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from reprobuild.decisions import Decisions, find_decisions, merge, parse_bake, read_decisions
+from reprobuild.errors import UsageError
+from reprobuild.net import Net
+from reprobuild.pipeline import Session
+from reprobuild.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=Path)
+snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
+lock_argument = click.argument("lock_path", metavar="LOCK", type=PATH)
+out_option = click.option(
+    "-o", "--out", type=PATH, default=Path("frozen"), show_default=True, help="Folder of results."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+tag_option = click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock.")
+engine_option = click.option("--engine", type=click.Choice(["docker"]), help="What runs containers.")
+scope_option = click.option(
+    "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
+)
+control_option = click.option(
+    "--control/--no-control", default=True, help="Leave out the control; the verdict is then inconclusive."
+)
+store_option = click.option(
+    "--store", type=PATH, help="Folder of the store. [default: the user's cache folder]"
+)
+offline_option = click.option(
+    "--offline", is_flag=True, help="Use no network; everything must be in the store."
+)
+
+
+def decision_options(function: F) -> F:
+    """Add the options that are decisions; they are put over `reprobuild.yaml`."""
+    for option in reversed(
+        [
+            click.option("--decisions", "decisions_path", type=PATH, help="Another reprobuild.yaml."),
+            click.option("--python", metavar="X.Y[.Z]", help="The Python of the environment."),
+            click.option("--base", metavar="DIST/RELEASE", help="The system, as debian/bookworm."),
+            click.option("--platform", metavar="OS/ARCH", help="As linux/amd64."),
+            click.option(
+                "--source",
+                "sources",
+                metavar="NAME=PATH|URL[@REV]",
+                multiple=True,
+                help="Where a repository is.",
+            ),
+            click.option(
+                "--service",
+                "services",
+                metavar="NAME=URL",
+                multiple=True,
+                help="Another address of a service.",
+            ),
+            click.option(
+                "--bake", metavar="NAME[=VALUE]", multiple=True, help="Put a variable into the image."
+            ),
+            click.option(
+                "--drop", metavar="NAME", multiple=True, help="Leave a variable, package or line out."
+            ),
+            click.option("--accept", metavar="LINE|CLASS", multiple=True, help="Accept a deviation."),
+            click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="The seed of the checks."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def make_decisions(directory: Path, decisions_path: Path | None, **options: Any) -> tuple[Decisions, Path]:
+    """Return the decisions of file and options, and the folder where relative sources start."""
+    found = decisions_path or find_decisions(directory)
+    base = read_decisions(found) if found else Decisions()
+    given = Decisions(
+        python=options["python"],
+        base=options["base"],
+        platform=options["platform"],
+        sources=_pairs("--source", options["sources"]),
+        services=_pairs("--service", options["services"]),
+        bake=dict(parse_bake(item) for item in options["bake"]),
+        drop=tuple(options["drop"]),
+        accept=tuple(options["accept"]),
+        seed=options["seed"],
+    )
+    return merge(base, given), (found.parent if found else directory)
+
+
+def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(
+                f"{option} {item}: not of the form NAME=...", hint=f"for example {option} mylib=/path"
+            )
+        pairs[name] = value
+    return pairs
+
+
+def make_session(store: Path | None, *, offline: bool = False, folder: Path = Path()) -> Session:
+    """Return what the verbs work with: this is where environment, clock and terminal are read."""
+    env = dict(os.environ)
+    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True)
+
+    return Session(
+        store=Store((store or cache / "reprobuild").absolute()),
+        net=Net(offline=offline),
+        env=env,
+        folder=folder,
+        say=say,
+        progress=_progress(),
+    )
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Return a callback that shows megabytes on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return lambda done, total: None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+
+    def show(done: int, total: int) -> None:
+        of = f" of {total / 1e6:.0f}" if total else ""
+        console.print(f"  fetched {done / 1e6:.0f}{of} MB", end="\r", highlight=False)
+
+    return show
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def hand_on(stream: int, data: bytes) -> None:
+    """Write a container's output to the stream of ours with the same number."""
+    target = sys.stdout.buffer if stream == 1 else sys.stderr.buffer
+    target.write(data)
+    target.flush()

@@ -1,0 +1,49 @@
+"""`reprobuild from-snapshot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reprobuild import pipeline
+from reprobuild.cli import common
+from reprobuild.report.text import render_text
+
+
+@click.command()
+@common.snapshot_argument
+@common.out_option
+@click.option("--lock", "lock_path", type=common.PATH, help="Build from this lock instead of a new one.")
+@common.decision_options
+@common.store_option
+@common.offline_option
+@common.tag_option
+@common.engine_option
+@common.scope_option
+@common.control_option
+@click.option("--no-verify", is_flag=True, help="Build only; the verdict is then not-run.")
+@common.json_option
+def command(
+    directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,
+    offline: bool, tag: str | None, engine: str | None, scope: str, control: bool, no_verify: bool, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Turn the snapshot in DIR into a frozen, checked image.
+
+    \b
+    Example:
+      reprobuild from-snapshot repro/4242 -o frozen
+    """
+    decisions, folder = common.make_decisions(directory, decisions_path, **options)
+    session = common.make_session(store, offline=offline, folder=folder)
+    checks = None if no_verify else pipeline.Checks(engine=engine, control=control, cpu_only=scope == "cpu")
+    lock, image, verdict = pipeline.from_snapshot(
+        directory, out, decisions, session, given=lock_path, tag=tag, checks=checks
+    )
+    if as_json:
+        common.print_json(pipeline.summary(lock, image, verdict, out))
+    else:
+        click.echo(render_text(lock, image, verdict))
+    return verdict.exit_code if verdict else 0

@@ -1,0 +1,46 @@
+"""`reprobuild lock`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reprobuild.cli import common
+from reprobuild.lock import write_lock
+from reprobuild.report.text import render_rulings
+from reprobuild.resolve.compose import resolve
+from reprobuild.snapshot import read_snapshot
+
+
+@click.command()
+@common.snapshot_argument
+@click.option(
+    "-o", "--out", "target", type=common.PATH, default=Path("reprobuild.lock"), help="File of the lock."
+)
+@common.decision_options
+@common.store_option
+@common.json_option
+def command(
+    directory: Path,
+    target: Path,
+    decisions_path: Path | None,
+    store: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Pin every line of the snapshot in DIR, each by sha256.
+
+    \b
+    Example:
+      reprobuild lock repro/4242 -o reprobuild.lock
+    """
+    decisions, folder = common.make_decisions(directory, decisions_path, **options)
+    session = common.make_session(store, folder=folder)
+    lock = resolve(read_snapshot(directory), decisions, session.surroundings())
+    write_lock(lock, target)
+    if as_json:
+        common.print_json({"lock": f"sha256:{lock.digest}", "path": str(target)})
+    else:
+        click.echo(render_rulings(lock))

@@ -1,0 +1,32 @@
+"""`reprobuild render`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reprobuild.cli import common
+from reprobuild.lock import read_lock
+from reprobuild.render import render
+
+
+@click.command()
+@common.lock_argument
+@common.out_option
+@common.json_option
+def command(lock_path: Path, out: Path, as_json: bool) -> None:
+    """Write the recipe of a sealed LOCK: small text files that people read.
+
+    \b
+    Example:
+      reprobuild render frozen/reprobuild.lock -o recipe
+    """
+    texts = render(read_lock(lock_path))
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (out / name).write_text(text)
+    if as_json:
+        common.print_json({"files": sorted(str(out / name) for name in texts)})
+    else:
+        click.echo("\n".join(sorted(str(out / name) for name in texts)))

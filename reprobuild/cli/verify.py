@@ -1,0 +1,34 @@
+"""`reprobuild verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reprobuild import pipeline
+from reprobuild.cli import common
+from reprobuild.report.text import render_text
+
+
+@click.command()
+@click.argument("out", metavar="OUT", type=common.PATH)
+@common.engine_option
+@common.scope_option
+@common.control_option
+@common.json_option
+def command(out: Path, engine: str | None, scope: str, control: bool, as_json: bool) -> int:
+    """Check the image in OUT again, now, on this machine.
+
+    \b
+    Example:
+      reprobuild verify frozen
+    """
+    lock, image = pipeline.read_image(out)
+    checks = pipeline.Checks(engine=engine, control=control, cpu_only=scope == "cpu")
+    verdict = pipeline.verify(lock, image, out, common.make_session(None), checks)
+    if as_json:
+        common.print_json(pipeline.summary(lock, image, verdict, out))
+    else:
+        click.echo(render_text(lock, image, verdict))
+    return verdict.exit_code

@@ -1,0 +1,52 @@
+"""The runtime configuration of an image: variables, entrypoint, folder, labels; a function of the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+from reprobuild.lock import FILES, PREFIX, Lock, Setting
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULTS = {"PATH": f"{PREFIX}/bin:{SYSTEM_PATH}", "LANG": "C.UTF-8"}
+
+
+def split_environment(settings: Iterable[Setting]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return (values for the configuration, values for `environ.json`), each sorted by name.
+
+    A Dockerfile cannot write a control character, so values with one travel in a file that the entrypoint
+    and the start-up hook apply; every builder does the same, so that the images are the same.
+    """
+    static: dict[str, str] = {}
+    special: dict[str, str] = {}
+    for setting in sorted(settings, key=lambda setting: setting.name):
+        controls = any(ord(character) < 32 or ord(character) == 127 for character in setting.value)
+        (special if controls else static)[setting.name] = setting.value
+    return static, special
+
+
+def image_config(lock: Lock) -> dict[str, Any]:
+    """Return the `config` object of the OCI image configuration.
+
+    https://github.com/opencontainers/image-spec/blob/main/config.md. Labels are functions of the lock.
+    """
+    static, _ = split_environment(lock.environment)
+    variables = {**DEFAULTS, **static}
+    runtime = f"{FILES}/lib/reprobuild_runtime/entrypoint.py"
+    return {
+        "Env": [f"{name}={value}" for name, value in sorted(variables.items())],
+        "Entrypoint": [lock.interpreter.executable, "-I", "-S", runtime],
+        "Cmd": ["/bin/bash"],
+        "WorkingDir": lock.workdir,
+        "Labels": {
+            "org.opencontainers.image.created": created(lock),
+            "org.reprobuild.lock": f"sha256:{lock.digest}",
+            "org.reprobuild.snapshot": f"sha256:{lock.snapshot}",
+        },
+    }
+
+
+def created(lock: Lock) -> str:
+    """Return the epoch of the lock as RFC 3339 has it."""
+    return datetime.fromtimestamp(lock.epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,200 @@
+"""Docker, through its API. The only place that knows the SDK.
+
+Image identity differs by store: the classic store names an image by its config digest, the containerd
+store by its manifest digest (https://docs.docker.com/engine/storage/containerd/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import docker.errors
+import requests
+from docker.models.containers import Container
+
+from reprobuild.engines.model import Finished, Sink, Task
+from reprobuild.errors import EngineError
+from reprobuild.image.docker_archive import write_docker_archive
+from reprobuild.image.oci import read_layout
+
+NAME = "docker"
+API_SECONDS = 600
+
+
+@contextlib.contextmanager
+def _client(env: Mapping[str, str]) -> Iterator[docker.DockerClient]:
+    try:
+        client = docker.from_env(environment=dict(env), timeout=API_SECONDS)
+    except docker.errors.DockerException as err:
+        raise EngineError(
+            f"Docker does not answer at {env.get('DOCKER_HOST', 'its default socket')}: {_brief(err)}",
+            hint="start the Docker daemon, or point DOCKER_HOST at one that runs",
+        ) from None
+    try:
+        yield client
+    except (docker.errors.APIError, docker.errors.DockerException) as err:
+        raise EngineError(f"Docker refused: {_brief(err)}", hint="see the log of the Docker daemon") from None
+    except requests.ConnectionError as err:
+        raise EngineError(
+            f"the Docker daemon went away: {_brief(err)}", hint="start it again, and run the command again"
+        ) from None
+    finally:
+        client.close()
+
+
+def _brief(err: BaseException) -> str:
+    return (
+        (str(getattr(err, "explanation", "") or err)).strip().splitlines()[-1]
+        if str(err)
+        else type(err).__name__
+    )
+
+
+def version(env: Mapping[str, str]) -> str | None:
+    """Return the daemon's version, or None when none answers."""
+    try:
+        with _client(env) as client:
+            return str(client.version()["Version"])
+    except EngineError:
+        return None
+
+
+def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Load an OCI layout; a daemon with the classic image store gets a `docker save` archive instead."""
+    with _client(env) as client:
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            if client.images.get(reference).id in digests:
+                return False
+        if _has_containerd_store(client.info()):
+            answer = cast(Any, client.api).load_image(_layout_tar(layout))
+        else:
+            answer = cast(Any, client.api).load_image(_docker_archive(layout))
+        for line in answer or ():
+            if "error" in line:
+                raise EngineError(
+                    f"Docker cannot load the image: {line['error']}", hint="see the daemon's log"
+                )
+        found = client.images.get(reference).id
+        if found not in digests:
+            raise EngineError(
+                f"Docker loaded {reference} as {found}, not as {' or '.join(digests)}",
+                hint="another image has this name; choose one with --tag",
+            )
+    return True
+
+
+def _has_containerd_store(info: Mapping[str, Any]) -> bool:
+    return any("containerd" in str(value) for pair in info.get("DriverStatus") or () for value in pair)
+
+
+def _layout_tar(layout: Path) -> Iterator[bytes]:
+    with tempfile.TemporaryFile() as spool:
+        with tarfile.open(fileobj=spool, mode="w") as tar:
+            tar.add(layout, arcname=".")
+        yield from _rewound(spool)
+
+
+def _docker_archive(layout: Path) -> Iterator[bytes]:
+    with tempfile.TemporaryFile() as spool:
+        write_docker_archive(read_layout(layout), cast(Any, spool))
+        yield from _rewound(spool)
+
+
+def _rewound(spool: Any) -> Iterator[bytes]:
+    spool.seek(0)
+    while chunk := spool.read(1 << 20):
+        yield chunk
+
+
+def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+    """Run a container to its end, and remove it whatever happens."""
+    with _client(env) as client, _container(client, reference, task) as container:
+        return _run(container, task)
+
+
+def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
+    """Run a container and hand on its output as it comes; the container is removed whatever happens."""
+    with _client(env) as client, _container(client, reference, task) as container:
+        stream = container.attach(stream=True, demux=True, stdout=True, stderr=True)
+        container.start()
+        for out, err in stream:
+            if out:
+                sink(1, out)
+            if err:
+                sink(2, err)
+        return int(container.wait()["StatusCode"])
+
+
+@contextlib.contextmanager
+def _container(client: docker.DockerClient, reference: str, task: Task) -> Iterator[Container]:
+    options: dict[str, Any] = {
+        "environment": task.environment, "network_mode": task.network, "shm_size": "1g",
+        "volumes": {host: {"bind": inside, "mode": "rw"} for host, inside in task.volumes},
+    }  # fmt: skip
+    if task.bypass:
+        options["entrypoint"] = list(task.arguments)
+    try:
+        container = client.containers.create(
+            reference, None if task.bypass else list(task.arguments), **options
+        )
+    except docker.errors.ImageNotFound:
+        raise EngineError(
+            f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it"
+        ) from None
+    try:
+        yield container
+    finally:
+        container.remove(force=True, v=True)
+
+
+def _run(container: Container, task: Task) -> Finished:
+    if task.outputs:
+        container.put_archive("/", _folder_tar(task.outputs))
+    container.start()
+    try:
+        code = int(container.wait(timeout=task.timeout)["StatusCode"])
+    except (requests.ReadTimeout, requests.ConnectionError) as err:
+        if "timed out" not in str(err):
+            raise
+        raise EngineError(
+            f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
+            hint="is the command waiting for input or for the network? There is none in a check",
+        ) from None
+    return Finished(
+        code=code,
+        stdout=container.logs(stdout=True, stderr=False),
+        stderr=container.logs(stdout=False, stderr=True),
+        outputs=_outputs(container, task.outputs) if task.outputs else {},
+    )
+
+
+def _folder_tar(path: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        info = tarfile.TarInfo(path.strip("/"))
+        info.type, info.mode = tarfile.DIRTYPE, 0o777
+        tar.addfile(info)
+    return stream.getvalue()
+
+
+def _outputs(container: Container, folder: str) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it."""
+    chunks, _ = container.get_archive(folder)
+    found = {}
+    with tempfile.TemporaryFile() as spool:
+        for chunk in chunks:
+            spool.write(chunk)
+        spool.seek(0)
+        with tarfile.open(fileobj=spool) as tar:
+            for info in tar:
+                opened = tar.extractfile(info) if info.isreg() else None
+                if opened:
+                    found[info.name.partition("/")[2]] = opened.read()
+    return found

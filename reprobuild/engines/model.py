@@ -1,0 +1,65 @@
+"""What every engine offers: a module with these functions, listed in the registry of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """How a container ended: exit code, both streams, and the files below its output folder by name."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+    outputs: dict[str, bytes] = {}
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """What to run in a container, without network unless one is named.
+
+    `arguments` follow the image's entrypoint, or replace it where `bypass` is true. `outputs` names a
+    folder inside the container that is made before the start and read afterwards; empty for none.
+    `volumes` are (folder of the host, folder in the container). `timeout` is in seconds; 0 for none.
+    """
+
+    arguments: tuple[str, ...]
+    environment: dict[str, str] = {}
+    bypass: bool = False
+    outputs: str = ""
+    network: str = "none"
+    volumes: tuple[tuple[str, str], ...] = ()
+    timeout: int = 1800
+
+
+# Takes a stream's number (1 standard output, 2 standard error) and bytes as they come.
+Sink = Callable[[int, bytes], None]
+
+
+class Engine(Protocol):
+    """A module that runs containers."""
+
+    NAME: str
+
+    def version(self, env: Mapping[str, str]) -> str | None:
+        """Return the version of the engine that answers, or None when none does."""
+        ...
+
+    def load(self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Put an OCI layout into the engine under a reference; return False when it was there already.
+
+        Args:
+            digests: the config and manifest digests (`sha256:...`), by either of which an engine may know it.
+        """
+        ...
+
+    def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+        """Run a container to its end and remove it."""
+        ...
+
+    def attach(self, reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
+        """Run a container, hand on its output as it comes, remove it, and return its exit code."""
+        ...

@@ -1,0 +1,98 @@
+"""build: a sealed lock and its store to an image, without network, engine or other programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.config import created, image_config, split_environment
+from reprobuild.errors import BuildError
+from reprobuild.image.blobs import LEVEL, read_listing
+from reprobuild.image.layers import Progress, make_layer, make_layers, settle_overlaps
+from reprobuild.image.oci import image_json, write_layout
+from reprobuild.image.plan import files_recipe, plan
+from reprobuild.image.tree import merge, tree_digest
+from reprobuild.lock import FILES, Lock
+from reprobuild.store import Store
+
+LAYOUT = "image"
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
+
+    `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
+    `manifest` depends on the versions of reprobuild and zstd, too.
+    """
+
+    layout: str
+    reference: str
+    tree: str
+    config: str
+    manifest: str
+    layers: int
+
+
+def build_image(
+    lock: Lock,
+    store: Store,
+    out: Path,
+    *,
+    files: Mapping[str, bytes],
+    reference: str,
+    level: int = LEVEL,
+    progress: Progress | None = None,
+) -> Image:
+    """Build the image of a sealed lock as an OCI layout `out/image`.
+
+    Args:
+        lock: sealed.
+        store: holds every artefact of the lock; the layers are kept there.
+        out: the folder of results.
+        files: our own files, {path: content}. `environ.json` is added where it is needed and not given.
+        reference: the image's name, as `--tag` gives it.
+        level: of zstd; it changes the manifest, not the tree.
+        progress: called with a layer's title and the part that is done, from 0 to 1.
+
+    Raises:
+        BuildError: the lock is not sealed, or an artefact is damaged, hostile, or overlaps with another.
+        FetchError: the store lacks an artefact.
+    """
+    if lock.realised is None:
+        raise BuildError(
+            "the lock is not sealed, so parts of the image are missing", hint="seal it with `realise`"
+        )
+    recipes = plan(lock)
+    layers = make_layers(recipes, store, level=level, progress=progress)
+    listings = [read_listing(layer, store) for layer in layers]
+    for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
+        if recipe != recipes[index]:
+            layers[index] = make_layer(recipe, store, level)
+            listings[index] = read_listing(layers[index], store)
+    own = {**environ_file(lock), **{path.strip("/"): content for path, content in files.items()}}
+    layers.append(make_layer(files_recipe(lock, own, merge(listings)), store, level))
+    listings.append(read_listing(layers[-1], store))
+
+    config = image_config(lock)
+    image = image_json(layers, config, lock.platform, created(lock))
+    written = write_layout(out / LAYOUT, store, layers, image, lock.platform, reference)
+    return Image(
+        layout=LAYOUT,
+        reference=reference,
+        tree=tree_digest(merge(listings), config),
+        config=written.config,
+        manifest=written.manifest,
+        layers=len(layers),
+    )
+
+
+def environ_file(lock: Lock) -> dict[str, bytes]:
+    """Return {path: content} of `environ.json`, or nothing where every variable is in the configuration."""
+    _, special = split_environment(lock.environment)
+    if not special:
+        return {}
+    content = json.dumps(special, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    return {f"{FILES[1:]}/environ.json": content}

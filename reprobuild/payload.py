@@ -1,0 +1,66 @@
+"""Our own files in an image: the runtime package, what it must know, and the hook that starts it."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib.resources import files
+
+from reprobuild.archive import TarWriter, read_tar
+from reprobuild.lock import EPOCH, FILES, PREFIX, Lock
+from reprobuild.store import Store
+
+# PEP 3147 folders appear when a program imports from the source tree.
+GENERATED = ("__pycache__",)
+
+
+def pack_runtime(store: Store) -> str:
+    """Put this reprobuild's runtime package into the store as a tar, and return its sha256."""
+    found = {
+        item.name: item.read_bytes()
+        for item in files("reprobuild_runtime").iterdir()
+        if item.name.endswith(".py")
+    }
+    stream = io.BytesIO()
+    writer = TarWriter(stream, EPOCH)
+    for name, content in sorted(found.items()):
+        writer.file(name, content)
+    writer.close()
+    return store.add(stream.getvalue())
+
+
+def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
+    """Return {file name: content} of the runtime package that the lock was sealed with."""
+    assert lock.realised is not None
+    with store.verified(lock.realised.runtime, "the runtime package").open("rb") as stream:
+        return {entry.path: content() for entry, content in read_tar(stream)}
+
+
+def payload(lock: Lock, store: Store) -> dict[str, bytes]:
+    """Return {path without leading slash: content} of our own files for a sealed lock's image."""
+    minor = ".".join(lock.interpreter.version.split(".")[:2])
+    site = f"{PREFIX}/lib/python{minor}/site-packages"
+    package = f"{FILES}/lib/reprobuild_runtime"
+    found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
+    found[f"{FILES}/sources.json"] = _json(_sources(lock))
+    found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
+    return {path.lstrip("/"): content for path, content in found.items()}
+
+
+def _sources(lock: Lock) -> dict[str, dict[str, object]]:
+    return {
+        source.name: {
+            "url": source.url,
+            "commit": source.commit,
+            "tree": source.tree,
+            "path": source.path,
+            "subdirectory": source.subdirectory,
+            "generated": list(GENERATED),
+        }
+        for source in lock.sources
+        if source.editable
+    }
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,259 @@
+"""The composition: snapshot to lock to store to sealed lock to recipe to image to verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.compare import Change, compare_locks, compare_snapshots
+from reprobuild.context import write_context
+from reprobuild.decisions import Decisions
+from reprobuild.engines import find_engine
+from reprobuild.engines.model import Sink, Task
+from reprobuild.errors import LockError, UsageError
+from reprobuild.fetch import artefacts, fetch
+from reprobuild.image.build import Image, build_image
+from reprobuild.lock import Lock, read_lock, write_lock
+from reprobuild.net import Net
+from reprobuild.payload import payload
+from reprobuild.realise import realise
+from reprobuild.render import render
+from reprobuild.report.html import render_html
+from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
+from reprobuild.resolve.indexes import read_indexes
+from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.store import Store
+from reprobuild.verify.check import verify_image
+from reprobuild.verify.verdict import Verdict
+
+LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """What a run of the program works with, read once at the command line.
+
+    `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
+    all or 0) while files are fetched.
+    """
+
+    store: Store
+    net: Net
+    env: Mapping[str, str]
+    folder: Path
+    say: Callable[[str], None]
+    progress: Callable[[int, int], None]
+
+    def surroundings(self) -> Surroundings:
+        """Return what resolving may touch."""
+        indexes = read_indexes(self.env)
+        net = Net(offline=self.net.offline, credentials=indexes.credentials)
+        return Surroundings(
+            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, say=self.say
+        )
+
+
+class Checks(Struct, frozen=True, kw_only=True):
+    """How the image is checked: on which engine, with the control or not, on the CPU alone or not."""
+
+    engine: str | None = None
+    control: bool = True
+    cpu_only: bool = False
+
+
+def from_snapshot(
+    captured: Path, out: Path, decisions: Decisions, session: Session, *,
+    given: Path | None = None, tag: str | None = None, checks: Checks | None,
+) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
+    """Do the main job.
+
+    Args:
+        captured: the folder of the snapshot.
+        out: the folder of results, made where it is missing.
+        given: a lock to take; else that of `out` where it still fits, else a new one.
+        tag: the image's name; else one that follows from the lock.
+        checks: None leaves the verdict out.
+
+    Returns:
+        The sealed lock, the image, and the verdict where one was asked for.
+    """
+    snapshot = read_snapshot(captured)
+    out.mkdir(parents=True, exist_ok=True)
+    lock = choose_lock(snapshot, out, decisions, session, given)
+    lock, image = build(lock, out, session, tag=tag)
+    if checks is None:
+        return lock, image, None
+    return lock, image, verify(lock, image, out, session, checks)
+
+
+def choose_lock(
+    snapshot: Snapshot, out: Path, decisions: Decisions, session: Session, given: Path | None
+) -> Lock:
+    """Return the lock to build from; the sources of a lock that was made before are made again."""
+    lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
+    if lock is None:
+        lock = resolve(snapshot, decisions, session.surroundings())
+        write_lock(lock, out / LOCK)
+        return lock
+    if lock.snapshot != snapshot.digest:
+        raise LockError(
+            f"{given} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
+            hint="make a new lock with `reprobuild lock DIR`",
+        )
+    session.say(f"lock: {lock.digest[:12]}, made before")
+    if not all(session.store.has(source.file.sha256) for source in lock.sources):
+        sources, _ = lock_sources(snapshot, decisions, session.surroundings())
+        if {s.file.sha256 for s in sources} != {s.file.sha256 for s in lock.sources}:
+            raise LockError(
+                "the sources are not those of the lock", hint="make a new lock with `reprobuild lock DIR`"
+            )
+    return lock
+
+
+def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Session) -> Lock | None:
+    """Return the lock of an earlier run if it is of this snapshot and these decisions."""
+    if not path.exists():
+        return None
+    lock = read_lock(path)
+    if lock.snapshot == snapshot.digest and lock.decisions == decisions.recorded():
+        return lock
+    session.say(f"lock: {path} is of another snapshot or other decisions; making a new one")
+    return None
+
+
+def fetch_lock(lock: Lock, session: Session) -> int:
+    """Bring all that a lock names into the store; return the number of files that were missing."""
+    indexes = session.net if session.net.offline else session.surroundings().net
+    brought = fetch(artefacts(lock), session.store, indexes, session.progress)
+    if brought:
+        session.say(f"fetched {brought} files")
+    return brought
+
+
+def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) -> tuple[Lock, Image]:
+    """Seal a lock, and write lock, recipe, context and image into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    fetch_lock(lock, session)
+    sealed = realise(lock, session.store, session.say)
+    write_lock(sealed, out / LOCK)
+    texts = render(sealed)
+    for name, text in texts.items():
+        if name != "requirements.txt":
+            (out / name).write_text(text)
+    write_context(sealed, session.store, out, texts)
+    session.say("image: layers and OCI layout")
+    reference = tag or f"reprobuild:{sealed.digest[:12]}"
+    image = build_image(sealed, session.store, out, files=payload(sealed, session.store), reference=reference)
+    (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    return sealed, image
+
+
+def read_image(out: Path) -> tuple[Lock, Image]:
+    """Return the lock and the image of a folder of results.
+
+    Raises:
+        UsageError: the folder holds no image.
+    """
+    try:
+        image = msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
+    except (OSError, msgspec.DecodeError):
+        raise UsageError(
+            f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`"
+        ) from None
+    return read_lock(out / LOCK), image
+
+
+def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
+    """Load the image, check it, and write the verdict and the report into `out`."""
+    engine = find_engine(checks.engine, session.env)
+    if engine.load(out / "image", image.reference, (image.config, image.manifest), session.env):
+        session.say(f"loaded {image.reference} into {engine.NAME}")
+    verdict = verify_image(
+        lock, image.reference, image.manifest, engine, session.env,
+        control=checks.control, cpu_only=checks.cpu_only, say=session.say,
+    )  # fmt: skip
+    (out / VERDICT).write_bytes(msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
+    (out / REPORT).write_text(render_html(lock, image, verdict))
+    return verdict
+
+
+def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:
+    """Return the document of `from-snapshot --json`."""
+    nothing = {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
+    return {
+        "out": str(out),
+        "lock": f"sha256:{lock.digest}",
+        "image": {
+            "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+        },
+        "verdict": {
+            "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
+            "round_trip": verdict.round_trip if verdict else "not-run",
+        },
+        "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
+    }  # fmt: skip
+
+
+def compare(one: Path, other: Path) -> list[Change]:
+    """Return what differs between two locks, two folders of results, or two snapshots.
+
+    Raises:
+        UsageError: the two are not of one kind.
+    """
+    locks = [_lock_at(path) for path in (one, other)]
+    if all(locks):
+        return compare_locks(read_lock(cast(Path, locks[0])), read_lock(cast(Path, locks[1])))
+    if any(locks):
+        raise UsageError(f"{one} and {other} are not of one kind", hint="compare two locks, or two snapshots")
+    return compare_snapshots(read_snapshot(one), read_snapshot(other))
+
+
+def _lock_at(path: Path) -> Path | None:
+    if path.is_file():
+        return path
+    return path / LOCK if (path / LOCK).is_file() else None
+
+
+def run(
+    out: Path, arguments: Sequence[str], session: Session, sink: Sink, *, seed: int | None = None,
+    variables: Sequence[str] = (), volumes: Sequence[str] = (), network: str = "none", engine: str | None = None,
+) -> int:  # fmt: skip
+    """Run a command in the image of a folder of results, and return its exit code.
+
+    Args:
+        sink: takes the command's output as it comes.
+        seed: None lets the entrypoint draw one, which it logs.
+        variables: `NAME=VALUE`, or `NAME` for the user's own value.
+        volumes: `HOST:CONTAINER` folders.
+        network: the engine's name of a network.
+
+    Raises:
+        UsageError: a volume is not of that form, or a variable is not set.
+    """
+    _, image = read_image(out)
+    found = find_engine(engine, session.env)
+    found.load(out / "image", image.reference, (image.config, image.manifest), session.env)
+    environment = {} if seed is None else {"REPROBUILD_SEED": str(seed)}
+    for variable in variables:
+        name, equals, value = variable.partition("=")
+        if not equals and name not in session.env:
+            raise UsageError(f"--env {name}: it is not set here", hint=f"give its value: --env {name}=VALUE")
+        environment[name] = value if equals else session.env[name]
+    pairs = tuple(_volume(volume) for volume in volumes)
+    task = Task(
+        arguments=tuple(arguments), environment=environment, network=network, volumes=pairs, timeout=0
+    )
+    return found.attach(image.reference, task, session.env, sink)
+
+
+def _volume(text: str) -> tuple[str, str]:
+    host, colon, inside = text.partition(":")
+    if not colon or not inside.startswith("/"):
+        raise UsageError(
+            f"--volume {text}: not of the form HOST:CONTAINER", hint="for example --volume data:/data"
+        )
+    return str(Path(host).absolute()), inside

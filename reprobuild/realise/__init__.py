@@ -1,0 +1,120 @@
+"""Lock and store to sealed lock: what must be run is run once, in a sandbox without network.
+
+Its outputs are inputs from then on. Running it again elsewhere and getting the same bytes is a separate
+claim; where a sealed lock says what came out, it is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from reprobuild.errors import BuildError
+from reprobuild.lock import Bytecode, Lock, Realised, Wheel
+from reprobuild.payload import pack_runtime
+from reprobuild.realise.base import realise_base
+from reprobuild.realise.bytecode import bytecode_key, compile_wheels
+from reprobuild.realise.unpack import unpack_root
+from reprobuild.realise.wheels import build_wheels
+from reprobuild.store import Store
+
+
+def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: None) -> Lock:
+    """Run what must be run, and return the sealed lock.
+
+    Args:
+        lock: sealed or not; of a sealed one only what the store lacks is run again.
+        store: has every artefact of the lock.
+        say: told each step that takes time.
+
+    Raises:
+        BuildError: something failed, or came out otherwise than a sealed lock says.
+    """
+    if lock.realised and _complete(lock.realised, store):
+        return lock
+    say(f"installing {len(lock.base.packages)} system packages with dpkg, once for this set")
+    base = realise_base(lock.base, store, lock.epoch)
+    environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    bytecode, missing = _remembered(environment, lock, store)
+    built: tuple[Wheel, ...] = ()
+    if missing or lock.sources:
+        with store.scratch() as root:
+            unpack_root(store.verified(base, "the base tree"), root)
+            needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
+            if lock.sources:
+                say("building " + ", ".join(source.name for source in lock.sources))
+                built = build_wheels(lock.sources, needs, lock.interpreter, root, store, lock.epoch)
+            more, missing_built = _remembered(built, lock, store)
+            missing += missing_built
+            if missing:
+                say(f"compiling the modules of {len(missing)} wheels")
+                made = compile_wheels(missing, lock.base, lock.interpreter, root, store)
+                for wheel, code in zip(missing, made, strict=True):
+                    store.remember(bytecode_key(wheel, lock.base, lock.interpreter), code.tar)
+                bytecode += made
+            bytecode += more
+    realised = Realised(base=base, runtime=_runtime(lock, store), wheels=built, bytecode=bytecode)
+    sealed = msgspec.structs.replace(lock, realised=realised)
+    if lock.realised:
+        _check_same(lock, sealed)
+    return sealed
+
+
+def _complete(realised: Realised, store: Store) -> bool:
+    wanted = [
+        realised.base,
+        realised.runtime,
+        *(w.file.sha256 for w in realised.wheels),
+        *(b.tar for b in realised.bytecode),
+    ]
+    return all(store.has(sha256) for sha256 in wanted)
+
+
+def _runtime(lock: Lock, store: Store) -> str:
+    """Return the runtime package of a sealed lock, or else ours."""
+    ours = pack_runtime(store)
+    if lock.realised and lock.realised.runtime != ours and not store.has(lock.realised.runtime):
+        raise BuildError(
+            "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
+            hint="use that version, or make a new lock",
+        )
+    return lock.realised.runtime if lock.realised else ours
+
+
+def _remembered(
+    wheels: list[Wheel] | tuple[Wheel, ...], lock: Lock, store: Store
+) -> tuple[tuple[Bytecode, ...], list[Wheel]]:
+    known: list[Bytecode] = []
+    missing: list[Wheel] = []
+    for wheel in wheels:
+        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter))
+        if isinstance(tar, str) and store.has(tar):
+            known.append(Bytecode(artefact=wheel.file.sha256, tar=tar))
+        else:
+            missing.append(wheel)
+    return tuple(known), missing
+
+
+def _check_same(given: Lock, made: Lock) -> None:
+    before, after = given.realised, made.realised
+    assert before is not None
+    assert after is not None
+    if before.base != after.base:
+        raise BuildError(
+            f"the base came out as {after.base[:12]}, and the lock says {before.base[:12]}",
+            hint="another kernel or another reprobuild made it; take the first one's store, or make a new lock",
+        )
+    files = {wheel.file.sha256: wheel.name for wheel in (*given.wheels, *before.wheels)}
+    known = {(code.artefact, code.tar) for code in before.bytecode}
+    for wheel in after.wheels:
+        if wheel.file.sha256 not in files:
+            raise BuildError(
+                f"the wheel of {wheel.name} came out otherwise than the lock says", hint="make a new lock"
+            )
+    for code in after.bytecode:
+        if (code.artefact, code.tar) not in known:
+            name = files.get(code.artefact, code.artefact[:12])
+            raise BuildError(
+                f"the bytecode of {name} came out otherwise than the lock says", hint="make a new lock"
+            )

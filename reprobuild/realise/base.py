@@ -1,0 +1,192 @@
+"""The base's tree: its packages unpacked and configured once by their own dpkg, without network.
+
+Maintainer scripts run as they would on a machine, in a sandbox. Ownership comes from `fakeroot`: only the
+caller exists in the sandbox, so no other owner could be given to a file; fakeroot remembers who it should
+be, and `tar` inside the same session writes that down. So root and other users get the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from reprobuild.archive import TarWriter, read_tar
+from reprobuild.errors import BuildError
+from reprobuild.lock import Base, Deb
+from reprobuild.proc import Failed
+from reprobuild.realise.debs import Control, batches, open_part, read_control
+from reprobuild.realise.unpack import extract, make_folder
+from reprobuild.realise.unpack import unpack_root as unpack_root
+from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.store import Store, hash_file
+
+_PLACE = "/run/reprobuild"
+# Folders that are mount points in every container: empty, with these modes.
+_EMPTY = {"dev": 0o755, "proc": 0o555, "run": 0o755, "sys": 0o555, "tmp": 0o1777}
+_MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+
+# `faked` remembers ownership for all that have libfakeroot loaded. chown(2) is not even tried: for owners
+# that the user namespace does not have it fails with EINVAL, which libfakeroot does not forgive.
+_START = r"""
+set -eu
+tools=/run/reprobuild/tools
+library=$(find "$tools/usr/lib" -name libfakeroot-sysv.so)
+test -n "$library" || { echo "the tools of the base hold no fakeroot" >&2; exit 1; }
+session=$("$tools/usr/bin/faked-sysv")
+export FAKEROOTKEY="${session%%:*}" FAKEROOTDONTTRYCHOWN=1 LD_PRELOAD="$library"
+exec sh -c "$1"
+"""
+
+# Standard error carries all words, so that the tail of it is in the message of a failure.
+_INSTALL = r"""
+set -eu
+exec >&2
+printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
+chmod 0755 /usr/sbin/policy-rc.d
+for batch in /run/reprobuild/plan/*; do
+    xargs --no-run-if-empty --arg-file="$batch" \
+        dpkg --force-unsafe-io --force-depends --log=/dev/null --unpack
+    dpkg --force-unsafe-io --log=/dev/null --configure --pending
+done
+test -z "$(dpkg --audit)" || { dpkg --audit; exit 1; }
+rm -f /usr/sbin/policy-rc.d
+find /var/log -type f -delete
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/man/* \
+    /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old /root/.cache /root/.wget-hsts \
+    /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/ssh/ssh_host_* \
+    /etc/resolv.conf /etc/hostname /etc/hosts /etc/apt/apt.conf.d/01autoremove-kernels \
+    /var/lib/dbus/machine-id /var/lib/systemd/catalog/database /var/lib/systemd/random-seed \
+    /var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/dpkg/triggers/Lock
+find /var/tmp -mindepth 1 -delete
+test ! -e /etc/machine-id || : > /etc/machine-id
+tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix --numeric-owner \
+    --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
+"""
+_RECIPE = "1"
+
+
+def realise_base(base: Base, store: Store, epoch: int) -> str:
+    """Install the packages of a base, and return the sha256 of its finished tree.
+
+    The tree is an uncompressed tar in the store: entries in the order of a sorted walk, all times the
+    epoch. It is the same for every user and machine of the architecture; a store that has it gives it back.
+
+    Args:
+        base: packages and tools, all in the store.
+        store: where they are, and where the tree goes.
+        epoch: SOURCE_DATE_EPOCH for the maintainer scripts, and the time of every entry.
+
+    Raises:
+        FetchError: a package is not in the store, or damaged.
+        BuildError: a package is hostile, or the installation failed.
+        EngineError: there can be no sandbox here.
+    """
+    key = _key(base, epoch)
+    known = store.recall(key)
+    if isinstance(known, dict) and store.has(known.get("tree", "")):
+        return str(known["tree"])
+    with store.scratch() as folder:
+        root, tools, plan, out = (folder / name for name in ("root", "tools", "plan", "out"))
+        for made in (root, tools, plan, out):
+            make_folder(made)
+        _bootstrap(base, store, root)
+        for deb in base.tools:
+            _unpack(deb, store, tools)
+        _write_plan(base, store, plan)
+        _install(store, root, tools, plan, out, epoch)
+        tree = folder / "tree.tar"
+        _rewrite(out / "tree.tar", tree, epoch)
+        digest = store.adopt(tree, hash_file(tree))
+    store.remember(key, {"tree": digest})
+    return digest
+
+
+def _key(base: Base, epoch: int) -> str:
+    """Return what the tree depends on, as one hash."""
+    parts = {
+        "recipe": [_RECIPE, _START, _INSTALL],
+        "epoch": epoch,
+        "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=lambda d: d.name)],
+        "tools": sorted(d.file.sha256 for d in base.tools),
+    }
+    return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _bootstrap(base: Base, store: Store, root: Path) -> None:
+    """Unpack the essential packages, so that their dpkg can run and install them over themselves."""
+    for name in _MERGED:
+        make_folder(root / "usr" / name)
+        (root / name).symlink_to(f"usr/{name}")
+    for deb in sorted(base.packages, key=lambda d: d.name):
+        if deb.essential:
+            _unpack(deb, store, root)
+    for path in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "etc", "usr/sbin"):
+        make_folder(root / path)
+    for path in ("var/lib/dpkg/status", "var/lib/dpkg/available"):
+        (root / path).touch()
+        (root / path).chmod(0o644)
+    awk = root / "usr/bin/awk"
+    if not awk.is_symlink():  # an alternative, there once the package is configured; preinst scripts use it
+        awk.symlink_to("mawk" if (root / "usr/bin/mawk").exists() else "gawk")
+
+
+def _unpack(deb: Deb, store: Store, folder: Path) -> None:
+    with open_part(store.verified(deb.file.sha256, deb.file.filename), "data.tar", deb.file.filename) as tar:
+        extract(tar, folder, deb.file.filename)
+
+
+def _write_plan(base: Base, store: Store, plan: Path) -> None:
+    """Write the batches: a file of paths in the sandbox for each."""
+    controls: list[Control] = []
+    files: dict[str, str] = {}
+    for deb in base.packages:
+        path = store.verified(deb.file.sha256, deb.file.filename)
+        control = read_control(path, deb.file.filename)
+        if control.name != deb.name:
+            raise BuildError(
+                f"{deb.file.filename} holds the package {control.name}, locked as {deb.name}",
+                hint="make the lock again with `reprobuild lock DIR`",
+            )
+        controls.append(control)
+        files[deb.name] = f"{_PLACE}/blobs/{path.relative_to(store.root / 'blobs')}"
+    ordered = batches(controls, [deb.name for deb in base.packages if deb.essential])
+    for number, names in enumerate(ordered):
+        (plan / f"{number:04}").write_text("".join(f"{files[name]}\n" for name in names))
+
+
+def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch: int) -> None:
+    binds = [
+        Bind(source=store.root / "blobs", target=f"{_PLACE}/blobs"),
+        Bind(source=tools, target=f"{_PLACE}/tools"),
+        Bind(source=plan, target=f"{_PLACE}/plan"),
+        Bind(source=out, target=f"{_PLACE}/out", writable=True),
+    ]
+    settings = {
+        "DEBIAN_FRONTEND": "noninteractive",
+        "DEBCONF_NONINTERACTIVE_SEEN": "true",
+        "PERL_HASH_SEED": "0",
+    }
+    try:
+        run_in_root(
+            root, ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",
+            binds=binds, env=settings,
+        )  # fmt: skip
+    except Failed as err:
+        raise BuildError(
+            str(err),
+            hint="the last lines name the package; `--drop NAME` leaves one out that nothing else needs",
+        ) from None
+
+
+def _rewrite(found: Path, tree: Path, epoch: int) -> None:
+    """Write the tree anew: one time for all, no names of owners, mount points empty."""
+    with found.open("rb") as source, tree.open("wb") as target:
+        writer = TarWriter(target, epoch)
+        for entry, content in read_tar(source):
+            top = entry.path.partition("/")[0]
+            if top in _EMPTY and entry.path == top:
+                writer.directory(top, _EMPTY[top])
+            elif entry.path and top not in _EMPTY:
+                writer.add(entry, content() if entry.type == "file" else None)
+        writer.close()

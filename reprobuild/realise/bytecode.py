@@ -1,0 +1,117 @@
+"""Bytecode of every wheel, by the image's own interpreter, as one tar for each wheel.
+
+Source trees get none: bytecode that is not checked against its source would hide an edit of an editable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterable, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path, PurePosixPath
+
+from reprobuild.archive import Entry, TarWriter, parents
+from reprobuild.errors import BuildError
+from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
+from reprobuild.proc import Failed
+from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.store import Store, hash_file
+
+RECIPE = 1
+
+
+def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
+    """Return the key of a wheel's bytecode: the wheel, and the packages that the interpreter comes from."""
+    python = sorted(deb.file.sha256 for deb in base.packages if "python3" in deb.name)
+    parts = ["bytecode", RECIPE, wheel.file.sha256, interpreter.version, PREFIX, *python]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def compile_wheels(
+    wheels: Iterable[Wheel], base: Base, interpreter: Interpreter, root: Path, store: Store
+) -> tuple[Bytecode, ...]:
+    """Compile the modules of each wheel for its place in the image.
+
+    Args:
+        wheels: files in the store.
+        root: an unpacked base with the interpreter.
+
+    Returns:
+        For each wheel the tar of its bytecode; empty tars for wheels without modules.
+    """
+    site = f"{PREFIX}/lib/python{'.'.join(interpreter.version.split('.')[:2])}/site-packages"
+    todo = list(wheels)
+    with (
+        store.scratch() as scratch,
+        as_file(files("reprobuild.realise") / "in_sandbox" / "compile_modules.py") as script,
+    ):
+        for wheel in todo:
+            _unpack_modules(
+                store.verified(wheel.file.sha256, wheel.file.filename), scratch / "from" / wheel.file.sha256
+            )
+            (scratch / "to" / wheel.file.sha256).mkdir(parents=True)
+        jobs = [
+            {"from": f"/mnt/from/{w.file.sha256}", "to": f"/mnt/to/{w.file.sha256}", "place": site}
+            for w in sorted(todo, key=lambda wheel: -wheel.file.size)
+        ]
+        binds = [
+            Bind(source=scratch / "from", target="/mnt/from"),
+            Bind(source=scratch / "to", target="/mnt/to", writable=True),
+            Bind(source=script, target="/mnt/compile_modules.py"),
+        ]
+        try:
+            run_in_root(
+                root, [interpreter.executable, "-I", "-S", "/mnt/compile_modules.py"], epoch=EPOCH, binds=binds,
+                stdin=json.dumps(jobs).encode(), purpose="compile the modules of the environment",
+            )  # fmt: skip
+        except Failed as err:
+            raise BuildError(str(err), hint="is the disk full?") from None
+        return tuple(_keep(wheel, scratch / "to" / wheel.file.sha256, site, store) for wheel in todo)
+
+
+def _unpack_modules(path: Path, target: Path) -> None:
+    """Unpack what Python will import: `.py` files of the root and of the two library folders of `.data`."""
+    target.mkdir(parents=True)
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            place = _installed_place(name)
+            if place is None or not name.endswith(".py"):
+                continue
+            out = target / place
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_bytes(archive.read(name))
+
+
+def _installed_place(name: str) -> str | None:
+    parts = PurePosixPath(name).parts
+    if ".." in parts or name.startswith("/"):
+        raise BuildError(
+            f"{name!r} leads out of its wheel", hint="the wheel is hostile or damaged; do not use it"
+        )
+    if parts and parts[0].endswith(".data"):
+        return "/".join(parts[2:]) if len(parts) > 2 and parts[1] in ("purelib", "platlib") else None
+    return name
+
+
+def _keep(wheel: Wheel, folder: Path, site: str, store: Store) -> Bytecode:
+    """Pack the compiled files at their places in the image; parents are the layer's business."""
+    root = site.lstrip("/")
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.pyc"))
+    tar = folder.with_suffix(".tar")
+    with tar.open("wb") as stream:
+        writer = TarWriter(stream, EPOCH)
+        for directory in _caches(found, root):
+            writer.directory(directory)
+        for name in found:
+            content = (folder / name).read_bytes()
+            writer.add(Entry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
+        writer.close()
+    digest = hash_file(tar)
+    store.adopt(tar, digest)
+    return Bytecode(artefact=wheel.file.sha256, tar=digest)
+
+
+def _caches(names: Sequence[str], root: str) -> list[str]:
+    return [f"{root}/{path}" for path in parents(names) if path.endswith("__pycache__")]

@@ -1,0 +1,93 @@
+"""Source trees to wheels, by their own backends, in the sandbox without network."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterable, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from reprobuild.errors import BuildError
+from reprobuild.lock import Artefact, Interpreter, Source, Wheel
+from reprobuild.proc import Failed
+from reprobuild.realise.unpack import unpack_root
+from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.store import Store
+
+RECIPE = 1
+
+
+def build_wheels(
+    sources: Iterable[Source], needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
+) -> tuple[Wheel, ...]:  # fmt: skip
+    """Build one wheel of each source; an editable one's wheel points to the source's place in the image.
+
+    Args:
+        sources: trees in the store.
+        needs: wheels that the builds import.
+        root: an unpacked base with the interpreter.
+
+    Raises:
+        BuildError: a backend failed; the message ends with what it said.
+    """
+    return tuple(_build(source, needs, interpreter, root, store, epoch) for source in sources)
+
+
+def _build(
+    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
+) -> Wheel:
+    with (
+        store.scratch() as scratch,
+        as_file(files("reprobuild.realise") / "in_sandbox" / "build_wheel.py") as script,
+    ):
+        tree, site, out = scratch / "tree", scratch / "site", scratch / "out"
+        for folder in (tree, site, out):
+            folder.mkdir()
+        unpack_root(store.verified(source.file.sha256, source.file.filename), tree)
+        for need in needs:
+            with zipfile.ZipFile(store.verified(need.file.sha256, need.file.filename)) as archive:
+                archive.extractall(site)
+        project = "/".join(part for part in (source.path, source.subdirectory) if part)
+        binds = [
+            Bind(source=tree, target=source.path, writable=True),
+            Bind(source=site, target="/mnt/site"),
+            Bind(source=out, target="/mnt/out", writable=True),
+            Bind(source=script, target="/mnt/build_wheel.py"),
+        ]
+        mode = "editable" if source.editable else "plain"
+        argv = [
+            interpreter.executable,
+            "-I",
+            "-S",
+            "/mnt/build_wheel.py",
+            "/mnt/site",
+            project,
+            "/mnt/out",
+            mode,
+        ]
+        try:
+            run_in_root(root, argv, epoch=epoch, binds=binds, purpose=f"build {source.name}")
+        except Failed as err:
+            raise BuildError(
+                str(err),
+                hint=f"build {source.name} by hand with its backend; there is no network while it is built",
+            ) from None
+        return _keep(source, list(out.glob("*.whl")), store)
+
+
+def _keep(source: Source, built: list[Path], store: Store) -> Wheel:
+    try:
+        _, version, _, _ = parse_wheel_filename(built[0].name)
+    except (IndexError, InvalidWheelFilename):
+        raise BuildError(
+            f"the backend of {source.name} left no wheel",
+            hint="build it by hand with `python -m build --wheel`",
+        ) from None
+    path = built[0]
+    size, sha256 = path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()
+    store.adopt(path, sha256)
+    file = Artefact(filename=path.name, sha256=sha256, size=size)
+    return Wheel(name=source.name, version=str(version), role="environment", file=file)

@@ -1,0 +1,155 @@
+"""Recipe: a sealed lock as files that people read and other tools build. The only place that knows jinja2.
+
+Templates get flat facts and use only loops and "is it there"; every value goes through a quoting filter.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import tomli_w
+
+from reprobuild.config import image_config, split_environment
+from reprobuild.errors import BuildError
+from reprobuild.lock import FILES, PREFIX, Lock, Wheel
+
+TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
+
+
+def render(lock: Lock) -> dict[str, str]:
+    """Return {file name: text}: Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
+
+    Raises:
+        BuildError: the lock is not sealed.
+    """
+    if lock.realised is None:
+        raise BuildError(
+            "the lock is not sealed", hint="run `reprobuild build` or `from-snapshot`, which seal it"
+        )
+    facts = _facts(lock)
+    texts = {name: _environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
+    return {**texts, "pylock.toml": render_pylock(lock)}
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_folder()), undefined=jinja2.StrictUndefined,
+        autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["sh"] = shlex.quote
+    environment.filters["dockerfile"] = quote_dockerfile
+    environment.filters["json"] = _json_string
+    environment.filters["line"] = _one_line
+    return environment
+
+
+def template_folder() -> Path:
+    """Return the folder of templates: inside the package when installed, beside it in a checkout."""
+    inside = Path(__file__).parent / "templates"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "templates"
+
+
+def quote_dockerfile(value: str) -> str:
+    r"""Return a value in double quotes for ENV and LABEL: `\`, `"` and `$` lose their meaning.
+
+    https://docs.docker.com/reference/dockerfile/#environment-replacement. A line break cannot be
+    written; such values never get here (`config.split_environment`).
+    """
+    if any(ord(character) < 32 and character != "\t" for character in value):
+        raise BuildError(f"{value[:20]!r}... has a control character, which a Dockerfile cannot carry")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'
+
+
+def _json_string(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(value: str) -> str:
+    """Return text for a comment: no line breaks, no control characters."""
+    return "".join(character if character.isprintable() else " " for character in value)
+
+
+def _facts(lock: Lock) -> Mapping[str, Any]:
+    assert lock.realised is not None
+    static, _ = split_environment(lock.environment)
+    config = image_config(lock)
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    editable = {source.name for source in lock.sources if source.editable}
+    return {
+        "snapshot": lock.snapshot,
+        "lock": lock.digest,
+        "created": datetime.fromtimestamp(lock.epoch, timezone.utc).strftime("%Y-%m-%d"),
+        "distribution": lock.base.distribution,
+        "release": lock.base.release,
+        "package_count": len(lock.base.packages),
+        "python": lock.interpreter.version,
+        "executable": lock.interpreter.executable,
+        "minor": ".".join(lock.interpreter.version.split(".")[:2]),
+        "prefix": PREFIX,
+        "files": FILES,
+        "workdir": lock.workdir,
+        "environment": config["Env"],
+        "variables": [pair.partition("=")[::2] for pair in config["Env"]],
+        "baked": sorted(static),
+        "entrypoint": config["Entrypoint"],
+        "command": config["Cmd"],
+        "labels": sorted(config["Labels"].items()),
+        "wheels": [_wheel_facts(wheel) for wheel in (*wheels, *lock.realised.wheels)],
+        "sources": [
+            {
+                "name": s.name,
+                "path": s.path,
+                "commit": s.commit,
+                "patched": s.patch is not None,
+                "editable": s.editable,
+            }
+            for s in lock.sources
+        ],
+        "editable": sorted(editable),
+        "deviations": [
+            {"subject": ruling.subject, "outcome": ruling.outcome, "reason": ruling.reason}
+            for ruling in lock.deviations
+        ],
+    }
+
+
+def _wheel_facts(wheel: Wheel) -> dict[str, str]:
+    return {
+        "name": wheel.name, "version": wheel.version, "sha256": wheel.file.sha256, "filename": wheel.file.filename,
+    }  # fmt: skip
+
+
+def render_pylock(lock: Lock) -> str:
+    """Return the Python half of the lock as PEP 751 has it: https://peps.python.org/pep-0751/."""
+    packages: list[dict[str, Any]] = []
+    for wheel in lock.wheels:
+        if wheel.role == "environment":
+            file: dict[str, Any] = {"name": wheel.file.filename}
+            if wheel.file.url:
+                file["url"] = wheel.file.url
+            if wheel.file.size:
+                file["size"] = wheel.file.size
+            file["hashes"] = {"sha256": wheel.file.sha256}
+            packages.append({"name": wheel.name, "version": wheel.version, "wheels": [file]})
+    for source in lock.sources:
+        vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
+        vcs |= {"url": source.url} if source.url else {"path": source.path}
+        vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}
+        packages.append({"name": source.name, "vcs": vcs})
+    minor = ".".join(lock.interpreter.version.split(".")[:2])
+    document = {
+        "lock-version": "1.0",
+        "created-by": "reprobuild",
+        "requires-python": f"=={minor}.*",
+        "packages": sorted(packages, key=lambda package: str(package["name"])),
+    }
+    return tomli_w.dumps(document)

@@ -1,0 +1,112 @@
+"""What a person reads at the end: what was pinned, what deviated and why, the verdict, how to run it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from reprobuild.compare import Change
+from reprobuild.image.build import Image
+from reprobuild.lock import Lock, Ruling
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.verdict import Verdict
+
+
+def render_text(lock: Lock, image: Image, verdict: Verdict | None) -> str:
+    """Return the closing lines of `from-snapshot`."""
+    lines = [*_counts(lock), *_deviations(lock)]
+    lines += [
+        "",
+        f"lock      sha256:{lock.digest}",
+        f"tree      {image.tree}",
+        f"config    {image.config}",
+        f"manifest  {image.manifest}",
+    ]
+    if verdict is None:
+        lines += ["", "determinism: not-run", "round trip: not-run"]
+    else:
+        lines += ["", *_verdict(verdict)]
+    lines += ["", f"run it: docker run --rm -e REPROBUILD_SEED=7 {image.reference} COMMAND"]
+    return "\n".join(lines)
+
+
+def _counts(lock: Lock) -> list[str]:
+    by_file: dict[str, Counter[str]] = {}
+    for ruling in lock.rulings:
+        by_file.setdefault(ruling.file, Counter())[ruling.outcome] += 1
+    width = max((len(name) for name in by_file), default=0)
+    return [
+        f"{name:<{width}}  " + ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
+        for name, counts in sorted(by_file.items())
+    ]
+
+
+def _deviations(lock: Lock) -> list[str]:
+    if not lock.deviations:
+        return ["deviations: none"]
+    return ["deviations:", *(f"  {describe(ruling)}" for ruling in lock.deviations)]
+
+
+def describe(ruling: Ruling) -> str:
+    """Return one line for a ruling."""
+    return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
+
+
+def _verdict(verdict: Verdict) -> list[str]:
+    lines = []
+    for comparison in verdict.comparisons:
+        if comparison.verdict != "identical":
+            lines.append(f"  {comparison.name}: {comparison.verdict}: {comparison.detail}")
+    same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
+    lines.append(f"{same} of {len(verdict.comparisons)} comparisons identical, seed {verdict.seed}")
+    lines.append(f"control: {verdict.control.detail}")
+    lines += [
+        f"  {d.list}: captured {d.captured or 'nothing'}, image {d.image or 'nothing'}: {d.reason or 'UNEXPLAINED'}"
+        for d in verdict.differences
+    ]
+    lines.append(f"round trip: {verdict.round_trip}")
+    lines += list(verdict.notes)
+    answers = verdict.determinism
+    lines.append(f"determinism: cpu {answers.cpu}, gpu {answers.gpu}, collectives {answers.collectives}")
+    return lines
+
+
+def render_rulings(lock: Lock) -> str:
+    """Return what became of each captured line, in short."""
+    return "\n".join([*_counts(lock), *_deviations(lock), "", f"lock      sha256:{lock.digest}"])
+
+
+def render_snapshot(snapshot: Snapshot) -> str:
+    """Return what is in a snapshot; a secret's name and nothing of its value."""
+    secret = [variable.name for variable in snapshot.variables if variable.value is None]
+    suspect = [variable.name for variable in snapshot.variables if variable.suspect]
+    lines = [
+        f"snapshot      sha256:{snapshot.digest}",
+        f"python        {len(snapshot.requirements)} distributions",
+        f"system        {len(snapshot.packages)} packages",
+        f"environment   {len(snapshot.variables)} variables",
+        f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
+        f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
+        f"absent        {', '.join(snapshot.absent) or 'nothing'}",
+        f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
+        f"suspect       {', '.join(suspect) or 'none'}",
+    ]
+    strange = [remark for remark in snapshot.remarks if not remark.understood]
+    lines += [f"not understood  {remark.place}: {remark.reason}: {remark.text}" for remark in strange]
+    hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
+    lines += [f"needs more      {line.place}: {line.kind}: {line.text}" for line in hard]
+    return "\n".join(lines)
+
+
+def _module(name: str, version: str | None) -> str:
+    return f"{name}/{version}" if version else name
+
+
+def render_differences(changes: Sequence[Change]) -> str:
+    """Return one line for each difference, likeliest culprit first."""
+    if not changes:
+        return "no difference"
+    return "\n".join(
+        f"{change.kind}: {change.name}: {change.one or 'nothing'} -> {change.other or 'nothing'}"
+        for change in changes
+    )

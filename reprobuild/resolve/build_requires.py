@@ -1,0 +1,117 @@
+"""What a source tree needs to be built: the newest releases that its `pyproject.toml` allows.
+
+No freeze names them, so each is a choice, made once and kept in the lock. PEP 518 gives the default.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Artefact, Source, Wheel
+from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.python import Target, newest
+from reprobuild.store import Store
+
+DEFAULT = ("setuptools>=40.8.0", "wheel")
+
+
+def resolve_build_requires(
+    sources: Iterable[Source],
+    files: FileLists,
+    target: Target,
+    store: Store,
+    fetch: Callable[[Artefact], None],
+) -> tuple[Wheel, ...]:
+    """Lock the wheels that the sources' builds need, and those that these need.
+
+    Args:
+        sources: trees in the store.
+        fetch: brings one file into the store, so that its own needs can be read.
+
+    Raises:
+        LockError: a requirement cannot be read or met.
+    """
+    wheels: dict[str, Wheel] = {}
+    for source in sources:
+        waiting = [(text, source.name) for text in read_requires(source, store)]
+        while waiting:
+            text, asker = waiting.pop(0)
+            requirement = _parse(text, asker)
+            name = canonicalize_name(requirement.name)
+            if name in wheels or (
+                requirement.marker and not requirement.marker.evaluate(_environment(target))
+            ):
+                continue
+            wheels[name] = _lock(requirement, asker, files, target)
+            fetch(wheels[name].file)
+            waiting += [(need, name) for need in _needs(wheels[name], store)]
+    return tuple(wheels.values())
+
+
+def read_requires(source: Source, store: Store) -> list[str]:
+    """Return `build-system.requires` of the source's project, or the default of PEP 518."""
+    table = read_pyproject(source, store).get("build-system", {})
+    return [str(item) for item in table.get("requires", DEFAULT)]
+
+
+def read_pyproject(source: Source, store: Store) -> dict[str, Any]:
+    """Return the source's pyproject.toml as tables; empty where it has none."""
+    member = "/".join(part for part in (source.subdirectory, "pyproject.toml") if part)
+    with tarfile.open(store.verified(source.file.sha256, source.file.filename)) as tar:
+        try:
+            opened = tar.extractfile(member)
+        except KeyError:
+            return {}
+        assert opened is not None
+        try:
+            tables: dict[str, Any] = msgspec.toml.decode(opened.read())
+        except msgspec.DecodeError as err:
+            raise LockError(
+                f"{source.name}: {member}: {err}", hint="pip could not build it either; mend it"
+            ) from None
+    return tables
+
+
+def _parse(text: str, asker: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as err:
+        raise LockError(
+            f"{asker} needs {text!r} to be built: {err}", hint="mend its pyproject.toml"
+        ) from None
+
+
+def _lock(requirement: Requirement, asker: str, files: FileLists, target: Target) -> Wheel:
+    found = newest(requirement.name, str(requirement.specifier), files, target)
+    if found is None:
+        raise LockError(
+            f"{asker} needs {requirement} to be built, and no index of this machine has a wheel of it",
+            hint="check the name in its pyproject.toml, and pip's indexes",
+        )
+    version, file = found
+    return Wheel(name=canonicalize_name(requirement.name), version=version, role="build", file=file)
+
+
+def _needs(wheel: Wheel, store: Store) -> list[str]:
+    with zipfile.ZipFile(store.verified(wheel.file.sha256, wheel.file.filename)) as archive:
+        metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        raw, _ = parse_email(archive.read(metadata))
+    return [need for need in raw.get("requires_dist", []) if "extra ==" not in need]
+
+
+def _environment(target: Target) -> dict[str, str]:
+    minor = ".".join(target.python.split(".")[:2])
+    return {
+        "python_version": minor, "python_full_version": target.python, "implementation_name": "cpython",
+        "platform_python_implementation": "CPython", "sys_platform": "linux", "os_name": "posix",
+        "platform_system": "Linux", "platform_machine": target.machine, "extra": "",
+    }  # fmt: skip

@@ -1,0 +1,194 @@
+"""Snapshot plus decisions to Lock: the parts of this room in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
+from reprobuild.fetch import fetch
+from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
+from reprobuild.net import Net
+from reprobuild.resolve.apt_index import configured_index
+from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.environment import preload_packages, resolve_environment
+from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.interpreter import resolve_interpreter
+from reprobuild.resolve.python import Target, resolve_requirements
+from reprobuild.resolve.release import infer_release
+from reprobuild.resolve.sources import Origin, read_origin, resolve_sources
+from reprobuild.resolve.system import resolve_base
+from reprobuild.services import read_services
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.store import Store
+
+MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What resolving may touch: the store, the network, this machine's indexes and environment.
+
+    `folder` is where relative paths in the decisions start; `say` is told each step.
+    """
+
+    store: Store
+    net: Net
+    indexes: Indexes
+    env: Mapping[str, str]
+    folder: Path
+    say: Callable[[str], None]
+
+
+def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+    """Pin every captured line, or say why not.
+
+    Raises:
+        LockError: something cannot be decided or had, or differs and was not accepted.
+    """
+    platform = decisions.platform or _captured_platform(snapshot)
+    if platform not in MACHINES:
+        raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
+    architecture, machine = MACHINES[platform]
+    interpreter = resolve_interpreter(snapshot, decisions.python)
+    settings, environment = resolve_environment(snapshot.variables, bake=decisions.bake, drop=decisions.drop)
+
+    release = infer_release(snapshot.packages, decisions.base)
+    around.say(
+        f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
+    )
+    lists = around.store.root / "apt"
+    lists.mkdir(parents=True, exist_ok=True)
+    index = configured_index(
+        release.distribution, release.codename, env=around.env, folder=lists, architecture=architecture
+    )
+    roots = [interpreter.executable.rpartition("/")[2], *preload_packages(settings)]
+    base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
+
+    target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
+    wanted = [line for line in snapshot.requirements if line.name not in decisions.drop]
+    around.say(f"python: {len(wanted)} lines of the freeze, for Python {target.python}")
+    services = read_services(decisions.services)
+    torch_index = services["torch-index"].url
+    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
+    of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
+    wheels, python = resolve_requirements(of_index, files, target)
+
+    sources, trees = lock_sources(snapshot, decisions, around)
+    build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
+    rulings = [
+        *environment,
+        *system,
+        *python,
+        *trees,
+        *_dropped(snapshot, decisions.drop),
+        *_modules(snapshot),
+    ]
+    lock = Lock(
+        version=VERSION,
+        snapshot=snapshot.digest,
+        platform=platform,
+        epoch=max((source.epoch for source in sources), default=EPOCH),
+        seed=decisions.seed,
+        profile=decisions.profile,
+        interpreter=interpreter,
+        base=base,
+        wheels=(*wheels, *build),
+        sources=sources,
+        environment=settings,
+        workdir=sources[0].path if len(sources) == 1 else "/workspace",
+        workload=_workload(decisions),
+        decisions=decisions.recorded(),
+        rulings=accept(rulings, decisions.accept),
+    )
+    return canonical(lock)
+
+
+def lock_sources(
+    snapshot: Snapshot, decisions: Decisions, around: Surroundings
+) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+    """Make the source trees of a snapshot, and put them into the store."""
+    lines = tuple(
+        line for line in snapshot.requirements
+        if line.kind in ("editable", "vcs") and line.name not in decisions.drop
+    )  # fmt: skip
+    if lines:
+        around.say("sources: " + ", ".join(line.name for line in lines))
+    origins: dict[str, Origin] = {
+        canonicalize_name(name): read_origin(place, around.folder)
+        for name, place in decisions.sources.items()
+    }
+    return resolve_sources(lines, snapshot.patches, origins, around.store, around.env)
+
+
+def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, ...]:
+    """Mark the deviations that the user accepts, by class, by name or by `file:line`.
+
+    Raises:
+        LockError: a line is unresolved or replaced, and nobody accepted that.
+    """
+    words = set(accepted)
+    marked, refused = [], []
+    for ruling in rulings:
+        if ruling.outcome in ("replaced", "unresolved"):
+            if words & {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}:
+                marked.append(msgspec.structs.replace(ruling, accepted=True))
+                continue
+            refused.append(ruling)
+        marked.append(ruling)
+    if refused:
+        lines = [f"  {r.file}:{r.line}: {r.subject}: {r.outcome} ({r.kind}): {r.reason}" for r in refused]
+        kinds = sorted({ruling.kind for ruling in refused})
+        raise LockError(
+            f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
+            hint="to go on without exactly these: " + " ".join(f"--accept {kind}" for kind in kinds),
+        )
+    return tuple(marked)
+
+
+def _captured_platform(snapshot: Snapshot) -> str:
+    architectures = {package.architecture for package in snapshot.packages}
+    return "linux/arm64" if "arm64" in architectures and "amd64" not in architectures else "linux/amd64"
+
+
+def _glibc(base: Base) -> tuple[int, int]:
+    for deb in base.packages:
+        if deb.name == "libc6":
+            major, minor = deb.version.split("-")[0].split(".")[:2]
+            return int(major), int(minor)
+    raise LockError("the base has no libc6", hint="choose another with --base")
+
+
+def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
+    def bring(artefact: Artefact) -> None:
+        fetch([artefact], around.store, around.net)
+
+    return bring
+
+
+def _dropped(snapshot: Snapshot, drop: Iterable[str]) -> list[Ruling]:
+    names = set(drop)
+    return [
+        _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
+        for line in snapshot.requirements
+        if line.name in names
+    ]
+
+
+def _modules(snapshot: Snapshot) -> list[Ruling]:
+    reason = "a module of the captured cluster; evidence only, the image has its own libraries"
+    return [_excluded(m.place.file, m.place.line, m.name, reason) for m in snapshot.modules]
+
+
+def _excluded(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
+    return Ruling(file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured)
+
+
+def _workload(decisions: Decisions) -> Workload | None:
+    chosen = decisions.workload
+    return Workload(command=chosen.command, outputs=chosen.outputs) if chosen else None

@@ -1,0 +1,210 @@
+"""What a distribution's `Packages` files say: which versions there are, what they need, where they lie."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from debian.deb822 import Packages, PkgRelation
+from debian.debian_support import Version
+from msgspec import Struct
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Artefact
+
+# Debian Policy 5.6.1 and 5.6.12; a name ends up on dpkg's command line.
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+VERSION = re.compile(r"[A-Za-z0-9.+~:-]+")
+_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*(/[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*)*")
+_PRIORITIES = ("required", "important", "standard", "optional")
+_FIRST = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
+_PROVIDES = re.compile(rb"^Provides: *(.+)", re.MULTILINE)
+_WORD = re.compile(rb"(?:^|, *)([a-z0-9][a-z0-9+.-]+)")
+
+
+class Relation(Struct, frozen=True):
+    """One alternative of a dependency: a name and perhaps a condition on its version."""
+
+    name: str
+    operator: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.operator} {self.version})" if self.operator else self.name
+
+    def allows(self, version: str) -> bool:
+        """Tell whether a package of this version meets the condition."""
+        if not self.operator:
+            return True
+        have, want = Version(version), Version(self.version)
+        return bool(
+            {
+                "<<": have < want,
+                "<=": have <= want,
+                "=": have == want,
+                ">=": have >= want,
+                ">>": have > want,
+            }.get(self.operator, False)
+        )
+
+
+Group = tuple[Relation, ...]
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """One version of one package in an index.
+
+    `needs` are its Pre-Depends and Depends. `rank` orders by Priority: 0 for `required`. `automatic` is
+    False for suites that apt takes nothing from unasked (backports, proposed).
+    """
+
+    name: str
+    version: str
+    architecture: str
+    essential: bool
+    needs: tuple[Group, ...]
+    provides: tuple[Relation, ...]
+    file: Artefact
+    rank: int = 4
+    automatic: bool = True
+
+    def meets(self, relation: Relation) -> bool:
+        """Tell whether the package fulfils a relation, by its own name or by what it provides.
+
+        An unversioned Provides fulfils only a relation without a version (Debian Policy 7.5).
+        """
+        if relation.name == self.name:
+            return relation.allows(self.version)
+        return any(
+            given.name == relation.name
+            and (not relation.operator or (given.operator == "=" and relation.allows(given.version)))
+            for given in self.provides
+        )
+
+
+class PackagesFile(Struct, frozen=True, kw_only=True):
+    """The text of one `Packages` file and the address that its `Filename` fields start from."""
+
+    uri: str
+    content: bytes
+    automatic: bool = True
+
+
+def relations(text: str) -> tuple[Group, ...]:
+    """Read a relation field (`Depends`, `Provides`, ...): groups of alternatives, in their order."""
+    groups = []
+    for group in PkgRelation.parse_relations(text) if text.strip() else []:
+        alternatives = []
+        for item in group:
+            operator, version = item.get("version") or ("", "")
+            alternatives.append(Relation(item["name"], operator, version))
+        groups.append(tuple(alternatives))
+    return tuple(groups)
+
+
+def without_credentials(uri: str) -> str:
+    """Return an address without user name and password."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+class SystemIndex:
+    """The packages of one release for one architecture. Stanzas are parsed when they are asked for."""
+
+    def __init__(
+        self, distribution: str, release: str, files: Iterable[PackagesFile], architecture: str = "amd64"
+    ) -> None:
+        self.distribution = distribution
+        self.release = release
+        self.architecture = architecture
+        self._stanzas: dict[str, list[tuple[PackagesFile, bytes]]] = {}
+        self._essential: set[str] = set()
+        provided: dict[str, set[str]] = {}
+        for file in files:
+            for stanza in file.content.split(b"\n\n"):
+                found = _FIRST.search(stanza)
+                if not found:
+                    continue
+                name = found[1].decode(errors="replace")
+                self._stanzas.setdefault(name, []).append((file, stanza))
+                if line := _PROVIDES.search(stanza):
+                    for given in _WORD.findall(line[1]):
+                        provided.setdefault(given.decode(), set()).add(name)
+                if b"\nEssential: yes" in stanza:
+                    self._essential.add(name)
+        self._provided = {name: tuple(sorted(by)) for name, by in provided.items()}
+        self.versions = functools.lru_cache(maxsize=None)(self._versions)
+
+    @property
+    def label(self) -> str:
+        """The release as a decision names it, `debian/bookworm`."""
+        return f"{self.distribution}/{self.release}"
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        """The names of the packages marked `Essential: yes`, sorted."""
+        return tuple(sorted(self._essential))
+
+    def _versions(self, name: str) -> tuple[Candidate, ...]:
+        """Return all versions of a package, newest first.
+
+        Raises:
+            LockError: a stanza is damaged.
+        """
+        found: dict[str, Candidate] = {}
+        for file, stanza in self._stanzas.get(name, ()):
+            candidate = _candidate(file, stanza)
+            if candidate.architecture in (self.architecture, "all"):
+                known = found.get(candidate.version)
+                if known is None or (candidate.automatic and not known.automatic):
+                    found[candidate.version] = candidate
+        return tuple(sorted(found.values(), key=lambda c: Version(c.version), reverse=True))
+
+    def providers(self, name: str) -> tuple[str, ...]:
+        """Return the names of the packages that provide a name, by priority, then by name."""
+        found = [(c.rank, c.name) for by in self._provided.get(name, ()) for c in self.versions(by)[:1]]
+        return tuple(provider for _, provider in sorted(found))
+
+
+def newest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """Return the version that apt would install: the newest of an automatic suite, else the newest."""
+    return next((c for c in candidates if c.automatic), candidates[0] if candidates else None)
+
+
+def _candidate(file: PackagesFile, stanza: bytes) -> Candidate:
+    fields = Packages(stanza.splitlines())
+    where = without_credentials(file.uri)
+    for field, pattern in (
+        ("Package", NAME),
+        ("Version", VERSION),
+        ("Architecture", re.compile(r"[a-z0-9-]+")),
+        ("Filename", _PATH),
+        ("SHA256", re.compile(r"[0-9a-f]{64}")),
+        ("Size", re.compile(r"[0-9]{1,15}")),
+    ):
+        if not pattern.fullmatch(fields.get(field, "").removeprefix("./")):
+            raise LockError(
+                f"the package index of {where} is damaged: {field} of {fields.get('Package')!r} is "
+                f"{fields.get(field)!r}",
+                hint="check that apt source of this machine, or remove it from apt's configuration",
+            )
+    path = fields["Filename"].removeprefix("./")
+    priority = fields.get("Priority", "")
+    return Candidate(
+        name=fields["Package"],
+        version=fields["Version"],
+        architecture=fields["Architecture"],
+        essential=fields.get("Essential", "") == "yes",
+        needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
+        provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+        rank=_PRIORITIES.index(priority) if priority in _PRIORITIES else len(_PRIORITIES),
+        automatic=file.automatic,
+        file=Artefact(
+            filename=path.rpartition("/")[2],
+            sha256=fields["SHA256"],
+            size=int(fields["Size"]),
+            url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}",
+        ),
+    )

@@ -1,0 +1,99 @@
+"""Which Python the environment had: no file of the snapshot says it, so evidence is weighed and shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Interpreter
+from reprobuild.snapshot.model import Snapshot
+
+HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
+
+
+def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
+    """Find the interpreter.
+
+    The distribution's own Python is the only one that can be put into an image today, so other evidence
+    (a module, a conda line) that contradicts it is an error rather than a guess.
+
+    Args:
+        snapshot: the captured environment.
+        decided: the user's word, `X.Y` or `X.Y.Z`.
+
+    Raises:
+        LockError: no evidence, or evidence that contradicts itself.
+    """
+    system = _system_pythons(snapshot)
+    others = [*_from_modules(snapshot), *_from_conda(snapshot)]
+    if decided is not None:
+        return _decided(decided, system)
+    if others:
+        version, evidence = others[0]
+        if version not in system.values():
+            raise LockError(
+                f"the environment ran Python {version} ({evidence}), and the captured system has "
+                f"{', '.join(system.values()) or 'none'}",
+                hint=f"to run it with the system's: {HINT}",
+            )
+    if not system:
+        raise LockError("no file of the snapshot shows which Python it was", hint=HINT)
+    if len(system) > 1:
+        default = _default_minor(snapshot)
+        if default not in system:
+            raise LockError(f"the system has several Pythons: {', '.join(system.values())}", hint=HINT)
+        system = {default: system[default]}
+    minor, version = next(iter(system.items()))
+    return _interpreter(version, f"apt-packages.txt lists python{minor}")
+
+
+def _interpreter(version: str, evidence: str) -> Interpreter:
+    minor = ".".join(version.split(".")[:2])
+    return Interpreter(version=version, executable=f"/usr/bin/python{minor}", evidence=evidence)
+
+
+def _system_pythons(snapshot: Snapshot) -> dict[str, str]:
+    """Return {X.Y: X.Y.Z} of the installed interpreters of the distribution."""
+    found = {}
+    for package in snapshot.packages:
+        name = re.fullmatch(r"python(3\.\d+)(?:-minimal)?", package.name)
+        upstream = re.match(r"3\.\d+\.\d+", package.version.rpartition(":")[2])
+        if name and upstream and package.mark != "residual":
+            found[name.group(1)] = upstream.group()
+    return found
+
+
+def _default_minor(snapshot: Snapshot) -> str:
+    for package in snapshot.packages:
+        if package.name == "python3" and (match := re.match(r"3\.\d+", package.version)):
+            return match.group()
+    return ""
+
+
+def _from_modules(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
+    return [
+        (match.group(), f"module {module.name}/{module.version}, {module.place}")
+        for module in snapshot.modules
+        if module.name.lower().rpartition("/")[2] == "python"
+        and module.version
+        and (match := re.match(r"3\.\d+\.\d+", module.version))
+    ]
+
+
+def _from_conda(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
+    conda = [line for line in snapshot.requirements if line.kind == "conda"]
+    return [("of conda, unknown", f"{conda[0].place} was built by conda")] if conda else []
+
+
+def _decided(decided: str, system: dict[str, str]) -> Interpreter:
+    if not re.fullmatch(r"3\.\d+(\.\d+)?", decided):
+        raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
+    minor = ".".join(decided.split(".")[:2])
+    version = system.get(minor, decided)
+    if decided.count(".") == 2 and version != decided:
+        raise LockError(
+            f"Python {decided} was decided, and the captured system has {version}",
+            hint=f"only the system's own Python can be put into the image today: --python {version}",
+        )
+    return _interpreter(version, "decided by the user")

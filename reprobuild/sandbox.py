@@ -1,0 +1,181 @@
+"""Runs a command in a root folder without network, as the machine's root or as any user.
+
+Namespaces do it, through util-linux' `unshare`. Root and other users take the same path (a user namespace
+in which the caller is 0 and nobody else exists), so both get the same result. When the command ends, fails
+or is killed, its processes and mounts are gone with the namespaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.errors import EngineError
+from reprobuild.proc import Failed, run
+
+HOSTNAME = "reprobuild"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HINT = (
+    "user namespaces must be allowed: on Debian and Ubuntu look at the settings "
+    "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and "
+    "user.max_user_namespaces; in a container, start it with `--security-opt seccomp=unconfined`, or run "
+    "`reprobuild` outside"
+)
+_NAMESPACES = (
+    "--user", "--map-root-user", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child",
+)  # fmt: skip
+_MOUNT_POINTS = ("/dev", "/proc", "/sys", "/run", "/tmp")
+
+# $1 root, $2 host name, $3 number of binds, then SOURCE TARGET ro|rw for each, then what `env -i` gets.
+# The root is moved over `/` and the right to mount is dropped, so nothing of the host can be reached again.
+# `mount -n` keeps its hands off the host's /run/mount. A mount from outside keeps flags that a user
+# namespace may not clear, hence the attempts at `ro`.
+_SETUP = r"""
+set -eu
+umask 022
+root=$1 name=$2 binds=$3
+shift 3
+hostname "$name"
+mount -n --rbind -- "$root" "$root"
+cd -- "$root"
+mkdir -p dev proc sys run tmp
+mount -n -t tmpfs -o mode=0755,size=1m tmpfs dev
+for node in null zero full random urandom tty; do
+    : > "dev/$node"
+    mount -n --bind "/dev/$node" "dev/$node"
+done
+mkdir dev/shm dev/pts
+mount -n -t tmpfs -o mode=1777 tmpfs dev/shm
+mount -n -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+ln -s /proc/self/fd/0 dev/stdin
+ln -s /proc/self/fd/1 dev/stdout
+ln -s /proc/self/fd/2 dev/stderr
+mount -n -t proc proc proc 2>/dev/null || mount -n --rbind /proc proc
+mount -n -t tmpfs -o mode=1777 tmpfs tmp
+mount -n -t tmpfs -o mode=0755 tmpfs run
+while [ "$binds" -gt 0 ]; do
+    if [ -d "$1" ]; then
+        mkdir -p -- "./$2"
+    else
+        mkdir -p -- "$(dirname -- "./$2")"
+        [ -e "./$2" ] || : > "./$2"
+    fi
+    mount -n --rbind -- "$1" "./$2"
+    if [ "$3" = ro ]; then
+        for flags in ro ro,nosuid ro,nodev ro,nosuid,nodev ro,nosuid,nodev,noexec last; do
+            if [ "$flags" = last ]; then
+                echo "$1 cannot be mounted read-only" >&2
+                exit 1
+            fi
+            if mount -n -o "remount,bind,$flags" -- "./$2" 2>/dev/null; then break; fi
+        done
+    fi
+    shift 3
+    binds=$((binds - 1))
+done
+mount -n --move . /
+exec setpriv --inh-caps=-all --bounding-set=-sys_admin chroot . /usr/bin/env -i "$@"
+"""
+
+
+class Bind(Struct, frozen=True, kw_only=True):
+    """A file or folder of the host that the command sees at `target` (absolute), read-only by default."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+def run_in_root(
+    root: Path,
+    argv: Sequence[str],
+    *,
+    epoch: int,
+    purpose: str,
+    binds: Sequence[Bind] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: str = "/",
+    stdin: bytes | None = None,
+    timeout: float = 3600,
+) -> bytes:
+    """Run a command with a folder as its root, and return its standard output.
+
+    There is no network, not even the loopback. The command is user and group 0, and no other owner
+    exists. `/dev` is minimal, `/proc` its own, `/tmp` and `/run` are empty and vanish; all else that it
+    writes stays in the root. Its umask is 022 and its environment is constant but for `env`.
+
+    Args:
+        root: a folder with a system in it; it must have /usr/bin/env. The places of `binds` and the
+            mount points are made in it where they are missing.
+        argv: the program and its arguments.
+        epoch: SOURCE_DATE_EPOCH for the command.
+        purpose: completes "could not ...".
+        binds: what else it sees, mounted in this order.
+        env: additional variables.
+        cwd: its working directory, inside.
+        stdin: bytes for its standard input.
+        timeout: seconds until it is killed with all its children.
+
+    Raises:
+        EngineError: this machine has no user namespaces, the time ran out, or a symbolic link leads a
+            mount out of the root.
+        Failed: the command exited with another code than 0.
+    """
+    variables = {
+        "PATH": PATH, "HOME": "/root", "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": str(epoch), **(env or {}),
+    }  # fmt: skip
+    for name in variables:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"not a variable name: {name!r}")
+    if not argv or "=" in argv[0] or argv[0].startswith("-"):
+        raise ValueError(f"not a program: {list(argv)!r}")
+    mounts: list[str] = []
+    for bind in binds:
+        _check_place(root, bind.target)
+        mounts += [str(bind.source.absolute()), bind.target, "rw" if bind.writable else "ro"]
+    for place in _MOUNT_POINTS:
+        _check_place(root, place)
+    check_namespaces()
+    return run(
+        [
+            "unshare", *_NAMESPACES, "--", "sh", "-c", _SETUP, "sandbox",
+            str(root.absolute()), HOSTNAME, str(len(binds)), *mounts,
+            f"--chdir={cwd}", *(f"{name}={value}" for name, value in sorted(variables.items())), *argv,
+        ],
+        env={"PATH": PATH, "LC_ALL": "C"}, purpose=purpose, stdin=stdin, timeout=timeout,
+        hint="install util-linux",
+    )  # fmt: skip
+
+
+def _check_place(root: Path, target: str) -> None:
+    """Refuse a place that is not below the root, be it by its name or by a symbolic link on the way."""
+    if not target.startswith("/") or ".." in target.split("/"):
+        raise ValueError(f"not an absolute path inside: {target!r}")
+    if not (root / target.lstrip("/")).resolve().is_relative_to(root.resolve()):
+        raise EngineError(
+            f"{target} is a symbolic link out of the root {root}",
+            hint="leave out the package that made it, or unpack the root again",
+        )
+
+
+def check_namespaces() -> None:
+    """Check that this machine lets the caller make namespaces.
+
+    Raises:
+        EngineError: it does not; the hint names the settings.
+    """
+    try:
+        run(
+            ["unshare", *_NAMESPACES, "--", "true"], env={"PATH": PATH, "LC_ALL": "C"},
+            purpose="isolate a command from the network", hint="install util-linux",
+        )  # fmt: skip
+    except Failed as err:
+        raise EngineError(
+            f"this machine does not let the user make namespaces: {err.stderr.strip()}", hint=_HINT
+        ) from None

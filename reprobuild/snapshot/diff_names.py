@@ -1,0 +1,75 @@
+"""Names in the headers of a git diff: C-quoted, with prefixes, with blanks."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+# a/ b/ by default; c/ i/ o/ w/ with diff.mnemonicPrefix; 1/ 2/ with --no-index.
+_PREFIX = re.compile(r"^[abciow12]/(?=.)", re.DOTALL)
+
+
+def header_names(rest: bytes) -> tuple[str, str] | None:
+    """Return both names, with prefixes, of what follows `diff --git `; None where only other lines can tell.
+
+    Unquoted names with blanks have no end of their own. Like git, they are told apart only when both are
+    the same name; a rename repeats them on lines of their own.
+    """
+    if match := _QUOTED.match(rest):
+        return _decoded(_unquote(match[1])), plain_name(rest[match.end() :].removeprefix(b" ")) or ""
+    if rest.endswith(b'"') and (at := rest.find(b' "')) > 0:
+        return _decoded(rest[:at]), plain_name(rest[at + 1 :]) or ""
+    middle = len(rest) // 2
+    if rest[middle : middle + 1] == b" ":
+        old, new = _decoded(rest[:middle]), _decoded(rest[middle + 1 :])
+        if old == new or (_PREFIX.match(old) and _PREFIX.match(new) and old[2:] == new[2:]):
+            return old, new
+    if rest.count(b" ") == 1:
+        first, second = rest.split(b" ")
+        return _decoded(first), _decoded(second)
+    return None
+
+
+def plain_name(written: bytes) -> str | None:
+    """Return one name as a line of its own gives it; None for /dev/null."""
+    if match := _QUOTED.fullmatch(written):
+        return _decoded(_unquote(match[1]))
+    # git ends a name that has blanks with a tab, so that patch(1) does not take a time stamp from it.
+    name = written.removesuffix(b"\t")
+    return None if name == b"/dev/null" else _decoded(name)
+
+
+def prefixed(header: tuple[str, str] | None) -> bool:
+    """Whether the names of a diff carry `a/` and `b/`; with `diff.noprefix` both names of a header are equal."""
+    return header is None or bool(header[0] != header[1] and all(map(_PREFIX.match, header)))
+
+
+def unprefixed(name: str | None) -> str | None:
+    """Return a name without its `a/` or `b/`, where it has one."""
+    return name and _PREFIX.sub("", name, count=1)
+
+
+def safe(name: str) -> bool:
+    """Whether a path stays inside the repository and outside its `.git`."""
+    parts = re.split(r"[/\\]", name)
+    inside = not name.startswith("/") and not re.match(r"[A-Za-z]:[/\\]", name) and "\0" not in name
+    return (
+        bool(name)
+        and inside
+        and ".." not in parts
+        and ".git" not in (part.rstrip(". ").lower() for part in parts)
+    )
+
+
+def _unquote(body: bytes) -> bytes:
+    def one(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return bytes([int(code, 8) & 0xFF]) if code[:1].isdigit() else _ESCAPES.get(code, code)
+
+    return re.sub(rb"\\([0-7]{3}|.)", one, body, flags=re.DOTALL)
+
+
+def _decoded(name: bytes) -> str:
+    # A name is bytes to git; what is not UTF-8 is shown as escapes, which no real path can be confused with.
+    return name.decode("utf-8", "backslashreplace")

@@ -1,0 +1,249 @@
+"""`requirements.txt`: what `pip freeze` and `uv pip freeze` print, and what people leave around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Pep508
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprobuild import secrets
+from reprobuild.snapshot import text
+from reprobuild.snapshot.freeze_url import NAME, VERSION, Origin, read_origin
+from reprobuild.snapshot.model import Place, Remark, Requirement
+
+_PIN = re.compile(rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;.*)?")
+_LEFTOVER = re.compile(rf"(?P<name>[-~][A-Za-z0-9._-]*)={{2,3}}(?P<version>{VERSION})")
+_DIRECT = re.compile(
+    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)(?:\s+;.*)?"
+)
+_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)(?P<target>\S.*)")
+_EDITABLE_COMMENT = re.compile(rf"#\s*Editable\b.*?\((?P<name>{NAME})={{2,3}}(?P<version>{VERSION})\).*")
+_OPTION = re.compile(r"--?[a-z][a-z-]*(\s.*|=.*)?")
+_TABLE_HEAD = re.compile(r"Package\s+Version(\s+.*)?")
+_TABLE_ROW = re.compile(rf"(?P<name>{NAME})\s+(?P<version>{VERSION})(?:\s+(?P<path>[/~]\S.*|[A-Za-z]:\\.*))?")
+_COMMENTED = re.compile(
+    rf"#+\s*(?:#\s*Editable .*|-e\s+\S+.*|{NAME}\s*={{2,3}}\s*{VERSION}|{NAME} @ \S+:\S+)\s*"
+)
+_INLINE = re.compile(r"\s+#.*$")
+_LOUD = re.compile(r"(\[notice\]|notice:|WARNING:|DEPRECATION:|warning:)(\s.*)?")
+_FAILED = re.compile(r"(ERROR|error|Traceback|fatal)\b.*")
+
+Read = tuple[tuple[Requirement, ...], tuple[Remark, ...]]
+
+
+class _Pending(NamedTuple):
+    """An editable that a comment announced, and whose path is still to come."""
+
+    name: str
+    version: str
+    line: int
+    text: str
+
+
+def parse(data: bytes, file: str = "requirements.txt") -> Read:
+    """Return the requirements and remarks of a freeze.
+
+    Raises:
+        SnapshotError: it is not text, or pins one distribution to two versions or places.
+    """
+    rows = text.lines(data, file)
+    reader = _Reader(file)
+    for number, row in enumerate(rows, 1):
+        if row.strip():
+            reader.read(number, row.strip())
+    reader.settle()
+    found, repeated = _unique(reader.requirements)
+    return found, (*text.nothing(file, rows), *reader.remarks, *repeated)
+
+
+class _Reader:
+    """What stays in mind from line to line: an announced editable, and a table of `pip list`."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.requirements: list[Requirement] = []
+        self.remarks: list[Remark] = []
+        self.pending: _Pending | None = None
+        self.table = False
+
+    def read(self, number: int, line: str) -> None:
+        """Classify one line: the first form that fits takes it."""
+        if len(line) > text.LONGEST_ROW:
+            self._remark(number, line, "too long for a line of `pip freeze`", understood=False)
+            return
+        if line.startswith("#"):
+            self._comment(number, line)
+            return
+        forms: tuple[Callable[[int, str], bool], ...] = (self._editable, self._noise, self._requirement)
+        bare = _INLINE.sub("", line).removesuffix("\\").strip()
+        if not _EDITABLE.fullmatch(bare):
+            self.settle()
+        if not any(form(number, bare) for form in forms):
+            self._remark(number, line, _why_not(bare), understood=False)
+
+    def settle(self) -> None:
+        """Keep an announced editable whose path never came: its name and version are known, its place is not."""
+        if self.pending is not None:
+            name, version, line, shown = self.pending
+            self._keep(line, shown, kind="editable", name=name, version=version)
+            self.pending = None
+
+    def _comment(self, number: int, line: str) -> None:
+        if match := _EDITABLE_COMMENT.fullmatch(line):
+            self.settle()
+            self.pending = _Pending(match["name"], match["version"], number, line)
+        elif re.match(r"##\s*(!!|FIXME)", line):
+            self._remark(number, line, "pip could not tell where the next one came from", understood=False)
+        elif _COMMENTED.fullmatch(line):
+            self._remark(number, line, "a requirement that is commented out: not read", understood=False)
+        elif line.startswith("##"):
+            self._remark(number, line, "a divider of `pip freeze -r`")
+        elif re.match(r"#\s+(via\b|\s{2})", line):
+            self._remark(number, line, "pip-compile's note on who asked for it")
+        else:
+            self._remark(number, line, "a comment")
+
+    def _editable(self, number: int, line: str) -> bool:
+        match = _EDITABLE.fullmatch(line)
+        if not match:
+            return False
+        origin = read_origin(match["target"], editable=True)
+        if origin is None:
+            return False
+        name, version = origin.name, origin.version
+        if self.pending is not None:
+            name, version = self.pending.name, self.pending.version
+            self._remark(self.pending.line, self.pending.text, "pip's name for the editable below")
+            self.pending = None
+        elif origin.guessed:
+            self._remark(number, line, f"an editable without a name: called `{name}` after its folder")
+        if name is None:
+            return False
+        self._keep_origin(number, line, name, origin, version)
+        return True
+
+    def _noise(self, number: int, line: str) -> bool:
+        if re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line):
+            self._remark(number, line, "a hash of the requirement above")
+        elif _TABLE_HEAD.fullmatch(line):
+            self.table = True
+            self._remark(number, line, "the header of `pip list`")
+        elif self.table and re.fullmatch(r"[-\s]+", line):
+            self._remark(number, line, "the rule of `pip list`")
+        elif _LOUD.fullmatch(line):
+            self._remark(number, line, "a warning of the tool, not a requirement")
+        elif _FAILED.fullmatch(line) and not _PIN.fullmatch(line):
+            self._remark(number, line, "an error of the tool: the list may be incomplete", understood=False)
+        elif _OPTION.fullmatch(line) and not _LEFTOVER.fullmatch(line) and not _EDITABLE.fullmatch(line):
+            _, credential = secrets.strip_credentials(line)
+            reason = "an option: where pip looked"
+            self._remark(number, line, reason + "; its address held a credential, removed" * credential)
+        elif note := text.noise(self.file, number, line):
+            self.remarks.append(note)
+        else:
+            return False
+        return True
+
+    def _requirement(self, number: int, line: str) -> bool:
+        if self.table and (match := _TABLE_ROW.fullmatch(line)):
+            kind = "editable" if match["path"] else "index"
+            self._keep(
+                number, line, kind=kind, name=match["name"], version=match["version"], path=match["path"]
+            )
+            return True
+        if match := _LEFTOVER.fullmatch(line):
+            self._keep(number, line, kind="leftover", name=match["name"], version=match["version"])
+            return True
+        if match := _DIRECT.fullmatch(line):
+            origin = read_origin(match["url"], editable=False)
+            if origin is None:
+                return False
+            self._keep_origin(number, line, match["name"], origin, origin.version)
+            return True
+        pin = _pin(line)
+        if pin is None:
+            return False
+        self._keep(number, line, kind="index", name=pin[0], version=pin[1])
+        return True
+
+    def _keep_origin(self, number: int, line: str, name: str, origin: Origin, version: str | None) -> None:
+        self._keep(
+            number,
+            line,
+            kind=origin.kind,
+            name=name,
+            version=version,
+            url=origin.url,
+            commit=origin.commit,
+            subdirectory=origin.subdirectory,
+            sha256=origin.sha256,
+            path=origin.path,
+        )
+        if origin.credential:
+            self._remark(
+                number, line, "the address held a credential: removed, and to be supplied when fetching"
+            )
+
+    def _keep(self, number: int, line: str, **fields: object) -> None:
+        if any(secrets.secret_value(value) for value in fields.values() if isinstance(value, str)):
+            self._remark(number, line, "a secret where a requirement should be: not read", understood=False)
+            return
+        place = Place(self.file, number)
+        self.requirements.append(Requirement(place=place, text=text.shown(line), **fields))  # type: ignore[arg-type]
+
+    def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
+        self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
+
+
+def _pin(line: str) -> tuple[str, str | None] | None:
+    """Return (name, version) of `name==version` and its relatives; version None for a name without a pin."""
+    if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
+        return match["name"], match["version"]
+    try:
+        asked = Pep508(line)
+    except (InvalidRequirement, RecursionError):  # nested brackets in a marker
+        return None
+    return None if asked.url else (asked.name, None)
+
+
+def _why_not(line: str) -> str:
+    if re.fullmatch(r"[\w.-]+=[^=\s]+(=[^=\s]+)?", line):
+        return "a line of `conda list --export`: not a requirement of pip"
+    if re.fullmatch(rf"_[\w.-]+={{2,3}}{VERSION}", line):
+        return "not a name that pip can install: a package of conda?"
+    return "not a form that `pip freeze` prints"
+
+
+def _same_version(one: str | None, other: str | None) -> bool:
+    try:
+        return one == other or (one is not None and other is not None and Version(one) == Version(other))
+    except InvalidVersion:
+        return False
+
+
+def _unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
+    """Return each distribution once; refuse a freeze that gives one of them two versions or two origins."""
+    kept: dict[str, Requirement] = {}
+    repeated: list[Remark] = []
+    # A name without anything to pin adds nothing to a pin of the same name, wherever it stands.
+    for one in sorted(found, key=lambda r: (r.kind == "index" and r.version is None, r.place)):
+        key = f"{one.kind}:{one.name}" if one.kind == "leftover" else canonicalize_name(one.name)
+        first = kept.setdefault(key, one)
+        if first is one:
+            continue
+        bare = one.kind == "index" and one.version is None
+        same = (first.kind, first.url, first.commit, first.path) == (one.kind, one.url, one.commit, one.path)
+        if not bare and not (same and _same_version(first.version, one.version)):
+            early, late = sorted((first.place, one.place))
+            raise text.broken(
+                late,
+                f"`{text.shown(one.name)}` is pinned again, and differently from {early}",
+                "keep the line of the environment that ran, or capture that environment alone",
+            )
+        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
+    return tuple(sorted(kept.values(), key=lambda r: r.place)), tuple(repeated)

@@ -1,0 +1,149 @@
+"""The checks themselves: containers are run, their answers are judged. A verdict is never remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reprobuild.engines.model import Engine, Finished, Task
+from reprobuild.errors import EngineError
+from reprobuild.lock import FILES, PREFIX, Lock, Workload
+from reprobuild.verify.judge import (
+    compare_environment,
+    compare_freeze,
+    compare_packages,
+    compare_probes,
+    judge_control,
+    judge_determinism,
+    judge_round_trip,
+)
+from reprobuild.verify.verdict import VERSION, Comparison, Verdict
+
+SEED = 42  # where nobody chose one
+OUTPUTS = "/reprobuild-out"
+_RUNTIME = f"{FILES}/lib/reprobuild_runtime"
+_PYTHON = f"{PREFIX}/bin/python"
+
+
+def verify_image(
+    lock: Lock, reference: str, manifest: str, engine: Engine, env: Mapping[str, str], *,
+    control: bool = True, cpu_only: bool = False, say: Callable[[str], None] = lambda _: None,
+) -> Verdict:  # fmt: skip
+    """Check a loaded image: is it the captured environment, and does it compute the same bytes twice?
+
+    Args:
+        lock: what the image was made from.
+        reference, manifest: the image's name in the engine, and its manifest digest.
+        control: run the work that must be seen drifting; without it the verdict is inconclusive.
+        cpu_only: the CPU is enough for now, also for a torch built for CUDA.
+        say: told each step.
+
+    Raises:
+        EngineError: the engine failed; a probe that fails is an answer, not an error.
+    """
+    seed = SEED if lock.seed is None else lock.seed
+
+    def container(*arguments: str, bypass: bool = False) -> Finished:
+        task = Task(arguments=arguments, environment=_seeded(seed), bypass=bypass)
+        return engine.run(reference, task, env)
+
+    say("comparing the image's freeze, packages and environment with the captured ones")
+    differences = [
+        *compare_freeze(lock, _answer(container(_PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True))),
+        *compare_packages(lock, _installed(container(*_DPKG, bypass=True))),
+        *compare_environment(lock, _environment(container("env", "-0"))),
+    ]
+    comparisons: list[Comparison] = []
+    fingerprint: dict[str, Any] = {}
+    control_answer = None
+    if has_torch(lock):
+        say("the probes, twice in fresh containers")
+        options = json.dumps({"device": "cpu", "seed": seed})
+        answers = [_answer(container(_PYTHON, f"{_RUNTIME}/probes.py", options)) for _ in range(2)]
+        comparisons += compare_probes(answers[0], answers[1])
+        fingerprint = dict(answers[0].get("fingerprint", {}))
+        if control:
+            say("the control, which must be seen drifting")
+            options = json.dumps({"device": "cpu", "seed": seed, "control": True})
+            control_answer = _answer(container(_PYTHON, f"{_RUNTIME}/probes.py", options))
+    elif control:
+        control_answer = {"ran": False, "why": "the control needs torch, which is not in the image"}
+    if lock.workload:
+        say(f"the workload, twice: {' '.join(lock.workload.command)}")
+        comparisons += compare_workload(lock.workload, seed, reference, engine, env)
+    judged = judge_control(control_answer)
+    determinism, notes = judge_determinism(
+        comparisons, judged, cuda_build=bool(fingerprint.get("cuda_build")), cpu_only=cpu_only
+    )
+    return Verdict(
+        version=VERSION, image=manifest, seed=seed, determinism=determinism,
+        round_trip=judge_round_trip(differences), comparisons=tuple(comparisons), control=judged,
+        differences=tuple(differences), fingerprint=fingerprint, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def has_torch(lock: Lock) -> bool:
+    """Tell whether the environment has torch."""
+    return any(wheel.name == "torch" and wheel.role == "environment" for wheel in lock.wheels)
+
+
+def _seeded(seed: int) -> dict[str, str]:
+    return {"REPROBUILD_SEED": str(seed)}
+
+
+_DPKG = ("dpkg-query", "--show", "--showformat", "${Package} ${Version} ${db:Status-Status}\\n")
+
+
+def _answer(done: Finished) -> dict[str, Any]:
+    """Return the JSON document of a runtime script, or why there is none."""
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
+        return {"ran": False, "why": f"exit code {done.code}: " + " / ".join(tail), "distributions": []}
+    return dict(found)
+
+
+def _installed(done: Finished) -> dict[str, str]:
+    rows = [line.split(" ") for line in done.stdout.decode(errors="replace").splitlines()]
+    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+
+
+def _environment(done: Finished) -> dict[str, str]:
+    pairs = (item.partition("=") for item in done.stdout.decode(errors="surrogateescape").split("\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def compare_workload(
+    workload: Workload, seed: int, reference: str, engine: Engine, env: Mapping[str, str]
+) -> list[Comparison]:
+    """Run the user's command in two fresh containers with one seed, and compare the files that it writes."""
+    task = Task(
+        arguments=tuple(argument.replace("{out}", OUTPUTS) for argument in workload.command),
+        environment=_seeded(seed),
+        outputs=OUTPUTS,
+    )
+    runs = [engine.run(reference, task, env) for _ in range(2)]
+    for done in runs:
+        if done.code:
+            tail = "\n".join(done.stderr.decode(errors="replace").strip().splitlines()[-10:])
+            raise EngineError(
+                f"the workload `{' '.join(workload.command)}` exited {done.code} in the image:\n{tail}",
+                hint="run it by hand: reprobuild run OUT -- COMMAND",
+            )
+    return [_compare_output(name, runs[0], runs[1]) for name in workload.outputs]
+
+
+def _compare_output(name: str, one: Finished, two: Finished) -> Comparison:
+    label = f"workload output {name}"
+    if name not in one.outputs or name not in two.outputs:
+        there = ", ".join(sorted(one.outputs)) or "nothing"
+        return Comparison(
+            name=label, verdict="inconclusive", detail=f"the command wrote {there}, and not {name}"
+        )
+    digests = [hashlib.sha256(done.outputs[name]).hexdigest() for done in (one, two)]
+    if digests[0] == digests[1]:
+        return Comparison(name=label, verdict="identical", detail=digests[0])
+    return Comparison(name=label, verdict="drift", detail=f"{digests[0]} and {digests[1]}")

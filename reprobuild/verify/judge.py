@@ -1,0 +1,178 @@
+"""From answers to verdicts, without running anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock import Lock
+from reprobuild.verify.verdict import Comparison, Determinism, Difference, RoundTrip, V
+
+
+def compare_probes(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Comparison]:
+    """Compare the probe answers of two fresh processes, probe by probe.
+
+    An answer that is missing on either side is inconclusive, never a pass.
+    """
+    for answer in (first, second):
+        if not answer.get("ran"):
+            return [
+                Comparison(name="probes", verdict="inconclusive", detail=str(answer.get("why", "no answer")))
+            ]
+    one, two = first["probes"], second["probes"]
+    failed = {**first.get("failed", {}), **second.get("failed", {})}
+    names = sorted({*one, *two, *failed})
+    if not names:
+        return [Comparison(name="probes", verdict="inconclusive", detail="no probe answered")]
+    found = [_compare_probe(name, one.get(name), two.get(name), failed.get(name)) for name in names]
+    start, again = first.get("start"), second.get("start")
+    found.append(_compare_probe("seeding hook", _digest(start), _digest(again), None))
+    return found
+
+
+def _digest(value: object) -> str | None:
+    return json.dumps(value, sort_keys=True) if value else None
+
+
+def _compare_probe(name: str, one: str | None, two: str | None, why: str | None) -> Comparison:
+    if one is None or two is None:
+        return Comparison(
+            name=name, verdict="inconclusive", detail=why or "one of two processes gave no answer"
+        )
+    if one == two:
+        return Comparison(name=name, verdict="identical", detail=one)
+    return Comparison(name=name, verdict="drift", detail=f"{one} and {two}")
+
+
+def judge_control(answer: Mapping[str, Any] | None) -> Comparison:
+    """Judge the control: work that is known to drift must be seen drifting."""
+    if answer is None:
+        return Comparison(name="control", verdict="not-run", detail="the control was left out")
+    if not answer.get("ran"):
+        return Comparison(name="control", verdict="inconclusive", detail=str(answer.get("why", "no answer")))
+    control = answer.get("control") or {}
+    seen = f"{control.get('distinct')} different results in {control.get('repeats')} repeats"
+    if control.get("effective"):
+        return Comparison(name="control", verdict="drift", detail=f"{seen}, as it must")
+    return Comparison(
+        name="control", verdict="inconclusive",
+        detail=f"{seen} on {control.get('threads')} threads: a drift would not have been seen here",
+    )  # fmt: skip
+
+
+def judge_cpu(comparisons: Sequence[Comparison], control: Comparison) -> V:
+    """Return the CPU's verdict: drift if anything drifted, identical only if the control shows it could."""
+    verdicts = {comparison.verdict for comparison in comparisons}
+    if "drift" in verdicts:
+        return "drift"
+    if not verdicts or verdicts != {"identical"} or control.verdict != "drift":
+        return "inconclusive"
+    return "identical"
+
+
+def judge_determinism(
+    comparisons: Sequence[Comparison], control: Comparison, *, cuda_build: bool, cpu_only: bool
+) -> tuple[Determinism, list[str]]:  # fmt: skip
+    """Return one answer for each scope, and what there is to say about those that were not checked.
+
+    Args:
+        cuda_build: the image's torch is built for CUDA.
+        cpu_only: the user said that the CPU is enough for now.
+    """
+    cpu = judge_cpu(comparisons, control)
+    if not cuda_build:
+        return Determinism(cpu=cpu, gpu="not-applicable", collectives="not-applicable"), []
+    if cpu_only:
+        return (
+            Determinism(cpu=cpu, gpu="not-applicable", collectives="not-applicable"),
+            ["the GPU and collectives were left out by --scope cpu: nothing is known about them"],
+        )
+    note = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
+    return Determinism(cpu=cpu, gpu="not-covered", collectives="not-covered"), [note]
+
+
+def compare_freeze(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
+    """Compare the image's own freeze with the captured one, line by line.
+
+    Args:
+        lock: its rulings hold the captured lines and what became of each.
+        frozen: the answer of the runtime's `freeze.py` inside the image.
+    """
+    inside = {canonicalize_name(item["name"]): item for item in frozen["distributions"]}
+    trees = {source.name: source.tree for source in lock.sources}
+    differences = []
+    for ruling in lock.rulings:
+        if not ruling.captured:
+            continue
+        name = canonicalize_name(ruling.subject)
+        item = inside.pop(name, None)
+        if item is None:
+            reason = f"{ruling.outcome}: {ruling.reason}" if ruling.outcome != "pinned" else ""
+            differences.append(_difference(ruling.captured, "", reason))
+        elif item["freeze"] != ruling.captured:
+            differences.append(
+                _difference(ruling.captured, item["freeze"], _spelling(item["freeze"], ruling.captured))
+            )
+        elif name in trees and item.get("tree") != trees[name]:
+            image = f"tree {item.get('tree')}"
+            differences.append(_difference(f"{ruling.captured} with tree {trees[name]}", image, ""))
+    differences += [_difference("", item["freeze"], "") for item in inside.values()]
+    return differences
+
+
+def _difference(captured: str, image: str, reason: str) -> Difference:
+    return Difference(list="requirements.txt", captured=captured, image=image, reason=reason)
+
+
+def _spelling(image: str, captured: str) -> str:
+    """Return a reason where two lines name the same thing: other spelling of a name or of pip's `egg`."""
+
+    def simple(line: str) -> str:
+        line = line.replace("git+ssh://git@", "git+https://").strip()
+        name, equals, version = line.partition("==")
+        return (
+            f"{canonicalize_name(name)}=={version.lstrip('=')}" if equals else line.lower().replace("_", "-")
+        )
+
+    return (
+        "the same, spelled differently by another version of pip or uv"
+        if simple(image) == simple(captured)
+        else ""
+    )
+
+
+def compare_packages(lock: Lock, installed: Mapping[str, str]) -> list[Difference]:
+    """Compare the packages that dpkg reports inside the image with the locked ones."""
+    locked = {deb.name: deb.version for deb in lock.base.packages}
+    return [
+        Difference(
+            list="apt-packages.txt", captured=f"{name} {locked.get(name, '')}".strip(),
+            image=f"{name} {installed.get(name, '')}".strip(), reason="",
+        )
+        for name in sorted({*locked, *installed})
+        if locked.get(name) != installed.get(name)
+    ]  # fmt: skip
+
+
+def compare_environment(lock: Lock, inside: Mapping[str, str]) -> list[Difference]:
+    """Compare the variables that a command in the image sees with the baked ones."""
+    return [
+        Difference(
+            list="env.txt",
+            captured=setting.name,
+            image="another value" if setting.name in inside else "",
+            reason="",
+        )
+        for setting in lock.environment
+        if inside.get(setting.name) != setting.value
+    ]
+
+
+def judge_round_trip(differences: Sequence[Difference]) -> RoundTrip:
+    """Return `exact`, `explained` where each difference has its reason, else `residue`."""
+    if not differences:
+        return "exact"
+    return "explained" if all(difference.reason for difference in differences) else "residue"

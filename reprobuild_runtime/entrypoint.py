@@ -1,0 +1,54 @@
+"""The entrypoint of an image: settle the seed and the environment, then become or look after the command.
+
+    /usr/bin/python3.11 -I -S /opt/reprobuild/lib/reprobuild_runtime/entrypoint.py [CMD [ARG...]]
+
+`-I -S` keep the user's PYTHONPATH, working directory and site-packages out of this process; the command has
+them. Codes of its own: 125 for a bad seed, 126 for a command that cannot be run, 127 for one that is not
+there.
+"""
+
+# ruff: noqa: TID251  the environment is what it reads and writes
+
+import os
+import sys
+
+sys.dont_write_bytecode = True  # leave no trace in the container
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # it is run by its path
+
+from reprobuild_runtime import init, launch  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+
+def _uncoerce_locale() -> None:
+    """Take back the LC_CTYPE that Python itself sets in the C locale: the command shall have what was given.
+
+    https://peps.python.org/pep-0538/
+    """
+    try:
+        with open("/proc/self/environ", "rb") as file:  # as it was when this process was started
+            given = [entry for entry in file.read().split(b"\0") if entry.startswith(b"LC_CTYPE=")]
+    except OSError:
+        return
+    os.environb.pop(b"LC_CTYPE", None)
+    if given:
+        os.environb[b"LC_CTYPE"] = given[0].partition(b"=")[2]
+
+
+def main(argv: "List[str]") -> int:
+    """Run the command, a shell where there is none; return the code to exit with."""
+    _uncoerce_locale()
+    try:
+        launch.settle(os.environ)
+    except ValueError as err:
+        launch.say(f"reprobuild: error: {err}")
+        launch.say(f"reprobuild: hint: give {launch.SEED}=N, or leave it out and a seed is drawn and logged")
+        return 125
+    command = argv or ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"]
+    return init.look_after(command) if os.getpid() == 1 else init.become(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

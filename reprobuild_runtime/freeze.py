@@ -1,0 +1,156 @@
+"""What is installed in this environment: one JSON document on standard output.
+
+    /opt/env/bin/python -I /opt/reprobuild/lib/reprobuild_runtime/freeze.py [SITE-PACKAGES...]
+
+Gives {"python", "implementation", "site_packages": [...], "distributions": [...], "broken": [...],
+"freeze": [...]}. `freeze` is what `pip freeze` prints, by line; `distributions` has everything, also what pip
+leaves out of that; `broken` has metadata that cannot be used, {"path", "why"}. `direct_url` is as in
+https://peps.python.org/pep-0610/ without credentials.
+
+Where `sources.json` knows the origin of a source folder, {"NAME": {"url", "commit", "tree", "path",
+"subdirectory", "generated": [GLOB...]}}, the git tree id of the folder is computed again: `tree`, to be compared
+with the recorded one.
+"""
+
+import json
+import os
+import platform
+import sys
+import sysconfig
+from importlib import metadata
+from urllib.parse import unquote, urlsplit
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # it is run by its path
+
+from reprobuild_runtime import freezeline, launch
+from reprobuild_runtime.gittree import tree_id
+
+# ruff: noqa: TID251  the environment says where sources.json is
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+# What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
+_HIDDEN = {"pip", "python", "wsgiref", "argparse"}
+if sys.version_info < (3, 12):
+    _HIDDEN |= {"setuptools", "distribute", "wheel"}
+
+
+def site_packages() -> "List[str]":
+    """Return the folders that this environment installs into."""
+    paths = sysconfig.get_paths()
+    return sorted({os.path.realpath(paths[name]) for name in ("purelib", "platlib")})
+
+
+def installed(
+    folders: "List[str]", sources: "Dict[str, Any]"
+) -> "Tuple[List[Dict[str, Any]], List[Dict[str, str]]]":
+    """Return what is installed in the folders, by name, and the metadata that cannot be used."""
+    known = {freezeline.canonical_name(name): source for name, source in sources.items()}
+    found, broken = [], []
+    for dist, egg_link in _distributions(folders):
+        try:
+            found.append(_describe(dist, egg_link, known))
+        except Exception as err:
+            path = str(getattr(dist, "_path", dist.locate_file("")))
+            broken.append({"path": path, "why": f"{type(err).__name__}: {err}"})
+    found.sort(key=lambda entry: (entry["name"].lower(), entry["version"], entry["location"]))
+    return found, sorted(broken, key=lambda entry: entry["path"])
+
+
+def _distributions(folders: "List[str]") -> "Iterator[Tuple[metadata.Distribution, Optional[str]]]":
+    """Give each distribution, with its folder where `setup.py develop` left an `.egg-link` to it."""
+    for place in folders:
+        for dist in metadata.distributions(path=[place]):
+            yield dist, None
+        names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+        for name in names:
+            if name.endswith(".egg-link"):
+                with open(os.path.join(place, name), encoding="utf-8") as file:
+                    target = file.readline().strip()
+                for dist in metadata.distributions(path=[target]):
+                    if _same(dist.metadata["Name"] or "", name[: -len(".egg-link")]):
+                        yield dist, target
+
+
+def _same(name: str, other: str) -> bool:
+    return freezeline.canonical_name(name) == freezeline.canonical_name(other)
+
+
+def _describe(
+    dist: "metadata.Distribution", egg_link: "Optional[str]", known: "Dict[str, Any]"
+) -> "Dict[str, Any]":
+    name, version = dist.metadata["Name"], dist.metadata["Version"]
+    if not name or not version:
+        raise ValueError("its metadata gives no name or no version")
+    source = known.get(freezeline.canonical_name(name))
+    direct_url = _direct_url(dist)
+    path = egg_link
+    if direct_url is not None and (direct_url.get("dir_info") or {}).get("editable"):
+        path = unquote(urlsplit(direct_url["url"]).path)
+    if path is not None:
+        line = freezeline.editable(name, version, os.path.abspath(path), source)
+    elif direct_url is not None:
+        line = freezeline.direct(name, direct_url)
+    else:
+        line = freezeline.pinned(name, version)
+    return {
+        "name": name,
+        "version": version,
+        "freeze": line,
+        "editable": path is not None,
+        "location": str(dist.locate_file("")),
+        "direct_url": direct_url,
+        "source": source,
+        "tree": _tree(source),
+    }
+
+
+def _direct_url(dist: "metadata.Distribution") -> "Optional[Dict[str, Any]]":
+    text = dist.read_text("direct_url.json")
+    if not text:
+        return None
+    found: "Dict[str, Any]" = json.loads(text)
+    vcs = (found.get("vcs_info") or {}).get("vcs", "")
+    found["url"] = freezeline.without_credentials(str(found["url"]), vcs)
+    return found
+
+
+def _tree(source: "Optional[Dict[str, Any]]") -> "Optional[str]":
+    if source is None or not os.path.isdir(source["path"]):
+        return None
+    return tree_id(source["path"], source.get("generated") or ())
+
+
+def freeze_lines(distributions: "List[Dict[str, Any]]") -> "List[str]":
+    """Return the lines of `pip freeze`: the first of each name, without pip's own tools."""
+    first: "Dict[str, str]" = {}
+    for entry in distributions:
+        first.setdefault(freezeline.canonical_name(entry["name"]), entry["freeze"])
+    return [line for name, text in first.items() if name not in _HIDDEN for line in text.split("\n")]
+
+
+def main(argv: "List[str]") -> int:
+    """Print the document; always 0."""
+    folders = argv or site_packages()
+    recorded = os.path.join(launch.folder(os.environ), "sources.json")
+    sources: "Dict[str, Any]" = {}
+    if os.path.exists(recorded):
+        with open(recorded, encoding="utf-8") as file:
+            sources = json.load(file)
+    distributions, broken = installed(folders, sources)
+    document = {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "site_packages": folders,
+        "distributions": distributions,
+        "broken": broken,
+        "freeze": freeze_lines(distributions),
+    }
+    print(json.dumps(document, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

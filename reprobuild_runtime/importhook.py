@@ -1,0 +1,68 @@
+"""Run an action right after a module's first import, without importing it or changing how it is found."""
+
+import sys
+from _thread import get_ident
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, Set, Tuple
+
+
+class Finder:
+    """A meta path finder that asks the others, and watches the loader they give for one of the names.
+
+    The specification is theirs and unchanged; only its loader's `exec_module` is shadowed until it has run. A
+    module that fails to import is watched again next time; one that is done is never looked at again. It stays
+    in `sys.meta_path`: taking it out while another import walks that list would hide a finder from it.
+    """
+
+    def __init__(self, names: "Iterable[str]", action: "Callable[[str, Any], None]") -> None:
+        self.waiting = set(names)
+        self.action = action  # must not raise
+        self.asking: "Set[Tuple[int, str]]" = set()
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        """Return the others' specification of a module still waited for, None for any other module."""
+        key = (get_ident(), name)
+        if name not in self.waiting or key in self.asking:
+            return None
+        self.asking.add(key)
+        try:
+            spec = self._ask_others(name, path, target)
+        finally:
+            self.asking.discard(key)
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader, name)
+        return spec
+
+    def _ask_others(self, name: str, path: "Any", target: "Any") -> "Any":
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                return spec
+        return None
+
+    def _watch(self, loader: "Any", name: str) -> None:
+        # load_module: zipimport before Python 3.10
+        method = "exec_module" if hasattr(loader, "exec_module") else "load_module"
+        run: "Callable[[Any], Any]" = getattr(loader, method)
+
+        def watched(subject: "Any") -> "Any":
+            if getattr(subject, "__name__", subject) != name:
+                return run(subject)  # one loader may serve several modules
+            vars(loader).pop(method, None)
+            result = run(subject)
+            self.done(name, subject if method == "exec_module" else result)
+            return result
+
+        # Built-in and frozen modules share their loader, a class, and one loader may be asked for twice: not touched.
+        if not isinstance(loader, type) and method not in getattr(loader, "__dict__", {method: None}):
+            vars(loader)[method] = watched
+
+    def done(self, name: str, module: "Any") -> None:
+        """Act on a module that was imported, and wait no longer for it; a private copy is not the one waited for."""
+        if name in self.waiting:
+            if sys.modules.get(name) is module:
+                self.waiting.discard(name)
+            self.action(name, module)

@@ -1,0 +1,74 @@
+"""Become a command, or as process 1 look after it: forward signals, reap orphans, pass on its code."""
+
+import errno
+import os
+import signal
+
+from reprobuild_runtime.launch import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+# Those that the kernel raises for this process itself, and those that cannot be caught.
+_NOT_FORWARDED = {
+    "SIGKILL", "SIGSTOP", "SIGCHLD", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT", "SIGSYS",
+    "SIGTTIN", "SIGTTOU", "SIGPIPE", "SIGXFSZ",
+}  # fmt: skip
+# Those that a terminal sends to the whole foreground group, so that the command has them already.
+_FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH}
+_SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, sigaction(2)
+
+
+def become(command: "List[str]") -> int:
+    """Replace this process by the command; return 126 or 127, with a line on stderr, where that fails."""
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what is ignored stays so across exec
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except (OSError, ValueError) as err:
+        missing = not isinstance(err, OSError) or err.errno in (errno.ENOENT, errno.ENOTDIR)
+        if missing and os.path.exists(command[0]):
+            say(f"reprobuild: error: {command[0]}: the interpreter that it names is not there")
+        else:
+            say(f"reprobuild: error: {command[0]}: " + ("not found" if missing else str(err)))
+        return 127 if missing else 126
+
+
+def look_after(command: "List[str]") -> int:
+    """Run the command as a child; return its exit code, 128 + N where signal N ended it.
+
+    The child stays in this session and process group, so a shell in it controls the terminal as usual.
+    """
+    forwarded = {s for s in signal.Signals if s.name not in _NOT_FORWARDED}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded | {signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        code = 126
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            code = become(command)
+        finally:
+            os._exit(code)
+    while True:
+        info = signal.sigwaitinfo(forwarded | {signal.SIGCHLD})
+        if info.si_signo == signal.SIGCHLD:
+            status = _reap(child)
+            if status is not None:
+                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        elif not (info.si_code == _SI_KERNEL and info.si_signo in _FROM_TERMINAL):
+            os.kill(child, info.si_signo)  # there, or a zombie: only _reap takes it away
+
+
+def _reap(child: int) -> "Optional[int]":
+    """Reap all that have ended; return the child's status if it was among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status

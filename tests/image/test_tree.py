@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprobuild.archive import Entry, list_tar
+from reprobuild.errors import BuildError
+from reprobuild.image.blobs import decode_listing, encode_listing
+from reprobuild.image.tree import DAMAGED, merge, tree_digest
+from tests.image.made import BASE, file, folder, make_tar, symlink
+
+CONFIG = {
+    "Env": ["A=1", "B=2"],
+    "Entrypoint": ["/usr/bin/python3.11", "x.py"],
+    "Cmd": ["/bin/bash"],
+    "WorkingDir": "/src",
+}
+
+
+def listing(*entries: tuple[Entry, bytes]) -> list[Entry]:
+    return list(list_tar(io.BytesIO(make_tar(entries))))
+
+
+def digest(*layers: list[Entry]) -> str:
+    return tree_digest(merge(layers), CONFIG)
+
+
+def test_the_digest_is_of_these_lines() -> None:
+    entries = listing(
+        file("f", b"x", 0o4755, uid=1, gid=2, xattrs=(("user.a", "00ff"),)),
+        symlink("l", "f"),
+        (Entry(path="h", type="hardlink", mode=0o644, target="f"), b""),
+        (Entry(path="null", type="char", mode=0o666, device=(1, 3)), b""),
+        file("d/é", b""),
+    )
+    x, empty = (
+        "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
+        ("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+    )
+    lines = [
+        '["","directory",493,0,0,"",[],"",[0,0]]',
+        '["d","directory",493,0,0,"",[],"",[0,0]]',
+        f'["d/\\u00e9","file",420,0,0,"",[],"{empty}",[0,0]]',
+        f'["f","file",2541,1,2,"",[["user.a","00ff"]],"{x}",[0,0]]',
+        f'["h","file",2541,1,2,"",[["user.a","00ff"]],"{x}",[0,0]]',
+        '["l","symlink",511,0,0,"f",[],"",[0,0]]',
+        '["null","char",438,0,0,"",[],"",[1,3]]',
+        '{"Cmd":["/bin/bash"],"Entrypoint":["/usr/bin/python3.11","x.py"],"Env":["A=1","B=2"],'
+        '"ExposedPorts":[],"StopSignal":"","User":"","Volumes":[],"WorkingDir":"/src"}',
+    ]
+    expected = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    assert digest(entries) == f"sha256:{expected}"
+
+
+@given(st.lists(st.integers(0, 3), min_size=20, max_size=20), st.randoms(use_true_random=False))
+def test_the_split_into_layers_and_hard_links_do_not_count(layers: list[int], random: object) -> None:
+    entries = listing(*BASE, *(file(f"opt/f{n}", b"%d" % n) for n in range(10)))
+    copied = merge([entries]).values()  # hard links are files there
+    split: list[list[Entry]] = [[], [], [], []]
+    for index, entry in enumerate(entry for entry in copied if entry.path):
+        split[layers[index % 20]].append(entry)
+    for part in split:
+        random.shuffle(part)  # type: ignore[attr-defined]
+    assert digest(*split) == digest(entries)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        file("etc/shadow", b"root:x::\n", 0o640, gid=42),
+        file("etc/shadow", b"root:*::\n", 0o644, gid=42),
+        file("etc/shadow", b"root:*::\n", 0o640, gid=43),
+        file("etc/shadow", b"root:*::\n", 0o640, gid=42, uid=1),
+        file("etc/shadow", b"root:*::\n", 0o640, gid=42, xattrs=(("user.a", "00"),)),
+        file("etc/shadow2", b""),
+        symlink("bin", "/usr/bin"),
+        symlink("etc/shadow", "x"),
+        folder("tmp", 0o755),
+        folder("empty"),
+        (Entry(path="usr/bin/python3.11", type="fifo", mode=0o755), b""),
+    ],
+)
+def test_any_change_of_a_path_changes_the_digest(changed: tuple[Entry, bytes]) -> None:
+    assert digest(listing(*BASE), listing(changed)) != digest(listing(*BASE))
+
+
+@pytest.mark.parametrize("key", ["Env", "Entrypoint", "Cmd", "Volumes", "ExposedPorts"])
+def test_any_change_of_the_configuration_changes_the_digest(key: str) -> None:
+    tree = merge([listing(*BASE)])
+    assert tree_digest(tree, {**CONFIG, key: ["other"]}) != tree_digest(tree, CONFIG)
+
+
+@pytest.mark.parametrize("key", ["WorkingDir", "User", "StopSignal"])
+def test_any_change_of_a_word_changes_the_digest(key: str) -> None:
+    tree = merge([listing(*BASE)])
+    assert tree_digest(tree, {**CONFIG, key: "other"}) != tree_digest(tree, CONFIG)
+
+
+def test_what_no_program_sees_does_not_count() -> None:
+    tree = merge([listing(*BASE)])
+    empty = {"Labels": {"a": "b"}, "User": "", "Volumes": None, "Env": ["B=2", "A=1"]}
+    assert tree_digest(tree, {**CONFIG, **empty}) == tree_digest(tree, CONFIG)
+    times = msgspec.structs.replace(tree["etc"], size=4096)
+    assert tree_digest({**tree, "etc": times}, CONFIG) == tree_digest(tree, CONFIG)
+
+
+def test_later_layers_win_and_directories_merge() -> None:
+    low = listing(folder("d", 0o700), file("d/a", b"1"), file("x/y/z", b""), file("f", b""))
+    high = listing(
+        folder("d", 0o755), file("d/b", b"2"), file("x", b"now a file"), folder("f"), file("f/g", b"")
+    )
+    tree = merge([low, high])
+    assert sorted(tree) == ["", "d", "d/a", "d/b", "f", "f/g", "x"]
+    assert (tree["d"].mode, tree["x"].type, tree["f"].type) == (0o755, "file", "directory")
+
+
+def test_whiteouts_of_other_builders_remove_what_is_below() -> None:
+    low = listing(file("a/x", b""), file("a/y", b""), file("b/z/deep", b""), file("keep", b""))
+    high = listing(
+        file("a/.wh..wh..opq", b""), file("a/new", b""), file("b/.wh.z", b""), file(".wh.gone", b"")
+    )
+    assert sorted(merge([low, high])) == ["", "a", "a/new", "b", "keep"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([(Entry(path="h", type="hardlink", mode=0o644, target="nowhere"), b"")], "hard link to /nowhere"),
+        ([symlink("a", "b"), file("a/x", b"")], "below /a, which is a symlink"),
+    ],
+)
+def test_layers_that_no_engine_can_unpack(entries: list[tuple[Entry, bytes]], words: str) -> None:
+    with pytest.raises(BuildError, match=words) as caught:
+        merge([listing(*entries)])
+    assert caught.value.hint == DAMAGED
+
+
+def test_a_listing_comes_back_as_it_was() -> None:
+    entries = [*listing(*BASE), Entry(path="not-utf8-\udcff", type="file", mode=0o644, sha256="0" * 64)]
+    assert list(decode_listing(encode_listing(entries))) == entries
+    assert json.loads(json.dumps(digest(entries)))

@@ -1,0 +1,314 @@
+"""The entrypoint: what the command finds, and what process 1 does."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import RUNTIME, Ran, run
+
+Files = Callable[..., dict[str, str]]
+ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
+ALONE = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+AS_INIT = ["unshare", *ALONE, "--pid", "--fork", "--mount-proc", *ENTRYPOINT]
+WAYS = pytest.mark.parametrize("start", [ENTRYPOINT, AS_INIT], ids=["becomes", "looks-after"])
+
+
+def variables(ran: Ran) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in ran.out.split("\0") if entry)
+
+
+@WAYS
+def test_what_a_chosen_seed_sets(start: list[str]) -> None:
+    ran = run(*start, "cat", "/proc/self/environ", env={"REPROBUILD_SEED": "7"})
+    assert ran.err == "Using seed: 7\n"
+    assert variables(ran) == {
+        "PATH": os.environ["PATH"],
+        "REPROBUILD_SEED": "7",
+        "REPROBUILD_SEED_EXPLICIT": "1",
+        "PYTHONHASHSEED": "7",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "REPROBUILD_ENVIRON": "/opt/reprobuild",
+    }
+
+
+@WAYS
+def test_what_a_drawn_seed_sets(start: list[str]) -> None:
+    rans = [run(*start, "cat", "/proc/self/environ") for _ in range(2)]
+    seeds = [variables(ran)["REPROBUILD_SEED"] for ran in rans]
+    assert seeds[0] != seeds[1]
+    for ran, seed in zip(rans, seeds, strict=True):
+        assert ran.err == f"Using seed: {seed}\n"
+        assert 1 <= int(seed) < 2**31
+        assert variables(ran) == {
+            "PATH": os.environ["PATH"],
+            "REPROBUILD_SEED": seed,
+            "REPROBUILD_SEED_EXPLICIT": "0",
+            "PYTHONHASHSEED": seed,
+            "REPROBUILD_ENVIRON": "/opt/reprobuild",
+        }
+
+
+def test_what_is_set_stays() -> None:
+    given = {
+        "PYTHONHASHSEED": "3",
+        "CUBLAS_WORKSPACE_CONFIG": ":16:8",
+        "LC_CTYPE": "C",
+        "REPROBUILD_SEED": " 007 ",
+    }
+    found = variables(run(*ENTRYPOINT, "cat", "/proc/self/environ", env=given))
+    assert found.items() >= {**given, "REPROBUILD_SEED": "7"}.items()
+
+
+def test_empty_is_unset_and_drawn_stays_drawn() -> None:
+    assert (
+        variables(run(*ENTRYPOINT, "cat", "/proc/self/environ", env={"REPROBUILD_SEED": ""}))[
+            "REPROBUILD_SEED_EXPLICIT"
+        ]
+        == "0"
+    )
+    again = {"REPROBUILD_SEED": "5", "REPROBUILD_SEED_EXPLICIT": "0"}
+    found = variables(run(*ENTRYPOINT, "cat", "/proc/self/environ", env=again))
+    assert found.items() >= again.items()
+    assert "CUBLAS_WORKSPACE_CONFIG" not in found
+
+
+def test_seed_zero_is_a_seed() -> None:
+    code = "print(hash('x'))"
+    rans = [run(*ENTRYPOINT, sys.executable, "-c", code, env={"REPROBUILD_SEED": "0"}) for _ in range(2)]
+    assert rans[0].out == rans[1].out != ""
+    assert rans[0].err == "Using seed: 0\n"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"REPROBUILD_SEED": "x"},
+        {"REPROBUILD_SEED": "-1"},
+        {"REPROBUILD_SEED": str(2**32)},
+        {"REPROBUILD_SEED": "1.5"},
+        {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "yes"},
+    ],
+)
+@WAYS
+def test_bad_seed(start: list[str], env: Mapping[str, str]) -> None:
+    ran = run(*start, "echo", "ran", env=env)
+    assert (ran.code, ran.out) == (125, "")
+    first, second = ran.err.splitlines()
+    assert first.startswith("reprobuild: error: ")
+    assert second.startswith("reprobuild: hint: ")
+
+
+@WAYS
+@pytest.mark.parametrize("code", [0, 3, 255])
+def test_exit_code(start: list[str], code: int) -> None:
+    assert run(*start, "sh", "-c", f"exit {code}").code == code
+
+
+def test_death_by_signal_as_init() -> None:
+    assert run(*AS_INIT, "sh", "-c", "kill -TERM $$").code == 143
+    assert run(*AS_INIT, "sh", "-c", "kill -KILL $$").code == 137
+
+
+@WAYS
+def test_command_that_cannot_be_run(start: list[str], tmp_path: Path) -> None:
+    plain, lost, empty = tmp_path / "plain", tmp_path / "lost", tmp_path / "empty"
+    plain.write_text("#!/bin/sh\n")
+    lost.write_text("#!/nonexistent\n")
+    empty.write_text("\0\0")
+    lost.chmod(0o755)
+    empty.chmod(0o755)
+    for command, code, word in [
+        ("nonexistent-command", 127, "nonexistent-command: not found"),
+        ("/nonexistent/command", 127, "not found"),
+        (str(lost), 127, "the interpreter that it names is not there"),
+        (str(plain), 126, "Permission denied"),
+        (str(tmp_path), 126, "Permission denied"),
+        (str(empty), 126, "Exec format error"),
+        ("", 127, "not found"),
+    ]:
+        ran = run(*start, command)
+        assert (ran.code, word in ran.err) == (code, True), (command, ran)
+
+
+def test_no_command_is_a_shell() -> None:
+    for start in (ENTRYPOINT, AS_INIT):
+        ran = run(*start, stdin="echo $((40 + 2)); exit 4\n")
+        assert (ran.code, ran.out) == (4, "42\n")
+
+
+def test_the_users_python_settings_do_not_reach_it(tmp_path: Path) -> None:
+    for name in ("os.py", "signal.py", "json.py"):
+        (tmp_path / name).write_text("raise SystemExit(99)\n")
+    done = subprocess.run(
+        [*ENTRYPOINT, "printenv", "PYTHONPATH"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nonexistent"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path}\n"), done.stderr
+
+
+VALUES: dict[str, object] = {
+    "SEVERAL": "one\ntwo\n\nfour\n",
+    "QUOTES": 'it\'s "quoted" `so` $HOME \\n ${X:-y} %s',
+    "ACCENTS": "naïve Übung 漢字 🙂",
+    "EMPTY": "",
+    "BYTES": "a\udcffb",
+    "EQUALS": "a=b=c",
+    "TAKEN": "from the file",
+    "func%%": "() {  echo hi\n}",
+}
+
+
+@WAYS
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LC_ALL": "en_US.ISO-8859-1", "PYTHONUTF8": "0"}])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_environ_json(start: list[str], files: Files, locale: dict[str, str], ascii_only: bool) -> None:
+    env = {"PATH": os.environ["PATH"], **files(VALUES, ascii_only), "TAKEN": "mine", **locale}
+    done = subprocess.run([*start, "cat", "/proc/self/environ"], env=env, capture_output=True, check=True)
+    found = dict(entry.split(b"=", 1) for entry in done.stdout.split(b"\0") if entry)
+    for name, value in {**VALUES, "TAKEN": "mine"}.items():
+        assert found[name.encode()] == str(value).encode("utf-8", "surrogateescape")
+
+
+def test_environ_json_with_faults_is_said_and_the_command_runs(files: Files) -> None:
+    env = files({"GOOD": "1", "NUMBER": 2, "A=B": "x", "": "x", "NUL": "a\0b"})
+    ran = run(*ENTRYPOINT, "printenv", "GOOD", env=env)
+    assert (ran.code, ran.out) == (0, "1\n")
+    assert ran.err.count("is not a variable that can be set") == 4
+    Path(env["REPROBUILD_FILES"], "environ.json").write_text("{")
+    ran = run(*ENTRYPOINT, "echo", "ran", env=env)
+    assert (ran.code, ran.out) == (0, "ran\n")
+    assert "environ.json is not applied: JSONDecodeError" in ran.err
+
+
+@WAYS
+def test_signals_are_as_the_command_expects_them(start: list[str]) -> None:
+    out = run(*start, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status").out
+    assert [int(line.split()[1], 16) for line in out.splitlines()] == [0, 0]
+
+
+@contextmanager
+def looked_after(*command: str) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """Start a command under the entrypoint as process 1; give the process and the init's pid outside."""
+    with subprocess.Popen(
+        [*AS_INIT, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process, child_of(process.pid)
+        finally:
+            process.kill()
+
+
+def child_of(parent: int) -> int:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            return int(path.parent.name)
+    raise AssertionError("no child")
+
+
+@pytest.mark.parametrize(
+    "name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH", "CONT", "ALRM", "TSTP", "URG", "IO"]
+)
+def test_signals_are_forwarded(name: str) -> None:
+    script = f"trap 'echo got {name}; exit 3' {name}; echo ready; while :; do sleep 0.02; done"
+    with looked_after("sh", "-c", script) as (process, init):
+        os.kill(init, getattr(signal, "SIG" + name))
+        out, _ = process.communicate(timeout=10)
+    assert (out, process.returncode) == (f"got {name}\n", 3)
+
+
+def test_a_command_without_handlers_ends_by_the_signal() -> None:
+    with looked_after("sh", "-c", "echo ready; exec sleep 60") as (process, init):
+        os.kill(init, signal.SIGTERM)
+        process.communicate(timeout=10)
+    assert process.returncode == 143
+
+
+ORPHANS = (
+    "(sleep 0.1 & sleep 0.15 &) ; sleep 0.6; grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l"
+)
+
+
+def test_orphans_are_reaped() -> None:
+    assert run(*AS_INIT, "sh", "-c", ORPHANS).out == "0\n"
+
+
+def test_an_init_that_does_not_reap_is_seen_to_fail() -> None:
+    careless = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:]); sys.exit(p.wait())"
+    careless_init = [*AS_INIT[: AS_INIT.index("--mount-proc") + 1], sys.executable, "-c", careless]
+    assert run(*careless_init, "sh", "-c", ORPHANS).out == "2\n"
+
+
+def test_the_commands_end_ends_the_container_though_others_run() -> None:
+    began = time.monotonic()
+    assert run(*AS_INIT, "sh", "-c", "sleep 50 >/dev/null 2>&1 & exit 5").code == 5
+    assert time.monotonic() - began < 10
+
+
+def on_terminal(*command: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
+    """Run a command on a terminal; type each text after another was seen; return the screen and the exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(command[0], list(command), {"PATH": os.environ["PATH"], "TERM": "dumb", "PS1": "$ "})
+    screen, deadline = "", time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if typed and typed[0][0] in screen:
+            os.write(terminal, typed.pop(0)[1].encode())
+        if select.select([terminal], [], [], 0.05)[0]:
+            try:
+                chunk = os.read(terminal, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            screen += chunk.decode()
+    else:
+        os.kill(pid, signal.SIGKILL)
+    os.close(terminal)
+    return screen, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_an_interactive_shell_controls_its_jobs() -> None:
+    typed = [
+        ("$ ", "sh -c 'echo up$((1 + 1)); exec sleep 30'\n"),
+        ("up2", "\x03"),
+        ("^C", "echo a$((1 + 1))b\n"),
+        ("a2b", "exit 7\n"),
+    ]
+    screen, code = on_terminal(*AS_INIT, "/bin/bash", "--norc", "--noprofile", "-i", typed=typed)
+    assert code == 7, screen
+    assert "job control" not in screen
+    assert "cannot set terminal" not in screen
+
+
+COUNT = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+print("ready", flush=True)
+count, wait = 0, 10
+while signal.sigtimedwait({signal.SIGINT}, wait):
+    count, wait = count + 1, 0.5
+print(f"interrupted {count} times", flush=True)
+"""
+
+
+def test_ctrl_c_reaches_the_command_once() -> None:
+    screen, code = on_terminal(*AS_INIT, sys.executable, "-c", COUNT, typed=[("ready", "\x03")])
+    assert "interrupted 1 times" in screen, screen
+    assert code == 0

@@ -1,0 +1,48 @@
+"""Made-up secrets, put together here so that no scanner takes this file for a leak; and what a line becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reprobuild.snapshot import text
+from reprobuild.snapshot.model import Module, Package, Remark, Requirement, Variable
+
+ALNUM = "a1B2c3D4e5F6g7H8i9J0"
+SECRETS = {
+    "aws-access-key": "AKIA" + "QWERTYUIOP234567",
+    "aws-secret-key": "aws_secret_access_key = " + ALNUM * 2,
+    "huggingface": "hf_" + "abcdefGHIJ" * 3 + "klmn",
+    "github": "ghp_" + ALNUM * 2,
+    "gitlab": "glpat-" + ALNUM,
+    "slack": "xoxb-" + "1234567890-abcdef",
+    "anthropic": "sk-" + "ant-" + ALNUM,
+    "openai": "sk-" + "proj-" + ALNUM,
+    "nvidia": "nvapi-" + ALNUM * 3,
+    "google": "AIza" + ALNUM + "k1L2m3N4o5P6q7R",
+    "index-upload": "pypi-" + ALNUM * 3,
+    "docker": "dckr_" + "pat_" + ALNUM,
+    "npm": "npm_" + ALNUM + "k1L2m3N4o5P6q7R8",
+    "stripe": "sk_" + "live_" + ALNUM,
+    "jwt": "eyJ" + ALNUM + ".eyJ" + ALNUM + "." + ALNUM,
+    "private-key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+    "azure-key": "AccountKey=" + ALNUM * 2 + "==",
+    "wandb": 'wandb.login(key="' + "0123456789abcdef" * 2 + '01234567")',
+    "url-credential": "https://alice:" + "s3kr1t-pa55@example.org/x",
+    "assigned": 'password = "' + ALNUM + '"',
+}
+
+
+def covered(
+    values: Iterable[Requirement | Package | Variable | Module], remarks: Iterable[Remark]
+) -> set[int]:
+    """Return the numbers of the lines that ended in a value or a remark."""
+    lines: set[int] = set()
+    for item in (*values, *remarks):
+        lines |= set(range(item.place.line, item.place.line + getattr(item, "lines", 1)))
+    return lines
+
+
+def written(data: bytes) -> set[int]:
+    """Return the numbers of the lines of a captured file that are not empty."""
+    rows = text.split(text.decode(data, "x", nul=True).replace("\0", ""))
+    return {number for number, row in enumerate(rows, 1) if row.strip()}

@@ -1,0 +1,119 @@
+"""What holds for any input: only SnapshotError, every line accounted for, no secret kept."""
+
+# ruff: noqa: E501 (a row of a table stays on one line)
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import apt, environ, freeze, modules, patches
+from tests.snapshot.samples import SECRETS, covered, written
+
+PARSERS: dict[str, Callable[[bytes], Any]] = {
+    "freeze": freeze.parse,
+    "apt": apt.parse,
+    "environ": environ.parse,
+    "modules": modules.parse,
+    "patches": lambda data: patches.parse(data, "x.diff"),
+}
+PIECES = [
+    "", "a==1", "b @ file:///x", "-e /x", "# Editable install with no version control (e==1)", "-e", "== @ -e", "a; ((((",
+    "x/stable,now 1.0 amd64 [installed]", "ii  x  1.0  all  y", "Listing...", "x/y z [", "Currently Loaded Modules:", "  1) a/1   2) b",
+    "Where:", "Key:", "A=1", "A={", "}", "B=\"x", "BASH_FUNC_f%%=() {  x", "export A='x", "export A=$'\\xzz'", "declare -x B",
+    "-----BEGIN RSA PRIVATE " + "KEY-----", "abc==", "diff --git a/x b/x", "index 012345a..012345b 100644", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "@@ -1,9 +1 @@",
+    "-a", "+b", " c", "\\ No newline", "GIT binary patch", "literal 1", "Binary files a and b differ", "rename from x", "\x1b[31m", "\r", "\0", "💩", "$ env",
+    "https://u:p@[x/", "--index-url https://u:p@x",
+]  # fmt: skip
+LINES = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=30)), max_size=12).map(
+    lambda rows: "\n".join(rows).encode("utf-8", "surrogatepass")
+)
+
+
+def attempt(kind: str, data: bytes) -> Any:
+    try:
+        return PARSERS[kind](data)
+    except SnapshotError as err:
+        return err
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+@given(data=st.one_of(st.binary(max_size=200), LINES))
+@settings(max_examples=300, deadline=None)
+def test_parsers_raise_only_snapshot_errors_and_miss_no_line(kind: str, data: bytes) -> None:
+    result = attempt(kind, data)
+    if isinstance(result, SnapshotError):
+        assert str(result).isprintable()
+        assert result.hint
+        return
+    values, remarks = result
+    assert msgspec.json.encode((values, remarks))
+    assert all(remark.text.isprintable() for remark in remarks)
+    if kind != "patches":
+        assert covered(values, remarks) >= written(data)
+
+
+LONELY = [
+    rule
+    for rule in SECRETS
+    if rule not in ("assigned", "url-credential", "wandb", "aws-secret-key", "azure-key")
+]
+HOLDERS = [
+    "A_TOKEN={}", "NOTE={}", "NOTE=x {} y", "export NOTE=\"{}\"", "# {}", "# export X={}", "$ run --token {}", "{}", "m @ https://u:{}@example.org/m-1.tar.gz",
+    "--index-url https://u:{}@example.org/", "-e git+https://{}@example.org/o/r@0123456#egg=r", "WARNING: {}", "m @ https://example.org/m-1.tar.gz?token={}",
+    "E: {}", "  1) {}", "ii  xx  1.0+{}  all  x", "xx/{},now 1.0 all [installed]", "xx/a,now 1.0 all [{}]", "+{}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PARSERS if kind != "patches"])
+@given(
+    rule=st.sampled_from(LONELY),
+    holders=st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=4),
+    around=st.lists(st.sampled_from(PIECES[:20]), max_size=6),
+    order=st.sampled_from([sorted, list]),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_secret_survives_reading(
+    kind: str, rule: str, holders: list[str], around: list[str], order: Callable[[list[str]], list[str]]
+) -> None:
+    secret = SECRETS[rule]
+    rows = order([*(holder.format(secret) for holder in holders), *around])
+    with contextlib.suppress(SnapshotError):
+        kept = msgspec.json.encode(PARSERS[kind]("\n".join(rows).encode()))
+        assert secret.encode() not in kept
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+@pytest.mark.parametrize(
+    "row",
+    [
+        "a",
+        " ",
+        "a@",
+        "[",
+        "1)",
+        "(",
+        "#",
+        "=",
+        "-",
+        "a=",
+        "a b ",
+        '"',
+        "://a:",
+        "wandb",
+        "key=",
+        "password",
+        "1) a ",
+    ],
+)
+def test_long_lines_take_no_time(kind: str, row: str) -> None:
+    for length in (400, 3900, 19_000, 300_000):
+        with contextlib.suppress(SnapshotError):
+            PARSERS[kind]((row * (length // len(row))).encode() + b"\n!")

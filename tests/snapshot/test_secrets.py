@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from reprobuild import secrets
+from tests.snapshot.samples import ALNUM, SECRETS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TOKENIZERS_PARALLELISM",
+        "BERT_TOKENIZER",
+        "MAX_TOKENS",
+        "MAX_NEW_TOKENS",
+        "KEYBOARD",
+        "PWD",
+        "OLDPWD",
+        "NUM_PASSES",
+        "COMPILE_PASSES",
+        "SSH_AUTH_SOCK",
+        "HF_TOKEN_PATH",
+        "MY_PUBLIC_KEY",
+        "OPENAI_API_KEY_FILE",
+        "SECRET_VERSION",
+        "BYPASS",
+        "COMPASS",
+        "LESSKEY",
+        "XKEYSYMDB",
+        "XDG_SESSION_ID",
+        "NCCL_DEBUG",
+        "MASTER_ADDR",
+        "AZUREML_RUN_ID",
+        "TOKENS_PER_BATCH",
+        "SSL_CERT_FILE",
+        "PASSWORD_STORE_DIR",
+    ],
+)
+def test_names_that_only_sound_like_secrets(name: str) -> None:
+    assert secrets.secret_name(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AZURE_CLIENT_ID",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GITHUB_TOKEN",
+        "API_TOKENS",
+        "accessToken",
+        "DB_PASS",
+        "MYSQL_PWD",
+        "DOCKER_PASSWORD",
+        "SSH_PRIVATE_KEY",
+        "KRB5CCNAME",
+        "SENTRY_DSN",
+        "JUPYTERHUB_API_TOKEN",
+        "PBS_JOBCOOKIE",
+        "STORAGE_SAS_URL",
+        "MY_SECRET",
+        "TLS_KEY",
+    ],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert secrets.secret_name(name)
+
+
+def test_every_value_rule_has_a_sample() -> None:
+    assert set(SECRETS) == {rule.name for rule in secrets.VALUES}
+
+
+@pytest.mark.parametrize(("rule", "sample"), SECRETS.items(), ids=SECRETS)
+def test_a_secret_is_known_by_its_looks(rule: str, sample: str) -> None:
+    assert secrets.secret_value(f"before {sample} after") == rule
+    assert secrets.find(f"one\ntwo {sample}\nthree".encode()) == [(2, rule)]
+    assert secrets.redact(f"before {sample} after") != f"before {sample} after"
+    assert secrets.secret_value(secrets.redact(f"before {sample} after")) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0123456789abcdef0123456789abcdef01234567",  # a commit
+        "/opt/conda/envs/sk-learn-contrib-extension-tools-2024/bin",
+        "rs=0:di=01;34:ln=01;36:mh=00:pi=40;33",
+        "X01vZHVsZVRhYmxlXyA9IHsKTVR2ZXJzaW9uID0g",
+        "https://example.org:8080/simple",
+        "postgres://user:password@localhost/db",
+        "https://{user}:{password}@example.org",
+        "AKIAIOSFODNN7EXAMPLE",
+        'password = "your-password-goes-here-1"',
+    ],
+)
+def test_values_that_are_no_secrets(value: str) -> None:
+    assert secrets.secret_value(value) is None
+    assert secrets.find(value.encode()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("LSF_EAUTH_AUX_PASS", "yes", None),
+        ("HF_TOKEN", "", None),
+        ("HF_TOKEN", "(null)", None),
+        ("SOME_AUTH", ALNUM, "generated"),
+        ("SOME_AUTH", "/var/run/user/1000/keyring-x", None),
+        ("SOME_AUTH", "kerberos", None),
+        ("SETTINGS", '{"password": "tiger"}', "password"),
+        ("OPTIONS", "--verbose --api-key=tiger", "key"),
+        ("XLA_FLAGS", "--xla_gpu_deterministic_ops=true", None),
+        ("PIP_INDEX_URL", SECRETS["url-credential"], "url-credential"),
+    ],
+)
+def test_variables(name: str, value: str, rule: str | None) -> None:
+    assert secrets.secret_variable(name, value) == rule
+
+
+@pytest.mark.parametrize(
+    ("url", "bare", "cut"),
+    [
+        ("https://example.org/a", "https://example.org/a", False),
+        ("https://u:p@example.org/a", "https://example.org/a", True),
+        ("https://u@example.org/a", "https://example.org/a", True),
+        ("https://u:p/w@example.org/a", "https://example.org/a", True),
+        (
+            "git+ssh://git@example.org/r.git@0123abc#egg=r",
+            "git+ssh://git@example.org/r.git@0123abc#egg=r",
+            False,
+        ),
+        ("git+ssh://alice@example.org/r.git", "git+ssh://example.org/r.git", True),
+        ("https://example.org/a?token=x&v=1#egg=n", "https://example.org/a?v=1#egg=n", True),
+        ("https://example.org/a?X-Amz-Signature=x", "https://example.org/a", True),
+        ("https://example.org/t/ab-0123456789/channel", "https://example.org/channel", True),
+        ("https://[::1]:80/a", "https://[::1]:80/a", False),
+        ("https://u:p@[broken/a", "https://***", True),
+        ("git@example.org:r.git", "git@example.org:r.git", False),
+        ("file:///C:/x/y.whl", "file:///C:/x/y.whl", False),
+        ("https://example.org/" + SECRETS["github"], "https://example.org/***", True),
+    ],
+)
+def test_strip_credentials(url: str, bare: str, cut: bool) -> None:
+    assert secrets.strip_credentials(url) == (bare, cut)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("$ export WANDB_API_KEY=tiger lily", "$ export WANDB_API_KEY=***"),
+        ("$ tool --password tiger --v 1", "$ tool --password *** --v 1"),
+        ("curl -H 'Authorization: Bearer abcdefgh1'", "curl -H 'Authorization: Bearer ***'"),
+        ("secretstorage==3.3.3", "secretstorage==3.3.3"),
+        ("# see https://u:p@example.org/x", "# see https://example.org/x"),
+    ],
+)
+def test_redact(text: str, shown: str) -> None:
+    assert secrets.redact(text) == shown
+
+
+@given(st.binary(max_size=300))
+def test_find_takes_any_bytes(data: bytes) -> None:
+    assert all(line <= data.count(b"\n") + 1 for line, _ in secrets.find(data))
+
+
+@given(st.text(max_size=200))
+def test_stripping_twice_changes_nothing_more(url: str) -> None:
+    once, _ = secrets.strip_credentials(f"https://{url}")
+    assert secrets.strip_credentials(once)[0] == once

@@ -1,0 +1,225 @@
+"""The sandbox, as this user and as an ordinary one, on a realised base."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reprobuild import sandbox
+from reprobuild.errors import EngineError
+from reprobuild.proc import Failed
+from reprobuild.sandbox import Bind, run_in_root
+from system.samples import EPOCH, ORDINARY_USER
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def inside(root: Path, script: str, **options: object) -> str:
+    argv = ["/bin/sh", "-c", script]
+    return run_in_root(root, argv, epoch=EPOCH, purpose="look", **options).decode()  # type: ignore[arg-type]
+
+
+def test_the_environment_is_constant(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    previous = os.umask(0o077)
+    try:
+        told = inside(root, "env | sort; umask; hostname; pwd; id -u; id -g", env={"EXTRA": "a b"})
+    finally:
+        os.umask(previous)
+    assert told.splitlines() == [
+        "EXTRA=a b", "HOME=/root", "LC_ALL=C.UTF-8", f"PATH={sandbox.PATH}", "PWD=/", "PYTHONHASHSEED=0",
+        f"SOURCE_DATE_EPOCH={EPOCH}", "TZ=UTC", "0022", "reprobuild", "/", "0", "0",
+    ]  # fmt: skip
+
+
+def test_there_is_no_network(root: Path) -> None:
+    connect = (
+        "import socket, sys\n"
+        "for address in (('1.1.1.1', 53), ('127.0.0.1', 22)):\n"
+        "    try: socket.create_connection(address, 5)\n"
+        "    except OSError as err: print(err.errno)\n"
+    )
+    told = run_in_root(root, ["python3.11", "-c", connect], epoch=EPOCH, purpose="try the network").decode()
+    assert told.split() == ["101", "101"]  # ENETUNREACH
+    interfaces = inside(root, "tail -n +3 /proc/net/dev | cut -d: -f1")
+    assert interfaces.split() == ["lo"]
+
+
+def test_the_host_can_reach_the_network(root: Path) -> None:
+    """The control of the test above: outside of the sandbox there is more than the loopback."""
+    assert len(Path("/proc/net/dev").read_text().splitlines()) > 3
+    assert root.is_dir()
+
+
+def test_the_hosts_files_and_processes_are_out_of_reach(root: Path) -> None:
+    told = inside(root, "ls /; ls /proc | grep -c '^[0-9]'; test ! -e /work && echo gone; cat /proc/1/comm")
+    assert "reprobuild_runtime" not in told
+    escape = (
+        "import os\n"
+        "os.makedirs('/tmp/x', exist_ok=True)\n"
+        "os.chroot('/tmp/x')\n"
+        "for _ in range(64): os.chdir('..')\n"
+        "os.chroot('.')\n"
+        f"print(os.path.exists({str(CHECKOUT)!r}), os.path.exists('/usr/bin/env'))\n"
+    )
+    told = run_in_root(root, ["python3.11", "-c", escape], epoch=EPOCH, purpose="try to escape").decode()
+    assert told.split() == ["False", "True"]
+    with pytest.raises(Failed, match="Operation not permitted|must be superuser|permission denied"):
+        run_in_root(
+            root,
+            ["python3.11", "-c", "import ctypes as c, os\n"
+             "if c.CDLL(None, use_errno=True).umount2(b'/', 2): raise OSError(c.get_errno(), os.strerror(c.get_errno()))"],
+            epoch=EPOCH, purpose="try to unmount",
+        )  # fmt: skip
+
+
+def test_devices_work_and_others_are_absent(root: Path) -> None:
+    told = inside(root, "ls /dev; head -c 3 /dev/zero | wc -c; echo x > /dev/null; head -c 2 /dev/urandom | wc -c")
+    assert told.split() == [
+        "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom",
+        "zero", "3", "2",
+    ]  # fmt: skip
+
+
+def test_binds_are_read_only_unless_writable(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("from the host")
+    (tmp_path / "out").mkdir()
+    binds = [
+        Bind(source=tmp_path, target="/mnt/in"),
+        Bind(source=tmp_path / "file", target="/mnt/one"),
+        Bind(source=tmp_path / "out", target="/run/deep/out", writable=True),
+    ]
+    told = inside(
+        root,
+        "cat /mnt/in/file /mnt/one; echo x > /mnt/in/new || echo refused; echo x > /mnt/one || echo refused;"
+        "echo hello > /run/deep/out/made",
+        binds=binds,
+    )
+    assert told == "from the hostfrom the hostrefused\nrefused\n"
+    assert (tmp_path / "out/made").read_text() == "hello\n"
+    assert (tmp_path / "out/made").stat().st_uid == os.geteuid()
+
+
+def test_a_mount_with_locked_flags_can_be_bound(root: Path) -> None:
+    shared = Path("/dev/shm")
+    told = inside(root, "test -d /mnt/shm && echo yes", binds=[Bind(source=shared, target="/mnt/shm")])
+    assert told == "yes\n"
+
+
+def test_temporary_folders_vanish_and_the_root_keeps(root: Path) -> None:
+    inside(root, "touch /tmp/a /run/b /dev/shm/c /opt/kept")
+    assert (root / "opt/kept").is_file()
+    assert not list((root / "tmp").iterdir())
+    assert not list((root / "run").iterdir())
+    assert not list((root / "dev").iterdir())
+    (root / "opt/kept").unlink()
+
+
+def test_input_folder_and_exit_code_pass(root: Path) -> None:
+    assert run_in_root(root, ["cat"], epoch=EPOCH, purpose="copy", stdin=b"x\0y") == b"x\0y"
+    assert inside(root, "pwd", cwd="/usr/lib") == "/usr/lib\n"
+    with pytest.raises(Failed, match="(?s)could not look.*told you so") as err:
+        inside(root, "echo told you so >&2; exit 7")
+    assert err.value.code == 7
+
+
+def test_values_are_never_read_as_shell(root: Path) -> None:
+    odd = "$(touch /opt/pwned); `x` ' \" \\ \n*"
+    told = run_in_root(root, ["printenv", "ODD"], epoch=EPOCH, purpose="tell", env={"ODD": odd}).decode()
+    assert told == odd + "\n"
+    assert not (root / "opt/pwned").exists()
+
+
+def test_nothing_is_left_when_the_time_is_over(root: Path) -> None:
+    before = Path("/proc/self/mountinfo").read_text()
+    with pytest.raises(EngineError, match="did not end within"):
+        inside(root, "setsid sleep 98765 & sleep 98765", timeout=1)
+    deadline = time.monotonic() + 10
+    while _sleepers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _sleepers()
+    assert Path("/proc/self/mountinfo").read_text() == before
+    assert not list((root / "dev").iterdir())
+
+
+def _sleepers() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"98765\0" in path.read_bytes() and b"sleep\0" in path.read_bytes()[:6]:
+                found.append(str(path))
+        except OSError:
+            continue
+    return found
+
+
+def test_the_hosts_mount_table_file_is_not_touched(root: Path) -> None:
+    table = Path("/run/mount/utab")
+    before = table.stat().st_mtime_ns if table.exists() else None
+    inside(root, "true", binds=[Bind(source=root / "etc", target="/mnt/etc")])
+    assert (table.stat().st_mtime_ns if table.exists() else None) == before
+
+
+def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/mnt").symlink_to("/etc")
+    with pytest.raises(EngineError, match="/mnt/x is a symbolic link out of the root") as err:
+        inside(tmp_path / "root", "true", binds=[Bind(source=tmp_path, target="/mnt/x")])
+    assert "unpack the root again" in err.value.hint
+    (tmp_path / "root/tmp").symlink_to("/home")
+    with pytest.raises(EngineError, match="/tmp is a symbolic link out of the root"):
+        inside(tmp_path / "root", "true")
+
+
+@pytest.mark.parametrize("target", ["relative", "/a/../../b"])
+def test_targets_outside_are_refused(root: Path, target: str) -> None:
+    with pytest.raises(ValueError, match="not an absolute path inside"):
+        inside(root, "true", binds=[Bind(source=root, target=target)])
+
+
+def test_what_would_confuse_env_is_refused(root: Path) -> None:
+    with pytest.raises(ValueError, match="not a variable name"):
+        inside(root, "true", env={"A=B": "c"})
+    for argv in (["A=B"], ["-i"], []):
+        with pytest.raises(ValueError, match="not a program"):
+            run_in_root(root, argv, epoch=EPOCH, purpose="look")
+
+
+def test_a_host_without_user_namespaces_is_told_what_to_do(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "unshare"
+    fake.write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sandbox, "PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(EngineError, match="does not let the user make namespaces: unshare failed") as err:
+        inside(root, "true")
+    assert "kernel.apparmor_restrict_unprivileged_userns" in err.value.hint
+    monkeypatch.setattr(sandbox, "PATH", str(tmp_path / "nothing"))
+    with pytest.raises(EngineError, match="`unshare` is not on PATH") as err:
+        inside(root, "true")
+    assert err.value.hint == "install util-linux"
+
+
+def test_it_works_for_an_ordinary_user(tree: str, store_blob: Path, shared_tmp: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from reprobuild.realise.unpack import unpack_root; from reprobuild.sandbox import run_in_root\n"
+        "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
+        "print(run_in_root(root, ['sh', '-c', 'id -u; hostname; tail -n +3 /proc/net/dev | cut -d: -f1'],"
+        " epoch=0, purpose='look').decode())\n"
+    )
+    done = subprocess.run(
+        [*ORDINARY_USER, sys.executable, "-c", script, str(store_blob), str(shared_tmp)],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0", "reprobuild", "lo"]
+    assert {path.lstat().st_uid for path in (shared_tmp / "root").rglob("*")} == {12345}

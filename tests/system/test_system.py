@@ -1,0 +1,266 @@
+"""The choice of the base, on made indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, Ruling
+from reprobuild.resolve.closure import upstream
+from reprobuild.resolve.deb_index import PackagesFile, SystemIndex, relations
+from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system_rules import exclusion
+from reprobuild.snapshot.model import Package
+from system.samples import index, package, stanza
+
+TOOLS = (stanza("fakeroot", "1", "libfakeroot, libc6"), stanza("libfakeroot", "1"))
+SYSTEM = (*TOOLS, stanza("libc6", "2-1"), stanza("dpkg", "1", "libc6", "Essential: yes"))
+
+
+def resolve(
+    packages: Iterable[Package], *stanzas: str, roots: Iterable[str] = (), drop: Iterable[str] = ()
+) -> tuple[dict[str, str], dict[str, Ruling]]:
+    base, rulings = resolve_base(
+        tuple(packages), index=index(*SYSTEM, *stanzas), roots=roots, drop=tuple(drop)
+    )
+    assert len(rulings) == len({r.subject for r in rulings})
+    return chosen(base), {r.subject: r for r in rulings}
+
+
+def chosen(base: Base) -> dict[str, str]:
+    return {deb.name: deb.version for deb in base.packages}
+
+
+def outcome(ruling: Ruling) -> tuple[str, str]:
+    return ruling.outcome, ruling.kind
+
+
+def test_the_base_is_what_is_essential_asked_for_and_needed() -> None:
+    captured = [package("libc6", "2-1"), package("dpkg", "1"), package("tool", "1", "manual")]
+    found, rulings = resolve(captured, stanza("tool", "1", "libtool"), stanza("libtool", "3"))
+    assert found == {"dpkg": "1", "libc6": "2-1", "tool": "1", "libtool": "3"}
+    assert outcome(rulings["tool"]) == ("pinned", "")
+    assert outcome(rulings["libtool"]) == ("in base", "added")
+    assert "needed by tool" in rulings["libtool"].reason
+    assert rulings["libtool"].line == 0
+
+
+def test_essential_packages_and_what_they_need_are_marked() -> None:
+    base, _ = resolve_base((), index=index(*SYSTEM, stanza("py", "3", "libc6")), roots=["py"])
+    assert {d.name: d.essential for d in base.packages} == {"dpkg": True, "libc6": True, "py": False}
+    assert [d.name for d in base.packages] == sorted(d.name for d in base.packages)
+
+
+def test_tools_are_beside_the_base_without_what_it_has() -> None:
+    base, _ = resolve_base((), index=index(*SYSTEM), roots=[])
+    assert [d.name for d in base.tools] == ["fakeroot", "libfakeroot"]
+    assert "fakeroot" not in chosen(base)
+
+
+def test_credentials_of_a_source_are_not_in_an_address() -> None:
+    base, _ = resolve_base((), index=index(*SYSTEM), roots=[])
+    assert {d.file.url.split("/")[2] for d in base.packages} == {"mirror.test"}
+    assert base.packages[0].file.url == "http://mirror.test/d/pool/dpkg_1_amd64.deb"
+
+
+def test_a_withdrawn_version_is_replaced_by_the_nearest_later_revision() -> None:
+    found, rulings = resolve(
+        [package("tool", "1.5-2", "manual")],
+        stanza("tool", "1.5-1"), stanza("tool", "1.5-9"), stanza("tool", "1.5-3"), stanza("tool", "2.0-1"),
+    )  # fmt: skip
+    assert found["tool"] == "1.5-3"
+    assert outcome(rulings["tool"]) == ("replaced", "withdrawn")
+    assert "1.5-2" in rulings["tool"].reason
+    assert "1.5-3" in rulings["tool"].reason
+
+
+def test_another_upstream_version_is_not_a_replacement() -> None:
+    found, rulings = resolve([package("tool", "1.5-2", "manual")], stanza("tool", "1.6-1"))
+    assert found["tool"] == "1.6-1"
+    assert outcome(rulings["tool"]) == ("unresolved", "unknown-version")
+    assert "1.5-2" in rulings["tool"].reason
+
+
+def test_an_earlier_revision_is_not_a_replacement() -> None:
+    _, rulings = resolve([package("tool", "1.5-2", "manual")], stanza("tool", "1.5-1"))
+    assert outcome(rulings["tool"]) == ("unresolved", "unknown-version")
+
+
+def test_a_wanted_package_without_any_version_is_unresolved() -> None:
+    found, rulings = resolve([package("tool", "1", "local")])
+    assert "tool" not in found
+    assert outcome(rulings["tool"]) == ("unresolved", "unknown-package")
+
+
+def test_what_nothing_needs_is_excluded_whatever_its_version() -> None:
+    _, rulings = resolve([package("a", "9"), package("b", "9", "auto-removable")], stanza("a", "1"))
+    assert outcome(rulings["a"]) == outcome(rulings["b"]) == ("excluded", "")
+    assert rulings["a"].reason == "not needed by what was asked for"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("linux-image-6.1.0-18-amd64", "the kernel is the host's"),
+        ("libnvidia-compute-535", "the GPU driver is the host's"),
+        ("nvidia-driver-535-server", "the GPU driver is the host's"),
+        ("slurmd", "the scheduler is the cluster's"),
+        ("lmod", "the module system is the cluster's"),
+        ("systemd-timesyncd", "an image has no init system"),
+        ("ubuntu-server", "a distribution's meta package"),
+        ("openssh-server", "services for logging in are the host's"),
+        ("usrmerge", "/usr is merged in every image that is made here"),
+    ],
+)
+def test_the_hosts_packages_are_excluded_with_the_reason(name: str, reason: str) -> None:
+    found, rulings = resolve([package(name, "1", "manual")], stanza(name, "1"))
+    assert name not in found
+    assert (rulings[name].outcome, rulings[name].reason) == ("excluded", reason)
+
+
+@pytest.mark.parametrize("name", ["gcc", "git", "nvidia-cuda-toolkit", "libopenmpi-dev", "python3-numpy"])
+def test_the_environments_packages_are_kept(name: str) -> None:
+    assert exclusion(name) == ""
+
+
+def test_what_is_needed_is_taken_though_a_rule_would_leave_it_out() -> None:
+    found, rulings = resolve(
+        [package("tool", "1", "manual"), package("kmod", "1", "manual")],
+        stanza("tool", "1", "kmod"), stanza("kmod", "1"),
+    )  # fmt: skip
+    assert found["kmod"] == "1"
+    assert rulings["kmod"].outcome == "pinned"
+
+
+def test_dropped_residual_and_foreign_packages_are_excluded() -> None:
+    captured = [
+        package("tool", "1", "manual"),
+        package("old", "1", "residual"),
+        package("lib", "1", "manual", architecture="i386"),
+    ]
+    found, rulings = resolve(captured, *(stanza(n, "1") for n in ("tool", "old", "lib")), drop=["tool"])
+    assert not {"tool", "old", "lib"} & set(found)
+    assert rulings["tool"].reason == "dropped by decision"
+    assert "only its configuration was left" in rulings["old"].reason
+    assert "a package for i386" in rulings["lib"].reason
+
+
+def test_two_architectures_of_one_package_are_told_apart() -> None:
+    captured = (package("lib", "1", architecture="i386", line=3), package("lib", "1", "manual", line=4))
+    _, rulings = resolve_base(captured, index=index(*SYSTEM, stanza("lib", "1")), roots=[])
+    assert [r.outcome for r in rulings if r.subject == "lib"] == ["excluded", "pinned"]
+
+
+def test_the_captured_alternative_wins_over_the_first() -> None:
+    stanzas = [stanza("aa", "1", "xx | yy | zz"), stanza("xx", "1"), stanza("yy", "1"), stanza("zz", "1")]
+    found, _ = resolve([package("aa", "1", "manual"), package("zz", "1")], *stanzas)
+    assert {"xx", "yy", "zz"} & set(found) == {"zz"}
+    found, _ = resolve([package("aa", "1", "manual")], *stanzas)
+    assert {"xx", "yy", "zz"} & set(found) == {"xx"}
+
+
+def test_the_captured_provider_wins_and_without_one_the_priority() -> None:
+    stanzas = [
+        stanza("aa", "1", "awk"),
+        stanza("gawk", "1", "", "Provides: awk", "Priority: optional"),
+        stanza("mawk", "1", "", "Provides: awk", "Priority: required"),
+    ]
+    found, _ = resolve([package("aa", "1", "manual"), package("gawk", "1")], *stanzas)
+    assert {"gawk", "mawk"} & set(found) == {"gawk"}
+    found, _ = resolve([package("aa", "1", "manual")], *stanzas)
+    assert {"gawk", "mawk"} & set(found) == {"mawk"}
+
+
+def test_an_unversioned_provides_does_not_meet_a_version() -> None:
+    stanzas = [stanza("aa", "1", "vv (>= 2)"), stanza("pp", "1", "", "Provides: vv")]
+    with pytest.raises(LockError, match=r"aa 1 needs vv \(>= 2\), which debian/made does not have") as err:
+        resolve([package("aa", "1", "manual")], *stanzas)
+    assert "--drop aa" in err.value.hint
+    found, _ = resolve([package("aa", "1", "manual")], stanzas[0], stanza("pp", "1", "", "Provides: vv (= 2)"))
+    assert "pp" in found
+
+
+def test_what_follows_a_replacement_is_replaced_too() -> None:
+    captured = [package("dev", "1-1", "manual", line=2), package("lib", "1-1", line=3)]
+    found, rulings = resolve(
+        captured, stanza("dev", "1-2", "lib (= 1-2)"), stanza("lib", "1-1"), stanza("lib", "1-2")
+    )
+    assert (found["dev"], found["lib"]) == ("1-2", "1-2")
+    assert outcome(rulings["lib"]) == ("replaced", "withdrawn")
+    assert "does not fit the versions" in rulings["lib"].reason
+
+
+def test_a_merged_usr_needs_no_usrmerge() -> None:
+    found, _ = resolve([], stanza("ii", "1", "usrmerge | usr-is-merged", "Essential: yes"),
+                       stanza("usrmerge", "1"), stanza("usr-is-merged", "1"))  # fmt: skip
+    assert {"usrmerge", "usr-is-merged"} & set(found) == {"usr-is-merged"}
+
+
+def test_backports_are_only_taken_where_captured() -> None:
+    made = index(*SYSTEM, stanza("tool", "1-1"), unasked=[stanza("tool", "2-1~bpo1")])
+    base, _ = resolve_base((), index=made, roots=["tool"])
+    assert chosen(base)["tool"] == "1-1"
+    base, _ = resolve_base((package("tool", "2-1~bpo1", "manual"),), index=made, roots=[])
+    assert chosen(base)["tool"] == "2-1~bpo1"
+
+
+def test_a_root_that_the_release_does_not_have_is_an_error() -> None:
+    with pytest.raises(LockError, match=r"the environment needs the system package python3\.9") as err:
+        resolve([], roots=["python3.9"])
+    assert "another base or Python" in err.value.hint
+
+
+def test_no_package_list_is_one_deviation() -> None:
+    found, rulings = resolve([], stanza("py", "3"), roots=["py"])
+    assert found == {"dpkg": "1", "libc6": "2-1", "py": "3"}
+    assert set(rulings) == {"apt-packages.txt"}
+    assert outcome(rulings["apt-packages.txt"]) == ("replaced", "no-apt-list")
+
+
+def test_every_captured_package_has_exactly_one_ruling() -> None:
+    captured = [package(f"p{n}", "1", line=n) for n in range(2, 30)]
+    _, rulings = resolve_base(tuple(captured), index=index(*SYSTEM, stanza("p3", "1")), roots=["p3"])
+    assert sorted(r.line for r in rulings if r.line) == list(range(2, 30))
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["Filename: ../../etc/passwd", "Filename: /etc/passwd", "Filename: a b", "SHA256: 12", "Size: x"],
+)
+def test_a_damaged_or_hostile_index_is_refused(field: str) -> None:
+    key = field.partition(":")[0]
+    lines = [line for line in stanza("evil", "1").splitlines() if not line.startswith(f"{key}:")]
+    with pytest.raises(LockError, match=rf"index of http://mirror\.test/d/ is damaged: {key} of 'evil'") as err:
+        resolve([], "\n".join([*lines, field]) + "\n", roots=["evil"])
+    assert "apt's configuration" in err.value.hint
+
+
+def test_a_name_with_a_shell_in_it_is_only_an_unknown_package() -> None:
+    _, rulings = resolve([package("x;reboot", "1", "manual")])
+    assert outcome(rulings["x;reboot"]) == ("unresolved", "unknown-package")
+    hostile = SystemIndex("debian", "made", [PackagesFile(uri="u:", content=b"Package: x;reboot\nVersion: 1\n")])
+    with pytest.raises(LockError, match="damaged: Package"):
+        hostile.versions("x;reboot")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("1:2.36-9+deb12u4", "1:2.36"),
+        ("1.2-3-4", "1.2-3"),
+        ("12.4+deb12u11", "12.4"),
+        ("1.65.2", "1.65.2"),
+        ("0.5+nmu1", "0.5"),
+        ("7+b2", "7"),
+    ],
+)
+def test_the_upstream_part_of_a_version(version: str, expected: str) -> None:
+    assert upstream(version) == expected
+
+
+def test_relations_read_alternatives_qualifiers_and_versions() -> None:
+    found = relations("a:any (>= 1~), b | c (<< 2)")
+    assert [[str(r) for r in group] for group in found] == [["a (>= 1~)"], ["b", "c (<< 2)"]]
+    assert relations("") == ()
