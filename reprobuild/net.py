@@ -20,8 +20,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from reprobuild.errors import FetchError
-from reprobuild.store import CHUNK
 
+
+CHUNK = 1 << 20
 CONNECT_SECONDS = 15
 READ_SECONDS = 120
 RETRIES = 4

@@ -174,7 +174,7 @@ def train_steps(b: Bench) -> "List[Any]":
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         with b.torch.no_grad():
-            for parameter, (first, second) in zip(parameters, moments):
+            for parameter, (first, second) in zip(parameters, moments):  # noqa: B905  Python 3.8
                 _adamw(parameter, first, second, step)
         losses.append(loss)
     return [*losses, *parameters]

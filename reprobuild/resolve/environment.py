@@ -108,7 +108,7 @@ def _chosen(name: str, value: str | None, captured: Mapping[str, Variable]) -> S
                 f"bake names {name}, which was not captured", hint=f"give its value: --bake {name}=VALUE"
             )
         value = captured[name].value
-    if value is None or secrets.secret_name(name) or secrets.secret_value(value):
+    if value is None or secrets.secret_variable(name, value):
         raise UsageError(
             f"{name} looks like a secret, and would be readable in the image for ever",
             hint=f"pass it when the image runs: docker run -e {name} ...",

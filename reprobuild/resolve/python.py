@@ -100,6 +100,7 @@ _WITHOUT_FILE = {
     "archive": "the freeze tells no version",
     "vcs": "a version-control line is locked as a source, which needs its repository",
     "editable": "an editable install is locked as a source, which needs its repository",
+    "directory": "it was installed from a folder, which is in no file of the snapshot",
     "conda": "conda wrote its own build path; the version is in no file of the snapshot",
     "leftover": "an interrupted uninstall left this folder behind",
 }

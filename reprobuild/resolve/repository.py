@@ -103,8 +103,10 @@ class Repository:
             found.append(Blob(mode=mode, id=oid, path=path.decode("utf-8", "surrogateescape")))
         return sorted(found, key=lambda blob: blob.path)
 
-    def apply(self, commit: str, patch: bytes, name: str) -> str:
+    def apply(self, commit: str, patch: bytes, name: str, strip: int = 1) -> str:
         """Return the tree id of the commit with a patch applied.
+
+        `strip` is the number of leading folders in the patch's paths that are not the repository's.
 
         Raises:
             LockError: the patch does not apply.

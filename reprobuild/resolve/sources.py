@@ -180,7 +180,7 @@ def _patched(repository: Repository, commit: str, patch: Patch | None) -> str:
             hint="the change was staged, or the commit is another; a plain `git diff` leaves staged changes out: "
             "capture it again with `git diff HEAD --binary --full-index`",
         )
-    tree = repository.apply(commit, patch.content, patch.file)
+    tree = repository.apply(commit, patch.content, patch.file, patch.strip)
     wrong = _misfits(patch, {blob.path: blob for blob in repository.blobs(tree)}, before=False)
     if wrong:
         line, path, blob = wrong[0]
