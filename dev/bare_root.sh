@@ -112,6 +112,14 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+end_at_once() {
+    kill -KILL "$child" && wait "$child" || true
+    # An engine killed in there cannot remove its control groups; those in use resist.
+    local name
+    name=reprobuild-$(printf %s /root/reprobuild/.engine | sha256sum | cut -c1-12)
+    find /sys/fs/cgroup -depth -type d -path "*/$name*" -exec rmdir {} + 2>/dev/null || true
+}
+
 say "making a bare Debian in $root"
 mmdebstrap=$(command -v mmdebstrap || true)
 if [ -z "$mmdebstrap" ]; then
@@ -143,8 +151,8 @@ done < <(network_environment)
 say "running in it: $*"
 # In the background, because bash would look at a signal only after the command; the kernel ends
 # everything in the namespaces with their first process.
-trap 'kill -KILL "$child"; exit 130' INT
-trap 'kill -KILL "$child"; exit 143' TERM
+trap 'end_at_once; exit 130' INT
+trap 'end_at_once; exit 143' TERM
 unshare --mount --propagation private --pid --fork --kill-child -- \
     env -i "${environment[@]}" "BARE_MOUNTS=${BARE_MOUNTS:-}" \
     bash "$checkout/dev/bare_root.sh" --enter "$root" "$@" <&0 &

@@ -21,7 +21,6 @@ from urllib3.util.retry import Retry
 
 from reprobuild.errors import FetchError
 
-
 CHUNK = 1 << 20
 CONNECT_SECONDS = 15
 READ_SECONDS = 120

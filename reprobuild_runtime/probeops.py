@@ -114,7 +114,7 @@ def op_index_add(b: Bench) -> "List[Any]":
 
 @probe
 def op_lstm(b: Bench) -> "List[Any]":
-    x = b.randn(24, 8, 32)
+    x = b.randn(8, 8, 32)
     model = b.torch.nn.LSTM(32, 48, num_layers=2, bidirectional=True).to(b.device)
     for parameter in model.parameters():
         parameter.data.copy_(b.randn(*parameter.shape) * 0.1)
@@ -167,7 +167,7 @@ def train_steps(b: Bench) -> "List[Any]":
     moments = [(b.torch.zeros_like(p), b.torch.zeros_like(p)) for p in parameters]
     losses = []
     for step in range(1, 6):
-        tokens = b.torch.randint(0, 97, (8, 33), device=b.device)
+        tokens = b.torch.randint(0, 97, (4, 25), device=b.device)
         logits = model(tokens[:, :-1])
         loss = nn.functional.cross_entropy(logits.reshape(-1, 97), tokens[:, 1:].reshape(-1))
         model.zero_grad()

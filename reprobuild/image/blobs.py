@@ -210,7 +210,7 @@ def encode_listing(listing: Iterable[Entry]) -> bytes:
             lines.append(msgspec.json.encode(entry))
         except UnicodeEncodeError:  # msgspec takes no surrogates; they stand for bytes that are not UTF-8
             lines.append(json.dumps(msgspec.structs.asdict(entry)).encode())
-    return zstandard.ZstdCompressor(level=LEVEL).compress(b"\n".join(lines) + b"\n")
+    return zstandard.ZstdCompressor(level=LEVEL).compress(b"".join(line + b"\n" for line in lines))
 
 
 def decode_listing(content: bytes) -> Iterator[Entry]:

@@ -104,7 +104,7 @@ def write_layout(
         config = _write(blobs, CONFIG, image)
         text = encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": descriptors})
         manifest = _write(blobs, MANIFEST, text)
-        named = {**manifest, "platform": _platform(platform), "annotations": {REFERENCE: reference}}
+        named = {**manifest, "platform": _platform(platform), "annotations": names(reference)}
         (part / "index.json").write_bytes(
             encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]})
         )
@@ -113,6 +113,23 @@ def write_layout(
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return Written(config=config["digest"], manifest=manifest["digest"])
+
+
+def names(reference: str) -> dict[str, str]:
+    """Return the annotations by which tools find an image in a layout.
+
+    containerd, and Docker with its store, look for the full name, as
+    https://github.com/distribution/reference normalises it; others for the OCI annotation.
+    """
+    path, _, tag = (
+        reference.rpartition(":") if ":" in reference.rpartition("/")[2] else (reference, "", "latest")
+    )
+    first, slash, _ = path.partition("/")
+    if not slash:
+        path = f"docker.io/library/{path}"
+    elif not set(first) & {".", ":"} and first != "localhost":
+        path = f"docker.io/{path}"
+    return {REFERENCE: reference, "io.containerd.image.name": f"{path}:{tag}"}
 
 
 def _platform(platform: str) -> dict[str, str]:

@@ -117,11 +117,10 @@ def configured_index(
     env = {**env, "LC_ALL": "C"}
     own = folder.absolute() / f"{codename}-{architecture}"
     own.mkdir(parents=True, exist_ok=True)
-    wanted = [
-        target
-        for target in _targets(env, architecture)
-        if target.belongs(codename) or (not target.codename and _MOVING.fullmatch(target.release))
-    ]
+    configured = _targets(env, architecture)
+    wanted = [target for target in configured if target.belongs(codename)]
+    # Which release a moving name means is only known once its Release file is there.
+    wanted = wanted or [target for target in configured if _MOVING.fullmatch(target.release)]
     found = _fetched(wanted, codename, env, own, architecture) if wanted else []
     if not found:
         raise LockError(f"apt of this machine has no source for {distribution}/{codename}", hint=_HINT)
@@ -142,7 +141,7 @@ def _fetched(
                     content=Path(target.path).read_bytes(),
                     automatic=not target.release.endswith(_NOT_AUTOMATIC),
                 )
-                for target in _targets(private, architecture)
+                for target in _targets(private, architecture, fetched=True)
                 if target.belongs(codename)
             ]
         finally:  # addresses of sources and proxies in them may hold credentials
@@ -150,9 +149,15 @@ def _fetched(
                 (folder / name).unlink(missing_ok=True)
 
 
-def _targets(env: Mapping[str, str], architecture: str) -> list[Target]:
+def _targets(env: Mapping[str, str], architecture: str, *, fetched: bool = False) -> list[Target]:
+    """List the `Packages` files of apt's sources: of all that are configured, or what was fetched of them.
+
+    With the Release files' words apt lists only what was fetched; many a container image has no lists.
+    """
+    known = "true" if fetched else "false"
+    options = [*_NO_CACHE, f"-oAPT::Get::IndexTargets::ReleaseInfo={known}"]
     raw = run(
-        ["apt-get", *_NO_CACHE, "indextargets", "Created-By: Packages"], env=env,
+        ["apt-get", *options, "indextargets", "Created-By: Packages"], env=env,
         purpose="list the apt sources of this machine", missing=LockError,
         hint="lock on a Debian or Ubuntu machine, or in a container of one",
     )  # fmt: skip

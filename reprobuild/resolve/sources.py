@@ -81,7 +81,13 @@ def resolve_sources(
             source = _keep(repository, line, full, tree, patch, store, folder)
         sources.append(source)
         rulings.append(
-            _pinned(line.place.file, line.place.line, line.name, f"commit {full[:12]}, tree {tree[:12]}")
+            _pinned(
+                line.place.file,
+                line.place.line,
+                line.name,
+                f"commit {full[:12]}, tree {tree[:12]}",
+                line.text,
+            )
         )
         if patch:
             used.add(patch.file)

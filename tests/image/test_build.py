@@ -163,7 +163,7 @@ def test_blobs_are_copied_where_links_cannot_be(
     def refuse(source: Path, target: Path) -> None:
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr(oci.os, "link", refuse)
+    monkeypatch.setattr("os.link", refuse)
     image = build(full, tmp_path)
     layout = read_layout(tmp_path / "image")
     assert layout_digest(layout) == image.tree

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,6 +42,7 @@ def paths(layer: Layer, store: Store) -> list[str]:
 
 def test_a_blob_is_what_its_digests_say_and_its_listing_is_what_is_in_it(made: Made) -> None:
     made.wheel("pkg", {"pkg/a.py": b"x", "pkg/run": b"y"}, executable=["pkg/run"])
+    tar = b""
     for recipe in plan(made.lock()):
         layer = make_layer(recipe, made.store)
         tar = unpacked(layer, made.store)
@@ -222,7 +224,7 @@ def test_a_memory_that_is_none_is_ignored(made: Made) -> None:
 
 def test_the_key_is_of_all_that_decides_the_bytes_and_of_nothing_else() -> None:
     recipe = Recipe(title="t", parts=(WheelPart("a-1-py3-none-any.whl", "0" * 64),), python="3.11", epoch=1)
-    others = [
+    others: list[dict[str, Any]] = [
         {"parts": (WheelPart("a-1-py3-none-any.whl", "1" * 64),)},
         {"parts": (WheelPart("a-1-py3-none-any.whl", "0" * 64, "{}"),)},
         {"python": "3.12"},

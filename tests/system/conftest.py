@@ -17,7 +17,7 @@ from reprobuild.resolve.apt_index import configured_index
 from reprobuild.resolve.deb_index import SystemIndex
 from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
-from system.samples import EPOCH, bring
+from tests.system.samples import EPOCH, bring
 
 
 @pytest.fixture(scope="session")

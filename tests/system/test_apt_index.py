@@ -15,7 +15,7 @@ from reprobuild.resolve.apt_index import configured_index
 from reprobuild.resolve.deb_index import SystemIndex
 from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
-from system.samples import bring, names_in, package, stanza
+from tests.system.samples import bring, names_in, package, stanza
 
 
 def make_suite(repository: Path, suite: str, codename: str, *stanzas: str) -> None:
@@ -67,11 +67,16 @@ def test_exactly_the_suites_of_the_release_are_read(repository: Path, tmp_path: 
     sources = SUITES.format(repository, "quux quux-updates quux-backports stable other")
     found = configured_index("debian", "quux", env=apt_env(tmp_path, sources), folder=tmp_path / "apt")
     assert versions(found, "tool") == ["2-1~bpo1", "1-2", "1-1"]
-    assert versions(found, "extra") == ["5"]  # `stable` is this release, as its Release file says
     assert [c.automatic for c in found.versions("tool")] == [False, True, True]
-    assert found.versions("extra")[0].file.url == f"file:{repository}/pool/extra_5_amd64.deb".replace(
-        "file:/", "file:///"
-    )
+    assert found.versions("tool")[1].file.url.endswith(f"{repository}/pool/tool_1-2_amd64.deb")
+
+
+def test_a_moving_name_is_the_release_that_its_release_file_says(repository: Path, tmp_path: Path) -> None:
+    env = apt_env(tmp_path, SUITES.format(repository, "stable other"))
+    found = configured_index("debian", "quux", env=env, folder=tmp_path / "apt")
+    assert (versions(found, "extra"), versions(found, "tool")) == (["5"], [])
+    with pytest.raises(LockError, match="no source for debian/corge"):
+        configured_index("debian", "corge", env=env, folder=tmp_path / "apt")
 
 
 def test_hooks_do_not_run_and_no_secret_stays(repository: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.resolve.release import infer_release
-from system.samples import package
+from tests.system.samples import package
 
 
 @pytest.mark.parametrize(

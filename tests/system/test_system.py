@@ -13,7 +13,7 @@ from reprobuild.resolve.deb_index import PackagesFile, SystemIndex, relations
 from reprobuild.resolve.system import resolve_base
 from reprobuild.resolve.system_rules import exclusion
 from reprobuild.snapshot.model import Package
-from system.samples import index, package, stanza
+from tests.system.samples import index, package, stanza
 
 TOOLS = (stanza("fakeroot", "1", "libfakeroot, libc6"), stanza("libfakeroot", "1"))
 SYSTEM = (*TOOLS, stanza("libc6", "2-1"), stanza("dpkg", "1", "libc6", "Essential: yes"))
@@ -178,7 +178,9 @@ def test_an_unversioned_provides_does_not_meet_a_version() -> None:
     with pytest.raises(LockError, match=r"aa 1 needs vv \(>= 2\), which debian/made does not have") as err:
         resolve([package("aa", "1", "manual")], *stanzas)
     assert "--drop aa" in err.value.hint
-    found, _ = resolve([package("aa", "1", "manual")], stanzas[0], stanza("pp", "1", "", "Provides: vv (= 2)"))
+    found, _ = resolve(
+        [package("aa", "1", "manual")], stanzas[0], stanza("pp", "1", "", "Provides: vv (= 2)")
+    )
     assert "pp" in found
 
 
@@ -232,7 +234,9 @@ def test_every_captured_package_has_exactly_one_ruling() -> None:
 def test_a_damaged_or_hostile_index_is_refused(field: str) -> None:
     key = field.partition(":")[0]
     lines = [line for line in stanza("evil", "1").splitlines() if not line.startswith(f"{key}:")]
-    with pytest.raises(LockError, match=rf"index of http://mirror\.test/d/ is damaged: {key} of 'evil'") as err:
+    with pytest.raises(
+        LockError, match=rf"index of http://mirror\.test/d/ is damaged: {key} of 'evil'"
+    ) as err:
         resolve([], "\n".join([*lines, field]) + "\n", roots=["evil"])
     assert "apt's configuration" in err.value.hint
 
@@ -240,7 +244,9 @@ def test_a_damaged_or_hostile_index_is_refused(field: str) -> None:
 def test_a_name_with_a_shell_in_it_is_only_an_unknown_package() -> None:
     _, rulings = resolve([package("x;reboot", "1", "manual")])
     assert outcome(rulings["x;reboot"]) == ("unresolved", "unknown-package")
-    hostile = SystemIndex("debian", "made", [PackagesFile(uri="u:", content=b"Package: x;reboot\nVersion: 1\n")])
+    hostile = SystemIndex(
+        "debian", "made", [PackagesFile(uri="u:", content=b"Package: x;reboot\nVersion: 1\n")]
+    )
     with pytest.raises(LockError, match="damaged: Package"):
         hostile.versions("x;reboot")
 

@@ -1,0 +1,97 @@
+"""What is read from `.deb` files, and the order that follows from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from reprobuild.errors import BuildError
+from reprobuild.realise.debs import Control, batches, open_part, read_control
+from reprobuild.resolve.deb_index import relations
+from tests.system.samples import ar_bytes, member, tar_bytes
+
+CONTROL = b"Package: tool\nVersion: 1\nPre-Depends: aa\nDepends: bb | cc (>= 1)\nProvides: dd (= 1), ee\n"
+
+
+def control(name: str, needs: str = "", before: str = "", provides: tuple[str, ...] = ()) -> Control:
+    return Control(name=name, needs=relations(needs), before=relations(before), provides=provides)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2", ".zst"])
+def test_every_compression_of_a_package_is_read(tmp_path: Path, suffix: str) -> None:
+    plain = [(member("./control"), CONTROL)]
+    packed = tar_bytes(plain, suffix[1:] if suffix != ".zst" else "")
+    if suffix == ".zst":
+        packed = zstandard.compress(packed)
+    deb = tmp_path / "tool.deb"
+    deb.write_bytes(ar_bytes([("debian-binary", b"2.0\n"), (f"control.tar{suffix}", packed)]))
+    found = read_control(deb, "tool.deb")
+    assert found == Control(
+        name="tool", before=relations("aa"), needs=relations("bb | cc (>= 1)"), provides=("dd", "ee")
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not an archive",
+        ar_bytes([("debian-binary", b"2.0\n")]),
+        ar_bytes([("debian-binary", b"2.0\n"), ("control.tar.xz", b"garbage")]),
+        ar_bytes([("debian-binary", b"2.0\n"), ("control.tar.zst", b"garbage")]),
+        ar_bytes([("control.tar", tar_bytes([(member("./other"), b"")]))]),
+    ],
+)
+def test_what_is_no_package_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    deb = tmp_path / "blob"
+    deb.write_bytes(content)
+    with pytest.raises(BuildError, match=r"tool_1\.deb is not a Debian package") as err:
+        read_control(deb, "tool_1.deb")
+    assert "fetch LOCK" in err.value.hint
+
+
+def test_a_truncated_package_is_refused(tmp_path: Path) -> None:
+    data = tar_bytes([(member(f"./f{n}"), bytes(range(256)) * 40) for n in range(20)], "xz")
+    deb = tmp_path / "blob"
+    deb.write_bytes(ar_bytes([("data.tar.xz", data)])[:-200])
+    with pytest.raises(BuildError, match="is not a Debian package"), open_part(deb, "data.tar", "x") as tar:
+        for info in tar:
+            tar.extractfile(info)
+
+
+def test_essential_packages_are_the_first_batch() -> None:
+    assert batches([control("bb"), control("aa"), control("zz")], ["zz"]) == [["zz"], ["aa", "bb"]]
+
+
+def test_a_package_comes_after_what_it_needs() -> None:
+    found = batches([control("aa", "bb"), control("bb", "cc"), control("cc")], [])
+    assert found == [["cc", "bb", "aa"]]
+
+
+def test_a_batch_ends_where_others_must_be_configured() -> None:
+    found = batches([control("aa", before="bb"), control("bb"), control("dd", "aa")], [])
+    assert found == [["bb"], ["aa", "dd"]]
+
+
+def test_what_is_essential_is_configured_already() -> None:
+    assert batches([control("aa", before="ee"), control("ee")], ["ee"]) == [["ee"], ["aa"]]
+
+
+def test_packages_that_need_each_other_stay_together() -> None:
+    found = batches([control("aa", "bb", before="cc"), control("bb", "aa"), control("cc"), control("dd")], [])
+    assert found == [["cc", "dd"], ["aa", "bb"]]
+
+
+def test_provided_names_and_alternatives_count() -> None:
+    found = batches([control("aa", "missing | virtual"), control("zz", provides=("virtual",))], [])
+    assert found == [["zz", "aa"]]
+
+
+def test_the_order_does_not_depend_on_the_order_given() -> None:
+    controls = [control(f"p{n}", f"p{n * 7 % 20}", before=f"p{n * 3 % 20}") for n in range(20)]
+    assert batches(controls, ["p0"]) == batches(controls[::-1], ["p0"])
+    assert sorted(name for batch in batches(controls, ["p0"]) for name in batch) == sorted(
+        c.name for c in controls
+    )

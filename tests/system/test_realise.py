@@ -1,0 +1,205 @@
+"""A real base: the same bytes from root and from an ordinary user, and what is and is not in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.archive import Entry, read_tar
+from reprobuild.errors import BuildError, FetchError
+from reprobuild.lock import Base
+from reprobuild.realise.base import _key, realise_base
+from reprobuild.sandbox import run_in_root
+from reprobuild.store import Store
+from tests.system.samples import EPOCH, ORDINARY_USER, add_deb, ar_bytes, member, tar_bytes
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+REALISE = """
+import sys
+from pathlib import Path
+import msgspec
+from reprobuild.lock import Base
+from reprobuild.realise.base import _key, realise_base
+from reprobuild.store import Store
+base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
+print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
+"""
+
+
+@pytest.fixture(scope="module")
+def entries(store_blob: Path) -> dict[str, tuple[Entry, bytes]]:
+    with store_blob.open("rb") as stream:
+        return {
+            entry.path: (entry, content() if entry.size < 1 << 20 else b"")
+            for entry, content in read_tar(stream)
+        }
+
+
+def realise_elsewhere(base: Base, store: Store, folder: Path) -> str:
+    """Realise with a copy of the packages, as the ordinary user, in another environment."""
+    for deb in (*base.packages, *base.tools):
+        copy = folder / "blobs" / deb.file.sha256[:2] / deb.file.sha256
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(store.blob(deb.file.sha256), copy)
+    for path in [folder, *folder.rglob("*")]:
+        os.chown(path, 12345, 12345)
+    done = subprocess.run(
+        ["sh", "-c", 'umask 077; exec "$@"', "sh", *ORDINARY_USER, sys.executable, "-c", REALISE, folder, str(EPOCH)],
+        input=msgspec.json.encode(base), capture_output=True, check=False, cwd="/",
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo",
+             "LC_ALL": "C", "SOURCE_DATE_EPOCH": "1", "HOME": "/nowhere"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().strip()
+
+
+def test_root_and_an_ordinary_user_get_the_same_bytes(
+    base: Base, store: Store, tmp_path_factory: pytest.TempPathFactory, shared_tmp: Path
+) -> None:
+    fresh = Store(tmp_path_factory.mktemp("fresh"))
+    shutil.copytree(store.root / "blobs", fresh.root / "blobs")
+    started = time.monotonic()
+    mine = realise_base(base, fresh, EPOCH)
+    print(f"{len(base.packages)} packages in {time.monotonic() - started:.1f} s")  # noqa: T201
+    assert realise_elsewhere(base, store, shared_tmp) == mine
+    assert not list((shared_tmp / "tmp").iterdir())
+
+
+def test_a_known_tree_is_not_made_again(base: Base, store: Store, tree: str) -> None:
+    started = time.monotonic()
+    assert realise_base(base, store, EPOCH) == tree
+    assert time.monotonic() - started < 2
+
+
+def test_entries_are_in_the_order_of_a_sorted_walk_with_one_time(
+    entries: dict[str, tuple[Entry, bytes]], store_blob: Path
+) -> None:
+    paths = [path.split("/") for path in entries]
+    assert paths == sorted(paths)
+    listed = subprocess.run(
+        ["tar", "--utc", "--full-time", "-tvf", store_blob], capture_output=True, check=True
+    )
+    assert {line.split()[3:5] == [b"2023-11-14", b"22:13:20"] for line in listed.stdout.splitlines()} == {
+        True
+    }
+
+
+def test_owners_and_modes_are_the_packages_own(entries: dict[str, tuple[Entry, bytes]]) -> None:
+    def facts(path: str) -> tuple[int, int, str]:
+        entry = entries[path][0]
+        return entry.uid, entry.gid, oct(entry.mode)
+
+    assert facts("etc/shadow") == (0, 42, "0o640")
+    assert facts("var/mail") == (0, 8, "0o2775")
+    assert facts("usr/bin/passwd") == (0, 0, "0o4755")
+    assert facts("usr/bin/chage") == (0, 42, "0o2755")
+    assert facts("usr/lib64") == facts("etc") == (0, 0, "0o755")
+    assert facts("root") == (0, 0, "0o700")
+
+
+def test_mount_points_are_empty_and_nothing_of_the_build_is_left(
+    entries: dict[str, tuple[Entry, bytes]],
+) -> None:
+    modes = {top: entries[top][0].mode for top in ("dev", "proc", "run", "sys", "tmp")}
+    assert modes == {"dev": 0o755, "proc": 0o555, "run": 0o755, "sys": 0o555, "tmp": 0o1777}
+    tops = {path.partition("/")[0] for path in entries if "/" in path}
+    assert not tops & set(modes)
+    for gone in (
+        "etc/resolv.conf", "etc/hostname", "etc/hosts", "etc/passwd-", "etc/shadow-", "usr/sbin/policy-rc.d",
+        "var/cache/ldconfig/aux-cache", "var/lib/dpkg/status-old", "var/lib/dpkg/lock", "var/log/dpkg.log",
+        "var/log/alternatives.log", "reprobuild",
+    ):  # fmt: skip
+        assert gone not in entries
+    assert entries.get("etc/machine-id", (None, b""))[1] == b""
+    assert not [path for path, (entry, _) in entries.items() if entry.type in ("char", "block", "fifo")]
+
+
+def test_passwords_changed_at_the_epoch(entries: dict[str, tuple[Entry, bytes]]) -> None:
+    days = {line.split(b":")[2] for line in entries["etc/shadow"][1].splitlines()}
+    assert days == {str(EPOCH // 86400).encode()}
+
+
+def test_dpkg_in_the_tree_answers(root: Path, base: Base) -> None:
+    argv = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n"]
+    told = run_in_root(root, argv, epoch=EPOCH, purpose="ask dpkg").decode()
+    assert told.splitlines() == [f"{deb.name} {deb.version} ii " for deb in base.packages]
+    assert run_in_root(root, ["dpkg", "--audit"], epoch=EPOCH, purpose="ask dpkg") == b""
+
+
+def test_python_is_compiled_and_its_bytecode_does_not_depend_on_times(
+    root: Path, entries: dict[str, tuple[Entry, bytes]]
+) -> None:
+    compiled = [
+        content for path, (_, content) in entries.items() if path.endswith(".cpython-311.pyc") and content
+    ]
+    assert len(compiled) > 300
+    assert {content[4:8] for content in compiled} == {b"\3\0\0\0"}  # PEP 552: checked hash
+    script = "import sys, ssl, sqlite3, zoneinfo; sys.dont_write_bytecode = True; print(sys.version_info[:2])"
+    told = run_in_root(root, ["python3.11", "-c", script], epoch=EPOCH, purpose="run Python").decode()
+    assert told == "(3, 11)\n"
+
+
+def test_the_key_is_what_the_tree_depends_on(base: Base, store: Store, tree: str) -> None:
+    made = [json.loads(path.read_text()) for path in (store.root / "made").iterdir()]
+    assert {"tree": tree} in made
+    less = msgspec.structs.replace(base, packages=base.packages[1:])
+    keys = {_key(base, EPOCH), _key(base, EPOCH + 1), _key(less, EPOCH)}
+    assert len(keys) == 3
+    backwards = msgspec.structs.replace(base, packages=base.packages[::-1])
+    assert _key(backwards, EPOCH) == _key(base, EPOCH)
+
+
+def test_a_missing_package_is_named(base: Base, tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match=r"\.deb is not in the store"):
+        realise_base(base, Store(tmp_path), EPOCH)
+
+
+def test_a_hostile_package_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    data = tar_bytes([(member("./../../etc/evil"), b"x")], "xz")
+    deb = add_deb(store, "evil", ar_bytes([("debian-binary", b"2.0\n"), ("data.tar.xz", data)]))
+    with pytest.raises(BuildError, match=r"evil\.deb holds a path that leaves its folder"):
+        realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
+    assert not list((store.root / "tmp").iterdir())
+
+
+def test_a_package_of_another_name_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    control = tar_bytes([(member("./control"), b"Package: other\nVersion: 1\n")])
+    parts = [("debian-binary", b"2.0\n"), ("control.tar", control), ("data.tar", tar_bytes([]))]
+    deb = add_deb(store, "tool", ar_bytes(parts))
+    with pytest.raises(BuildError, match=r"tool\.deb holds the package other, locked as tool") as err:
+        realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
+    assert "reprobuild lock DIR" in err.value.hint
+
+
+def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: Store) -> None:
+    control = tar_bytes(
+        [
+            (member("./control"), b"Package: broken\nVersion: 1\nArchitecture: all\nMaintainer: M <m@x.test>\n"
+             b"Description: fails\n"),
+            (member("./postinst", mode=0o755), b"#!/bin/sh\necho this is why >&2\nexit 3\n"),
+        ]
+    )  # fmt: skip
+    parts = [("debian-binary", b"2.0\n"), ("control.tar", control), ("data.tar", tar_bytes([]))]
+    broken = add_deb(store, "broken", ar_bytes(parts), essential=False)
+    essential = tuple(deb for deb in base.packages if deb.essential)
+    worse = msgspec.structs.replace(base, packages=(*essential, broken))
+    with pytest.raises(BuildError, match=r"(?s)could not install the base.*this is why.*broken") as err:
+        realise_base(worse, store, EPOCH)
+    assert "the last lines name the package" in err.value.hint
+
+
+def test_without_fakeroot_there_is_no_base(base: Base, store: Store) -> None:
+    essential = tuple(deb for deb in base.packages if deb.essential)
+    bare = msgspec.structs.replace(base, packages=essential, tools=())
+    with pytest.raises(BuildError, match="fakeroot"):
+        realise_base(bare, store, EPOCH)

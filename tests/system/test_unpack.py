@@ -1,0 +1,106 @@
+"""Archives that would leave their folder, and those that look like it."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import BuildError
+from reprobuild.realise.unpack import unpack_root
+from tests.system.samples import member, names_in, tar_bytes
+
+Members = Sequence[tuple[tarfile.TarInfo, bytes]]
+DIR, LINK, HARD = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+
+
+def unpack(tmp_path: Path, members: Members) -> Path:
+    tar = tmp_path / "a.tar"
+    tar.write_bytes(tar_bytes(members))
+    root = tmp_path / "root"
+    root.mkdir()
+    unpack_root(tar, root)
+    return root
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [(member("../outside"), b"x")],
+        [(member("a/../../outside"), b"x")],
+        [(member("a", DIR), b""), (member("a/b"), b""), (member("a/.."), b"x")],
+        [(member("link", LINK, "/"), b""), (member("link/outside"), b"x")],
+        [(member("link", LINK, ".."), b""), (member("link/outside"), b"x")],
+        [(member("a", LINK, "b"), b""), (member("b", LINK, "../.."), b""), (member("a/outside"), b"x")],
+        [(member("h", HARD, "../secret"), b"")],
+        [(member("l", LINK, ".."), b""), (member("h", HARD, "l/secret"), b"")],
+    ],
+)
+def test_nothing_leaves_the_folder(tmp_path: Path, members: Members) -> None:
+    (tmp_path / "secret").write_text("s")
+    with pytest.raises(BuildError, match="holds a path that leaves its folder") as err:
+        unpack(tmp_path, members)
+    assert "find out where it came from" in err.value.hint
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tar", "root", "secret"]
+
+
+def test_an_absolute_name_is_below_the_folder(tmp_path: Path) -> None:
+    root = unpack(tmp_path, [(member("/etc/made"), b"x")])
+    assert names_in(root) == ["etc", "etc/made"]
+
+
+def test_a_link_is_never_written_through(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    root = unpack(tmp_path, [(member("f", LINK, "../secret"), b""), (member("f"), b"new")])
+    assert (tmp_path / "secret").read_text() == "s"
+    assert (root / "f").read_text() == "new"
+    assert not (root / "f").is_symlink()
+
+
+def test_a_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="would put a file in the place of the folder d"):
+        unpack(tmp_path, [(member("d", DIR), b""), (member("d"), b"x")])
+
+
+def test_links_inside_are_followed_as_a_merged_usr_needs(tmp_path: Path) -> None:
+    root = unpack(
+        tmp_path,
+        [(member("usr/bin", DIR), b""), (member("bin", LINK, "usr/bin"), b""), (member("bin/sh"), b"#!")],
+    )
+    assert (root / "usr/bin/sh").read_bytes() == b"#!"
+
+
+def test_modes_are_kept_but_for_what_gives_rights_or_locks_out(tmp_path: Path) -> None:
+    previous = os.umask(0o077)
+    try:
+        root = unpack(
+            tmp_path,
+            [
+                (member("deep/er/f", mode=0o4755), b""), (member("r", mode=0o444), b""),
+                (member("d", DIR, mode=0o1777), b""), (member("e", DIR, mode=0o2550), b""),
+            ],
+        )  # fmt: skip
+    finally:
+        os.umask(previous)
+    modes = {name: oct((root / name).stat().st_mode & 0o7777) for name in names_in(root)}
+    assert modes == {
+        "deep": "0o755", "deep/er": "0o755", "deep/er/f": "0o755", "r": "0o644", "d": "0o1777", "e": "0o750",
+    }  # fmt: skip
+
+
+def test_hard_links_are_one_file_and_devices_are_left_out(tmp_path: Path) -> None:
+    root = unpack(
+        tmp_path,
+        [(member("a"), b"x"), (member("b", HARD, "./a"), b""), (member("null", tarfile.CHRTYPE), b"")],
+    )
+    assert names_in(root) == ["a", "b"]
+    assert (root / "a").stat().st_ino == (root / "b").stat().st_ino
+
+
+def test_the_samples_are_read_as_they_were_written() -> None:
+    with tarfile.open(fileobj=io.BytesIO(tar_bytes([(member("../x"), b"y")]))) as tar:
+        assert tar.getnames() == ["../x"]
