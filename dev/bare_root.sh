@@ -112,6 +112,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# shellcheck disable=SC2329 # by the traps
 end_at_once() {
     kill -KILL "$child" && wait "$child" || true
     # An engine killed in there cannot remove its control groups; those in use resist.

@@ -46,7 +46,9 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     def recorded(self) -> dict[str, Any]:
         """Return what the lock keeps: all but service addresses, which belong to one machine."""
-        kept: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, services={}))
+        kept: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(msgspec.structs.replace(self, services={}))
+        )
         return kept
 
 

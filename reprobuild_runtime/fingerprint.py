@@ -25,6 +25,7 @@ def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
         found["cpu_capability"] = capability() if capability is not None else None
         found["threads"] = torch.get_num_threads()
         found["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
+        found["cuda_build"] = bool(torch.version.cuda or torch.version.hip)
         found["cuda"] = _cuda(torch) if torch.cuda.is_available() else None
     return found
 

@@ -82,7 +82,8 @@ class LayerSink:
         self._target = target
         self._zstd = compressor(level)
         self._diff_id, self._digest, self._size = hashlib.sha256(), hashlib.sha256(), 0
-        self._buffer = bytearray()
+        self._pieces: list[bytes] = []  # small writes are gathered; how bytes arrive does not change the blob
+        self._gathered = 0
         self._lanes = (_Lane(self._diff_id.update), _Lane(self._compress))
 
     def __enter__(self) -> LayerSink:
@@ -95,21 +96,22 @@ class LayerSink:
             lane.close()
 
     def write(self, data: bytes) -> int:
-        self._buffer += data
-        while len(self._buffer) >= CHUNK:
-            self._emit(bytes(memoryview(self._buffer)[:CHUNK]))
-            del self._buffer[:CHUNK]
+        self._pieces.append(data)
+        self._gathered += len(data)
+        if self._gathered >= CHUNK:
+            self._emit()
         return len(data)
 
     def finish(self) -> tuple[str, str, int]:
-        self._emit(bytes(self._buffer))
-        self._buffer.clear()
+        self._emit()
         for lane in self._lanes:
             lane.finish()
         self._keep(self._zstd.flush())
         return self._diff_id.hexdigest(), self._digest.hexdigest(), self._size
 
-    def _emit(self, chunk: bytes) -> None:
+    def _emit(self) -> None:
+        chunk = b"".join(self._pieces)
+        self._pieces, self._gathered = [], 0
         for lane in self._lanes:
             lane.put(chunk)
 

@@ -31,7 +31,7 @@ _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 _START = r"""
 set -eu
 tools=/run/reprobuild/tools
-library=$(find "$tools/usr/lib" -name libfakeroot-sysv.so)
+library=$(find "$tools/" -name libfakeroot-sysv.so)
 test -n "$library" || { echo "the tools of the base hold no fakeroot" >&2; exit 1; }
 session=$("$tools/usr/bin/faked-sysv")
 export FAKEROOTKEY="${session%%:*}" FAKEROOTDONTTRYCHOWN=1 LD_PRELOAD="$library"
@@ -46,8 +46,8 @@ printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
 for batch in /run/reprobuild/plan/*; do
     xargs --no-run-if-empty --arg-file="$batch" \
-        dpkg --force-unsafe-io --force-depends --log=/dev/null --unpack
-    dpkg --force-unsafe-io --log=/dev/null --configure --pending
+        dpkg --abort-after=1 --force-unsafe-io --force-depends --log=/dev/null --unpack
+    dpkg --abort-after=1 --force-unsafe-io --log=/dev/null --configure --pending
 done
 test -z "$(dpkg --audit)" || { dpkg --audit; exit 1; }
 rm -f /usr/sbin/policy-rc.d

@@ -14,8 +14,11 @@ from reprobuild.verify.verdict import Verdict
 
 def render_text(lock: Lock, image: Image, verdict: Verdict | None) -> str:
     """Return the closing lines of `from-snapshot`."""
-    lines = [*_counts(lock), *_deviations(lock)]
+    lines = [*_counts(lock), *_deviations(lock), ""]
+    if verdict:
+        lines += [*_comparisons(verdict), ""]
     lines += [
+        f"run it: docker run --rm -e REPROBUILD_SEED=7 {image.reference} COMMAND",
         "",
         f"lock      sha256:{lock.digest}",
         f"tree      {image.tree}",
@@ -23,11 +26,15 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None) -> str:
         f"manifest  {image.manifest}",
     ]
     if verdict is None:
-        lines += ["", "determinism: not-run", "round trip: not-run"]
-    else:
-        lines += ["", *_verdict(verdict)]
-    lines += ["", f"run it: docker run --rm -e REPROBUILD_SEED=7 {image.reference} COMMAND"]
-    return "\n".join(lines)
+        return "\n".join([*lines, "round trip: not-run", "determinism: not-run"])
+    answers = verdict.determinism
+    return "\n".join(
+        [
+            *lines,
+            f"round trip: {verdict.round_trip}",
+            f"determinism: cpu {answers.cpu}, gpu {answers.gpu}, collectives {answers.collectives}",
+        ]
+    )
 
 
 def _counts(lock: Lock) -> list[str]:
@@ -52,23 +59,16 @@ def describe(ruling: Ruling) -> str:
     return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
 
 
-def _verdict(verdict: Verdict) -> list[str]:
-    lines = []
-    for comparison in verdict.comparisons:
-        if comparison.verdict != "identical":
-            lines.append(f"  {comparison.name}: {comparison.verdict}: {comparison.detail}")
+def _comparisons(verdict: Verdict) -> list[str]:
     same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
-    lines.append(f"{same} of {len(verdict.comparisons)} comparisons identical, seed {verdict.seed}")
+    lines = [f"{same} of {len(verdict.comparisons)} comparisons identical, seed {verdict.seed}"]
+    lines += [f"  {c.name}: {c.verdict}: {c.detail}" for c in verdict.comparisons if c.verdict != "identical"]
     lines.append(f"control: {verdict.control.detail}")
     lines += [
         f"  {d.list}: captured {d.captured or 'nothing'}, image {d.image or 'nothing'}: {d.reason or 'UNEXPLAINED'}"
         for d in verdict.differences
     ]
-    lines.append(f"round trip: {verdict.round_trip}")
-    lines += list(verdict.notes)
-    answers = verdict.determinism
-    lines.append(f"determinism: cpu {answers.cpu}, gpu {answers.gpu}, collectives {answers.collectives}")
-    return lines
+    return [*lines, *verdict.notes]
 
 
 def render_rulings(lock: Lock) -> str:

@@ -55,7 +55,7 @@ def test_a_layout_is_whole_and_every_digest_and_size_is_right(full: Made, tmp_pa
     assert json.loads((folder / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
     (named,) = json.loads((folder / "index.json").read_bytes())["manifests"]
     assert named["digest"] == image.manifest
-    assert named["annotations"] == {"org.opencontainers.image.ref.name": "demo:1"}
+    assert named["annotations"]["org.opencontainers.image.ref.name"] == "demo:1"
     manifest = json.loads(found[named["digest"][7:]])
     assert manifest["config"]["digest"] == image.config
     config = json.loads(found[image.config[7:]])
@@ -67,6 +67,21 @@ def test_a_layout_is_whole_and_every_digest_and_size_is_right(full: Made, tmp_pa
         tar = zstandard.ZstdDecompressor().decompressobj().decompress(found[item["digest"][7:]])
         assert f"sha256:{hashlib.sha256(tar).hexdigest()}" == diff_id
     assert {path.name for path in folder.parent.iterdir()} == {"image"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "full"),
+    [
+        ("demo", "docker.io/library/demo:latest"),
+        ("demo:1", "docker.io/library/demo:1"),
+        ("team/demo:1", "docker.io/team/demo:1"),
+        ("localhost/demo:1", "localhost/demo:1"),
+        ("registry.example:5000/demo", "registry.example:5000/demo:latest"),
+        ("registry.example/team/demo:1", "registry.example/team/demo:1"),
+    ],
+)
+def test_containerd_finds_an_image_by_its_full_name(reference: str, full: str) -> None:
+    assert oci.names(reference) == {oci.REFERENCE: reference, "io.containerd.image.name": full}
 
 
 def test_the_configuration_is_that_of_the_lock(full: Made, tmp_path: Path) -> None:
