@@ -4,17 +4,19 @@ STORE ?= build/store
 OUT ?= build/cpu-train
 SNAPSHOT ?= examples/cpu-train/snapshot
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 PYTHON = .venv/bin/python
 # Uses the Docker engine that answers, otherwise a private one that lives in .engine.
 WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test venv bare clean
+.PHONY: help demo test bench venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
 	@echo 'make test   format, lint, types and all tests, with a real engine (PYTEST_ARGS=...)'
+	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
 	@echo 'make clean  remove .venv, .engine (stopped first) and build'
@@ -30,6 +32,10 @@ test: venv
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy
 	$(WITH_ENGINE) $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+# Needs the store and results of `make demo`; says so where they are missing.
+bench: venv
+	$(WITH_ENGINE) $(PYTHON) -m benchmarks.run --store '$(STORE)' --results '$(OUT)' $(BENCH_ARGS)
 
 CMD ?= make demo && make test
 bare:

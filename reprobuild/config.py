@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
@@ -24,6 +25,15 @@ def split_environment(settings: Iterable[Setting]) -> tuple[dict[str, str], dict
         controls = any(ord(character) < 32 or ord(character) == 127 for character in setting.value)
         (special if controls else static)[setting.name] = setting.value
     return static, special
+
+
+def environ_file(lock: Lock) -> dict[str, bytes]:
+    """Return {path: content} of `environ.json`, or nothing where every variable is in the configuration."""
+    _, special = split_environment(lock.environment)
+    if not special:
+        return {}
+    content = json.dumps(special, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    return {f"{FILES[1:]}/environ.json": content}
 
 
 def image_config(lock: Lock) -> dict[str, Any]:

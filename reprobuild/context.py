@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from reprobuild.archive import TarWriter, parents
-from reprobuild.lock import Lock
+from reprobuild.config import environ_file
+from reprobuild.lock import PREFIX, Lock, Source
 from reprobuild.payload import payload, read_runtime
 from reprobuild.store import Store
+
+# The native builder gives larger wheels a layer of their own, first: `image.plan.LARGE`.
+LARGE_WHEEL = 4 << 20
 
 
 def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
@@ -28,15 +36,16 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
     for folder in ("wheels", "bytecode", "sources", "tools"):
         (part / folder).mkdir(parents=True)
     blobs = {"base.tar": lock.realised.base}
-    wheels = [*(wheel for wheel in lock.wheels if wheel.role == "environment"), *lock.realised.wheels]
-    blobs |= {f"wheels/{wheel.file.filename}": wheel.file.sha256 for wheel in wheels}
-    blobs |= {f"bytecode/{code.artefact}.tar": code.tar for code in lock.realised.bytecode}
+    facts = install_facts(lock, store)
+    for wheel in facts["wheels"]:
+        blobs[f"wheels/{wheel['file']}"] = wheel["sha256"]
+        if wheel["bytecode"]:
+            blobs[f"bytecode/{wheel['file']}.tar"] = wheel["bytecode"]
     blobs |= {f"sources/{source.name}.tar": source.file.sha256 for source in lock.sources}
-    installer = [wheel for wheel in lock.wheels if wheel.role == "build" and wheel.name == "pip"]
-    blobs |= {f"tools/{wheel.file.filename}": wheel.file.sha256 for wheel in installer}
     for name, sha256 in blobs.items():
         _place(store.verified(sha256, name), part / name)
     (part / "requirements.txt").write_text(texts["requirements.txt"])
+    (part / "install.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     (part / "tools" / "install.py").write_bytes(read_runtime(lock, store)["install.py"])
     _write_payload(lock, store, part / "payload.tar")
     _settle(part, lock.epoch)
@@ -44,6 +53,42 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
     shutil.rmtree(target, ignore_errors=True)
     part.replace(target)
     return target
+
+
+def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
+    """Return what `install.py` is told: the environment's place, and its wheels in the native builder's order.
+
+    The order matters where two wheels bring one file with equal content and unequal modes: the first wins.
+    """
+    assert lock.realised is not None
+    bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
+    urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
+    wheels: dict[str, dict[str, Any]] = {}
+    for wheel in (*lock.wheels, *lock.realised.wheels):
+        if wheel.role == "environment":
+            made_here = wheel in lock.realised.wheels
+            wheels[wheel.file.filename] = {
+                "file": wheel.file.filename,
+                "sha256": wheel.file.sha256,
+                "bytecode": bytecode.get(wheel.file.sha256, ""),
+                "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
+            }
+    large = {
+        name for name, wheel in wheels.items() if store.blob(wheel["sha256"]).stat().st_size >= LARGE_WHEEL
+    }
+    return {
+        "prefix": PREFIX,
+        "executable": lock.interpreter.executable,
+        "python": lock.interpreter.version,
+        "epoch": lock.epoch,
+        "wheels": [wheels[name] for name in sorted(wheels, key=lambda name: (name not in large, name))],
+    }
+
+
+def _direct_url(source: Source) -> dict[str, Any]:
+    """Return PEP 610's record of an editable source."""
+    place = "/".join(part for part in (source.path, source.subdirectory) if part)
+    return {"dir_info": {"editable": True}, "url": f"file://{place}"}
 
 
 def _place(blob: Path, target: Path) -> None:
@@ -54,7 +99,7 @@ def _place(blob: Path, target: Path) -> None:
 
 
 def _write_payload(lock: Lock, store: Store, path: Path) -> None:
-    found = payload(lock, store)
+    found = {**environ_file(lock), **payload(lock, store)}
     with path.open("wb") as stream:
         writer = TarWriter(stream, lock.epoch)
         for directory in parents(found):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,11 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(template_folder()), undefined=jinja2.StrictUndefined,
         autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    environment.filters["sh"] = shlex.quote
+    environment.filters["sh"] = quote_sh
     environment.filters["dockerfile"] = quote_dockerfile
     environment.filters["json"] = _json_string
     environment.filters["line"] = _one_line
+    environment.filters["comment"] = _definition_comment
     return environment
 
 
@@ -69,6 +69,15 @@ def quote_dockerfile(value: str) -> str:
     return f'"{escaped}"'
 
 
+def quote_sh(value: str) -> str:
+    """Return a value as one word for the shell of an Apptainer.def.
+
+    Apptainer replaces `{{ name }}` anywhere in a definition file before a shell sees it, so such braces are
+    kept apart: https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values.
+    """
+    return shlex.quote(value).replace("{{", "{''{")
+
+
 def _json_string(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -78,28 +87,29 @@ def _one_line(value: str) -> str:
     return "".join(character if character.isprintable() else " " for character in value)
 
 
+def _definition_comment(value: str) -> str:
+    return _one_line(value).replace("{{", "{ {")
+
+
 def _facts(lock: Lock) -> Mapping[str, Any]:
     assert lock.realised is not None
-    static, _ = split_environment(lock.environment)
+    _, special = split_environment(lock.environment)
     config = image_config(lock)
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    editable = {source.name for source in lock.sources if source.editable}
     return {
         "snapshot": lock.snapshot,
         "lock": lock.digest,
-        "created": datetime.fromtimestamp(lock.epoch, timezone.utc).strftime("%Y-%m-%d"),
+        "epoch": lock.epoch,
         "distribution": lock.base.distribution,
         "release": lock.base.release,
         "package_count": len(lock.base.packages),
         "python": lock.interpreter.version,
         "executable": lock.interpreter.executable,
-        "minor": ".".join(lock.interpreter.version.split(".")[:2]),
         "prefix": PREFIX,
         "files": FILES,
         "workdir": lock.workdir,
-        "environment": config["Env"],
         "variables": [pair.partition("=")[::2] for pair in config["Env"]],
-        "baked": sorted(static),
+        "special": sorted(special),
         "entrypoint": config["Entrypoint"],
         "command": config["Cmd"],
         "labels": sorted(config["Labels"].items()),
@@ -114,7 +124,6 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
             }
             for s in lock.sources
         ],
-        "editable": sorted(editable),
         "deviations": [
             {"subject": ruling.subject, "outcome": ruling.outcome, "reason": ruling.reason}
             for ruling in lock.deviations

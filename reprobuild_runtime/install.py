@@ -1,0 +1,220 @@
+"""Make the Python environment of an image from the build context: a step of its Dockerfile and Apptainer.def.
+
+    /usr/bin/python3.11 -I -S -B /mnt/tools/install.py /mnt
+
+runs inside the image under construction, with the context at /mnt, without network, as root. It writes below
+the prefix alone. `install.json` in the context says what to install: each wheel with its sha256, in order.
+
+It does what pip would do, without pip. A wheel is a zip archive of files with fixed places, so this page is all
+there is to check (https://packaging.python.org/en/latest/specifications/binary-distribution-format/). pip would
+be one more input to lock and trust, and its traces (who installed, on whose request, from which path; the text
+of the scripts; the order of RECORD) would have to be removed afterwards, which takes as much code.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import sys
+import tarfile
+import zipfile
+from configparser import ConfigParser
+from typing import IO, Any, Iterator
+
+CHUNK = 1 << 20
+INSTALLER = b"reprobuild\n"
+# Written by installers, each in its own way; what a wheel ships of them is not used.
+LEFT_OUT = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "provenance_url.json", "RECORD")
+ENTRY_POINT = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(\[.*\])?\s*$")
+SCRIPT = """\
+import sys
+
+from {module} import {name}
+
+if __name__ == "__main__":
+    sys.exit({attribute}())
+"""
+
+
+class Prefix:
+    """The environment's folder, and what is written into it."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.root: str = facts["prefix"]
+        self.executable: str = facts["executable"]
+        self.version: str = facts["python"]
+        self.minor = ".".join(self.version.split(".")[:2])
+        self.site = f"{self.root}/lib/python{self.minor}/site-packages"
+        self.shebang = f"#!{self.root}/bin/python\n".encode()
+
+    def create(self) -> None:
+        """Make the virtual environment: https://peps.python.org/pep-0405/."""
+        os.makedirs(f"{self.root}/bin")
+        os.makedirs(self.site)
+        os.symlink(self.executable, f"{self.root}/bin/python")
+        for name in ("python3", f"python{self.minor}"):
+            os.symlink("python", f"{self.root}/bin/{name}")
+        home = os.path.dirname(self.executable)
+        text = f"home = {home}\ninclude-system-site-packages = false\nversion = {self.version}\n"
+        self.write(f"{self.root}/pyvenv.cfg", io.BytesIO(text.encode()))
+
+    def write(self, path: str, stream: IO[bytes], executable: bool = False) -> tuple[str, str, str]:
+        """Write a file and return its row of RECORD; the first of two with one content stays."""
+        if not f"{os.path.normpath(path)}/".startswith(f"{self.root}/"):
+            sys.exit(f"install.py: {path} is outside {self.root}")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        digest, size = hashlib.sha256(), 0
+        there = os.path.lexists(path)
+        with open(os.devnull if there else path, "wb") as target:
+            for chunk in iter(lambda: stream.read(CHUNK), b""):
+                target.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+        if not there:
+            os.chmod(path, 0o755 if executable else 0o644)
+        elif hash_file(path) != digest.hexdigest():
+            sys.exit(f"install.py: two wheels write {path}, with different content")
+        encoded = base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
+        return os.path.relpath(path, self.site), f"sha256={encoded}", str(size)
+
+    def set_times(self, epoch: int) -> None:
+        """Give everything the one time of the image."""
+        for folder, folders, files in os.walk(self.root, topdown=False):
+            for name in folders + files:
+                os.utime(os.path.join(folder, name), (epoch, epoch), follow_symlinks=False)
+        os.utime(self.root, (epoch, epoch))
+
+
+class Wheel:
+    """An open wheel. `project` and `info` are its name as in the file name, and its .dist-info folder."""
+
+    def __init__(self, archive: zipfile.ZipFile, filename: str) -> None:
+        self.archive = archive
+        self.members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+        self.project = filename.split("-")[0]
+        self.info = next(name[:-7] for name in self.members if re.fullmatch(r"[^/]+\.dist-info/RECORD", name))
+
+    def files(self, prefix: Prefix) -> Iterator[tuple[str, IO[bytes], bool]]:
+        """Give (path, content, executable) of each file that is installed; shipped bytecode is not."""
+        for name, info in self.members.items():
+            if name in [f"{self.info}/{left_out}" for left_out in LEFT_OUT]:
+                continue
+            if "/__pycache__/" in f"/{name}" or (name.endswith(".pyc") and name[:-1] in self.members):
+                continue
+            mode = info.external_attr >> 16
+            executable = stat.S_ISREG(mode) and mode & 0o111 != 0
+            scheme, path = self.place(name, prefix)
+            with self.archive.open(info) as stream:
+                if scheme == "scripts":
+                    yield path, with_shebang(stream, prefix.shebang), True
+                else:
+                    yield path, stream, executable
+
+    def place(self, name: str, prefix: Prefix) -> tuple[str, str]:
+        """Return the kind of a member, and where it belongs."""
+        data = self.info[: -len(".dist-info")] + ".data/"
+        if not name.startswith(data):
+            return "library", f"{prefix.site}/{name}"
+        scheme, _, rest = name[len(data) :].partition("/")
+        folders = {
+            "purelib": prefix.site,
+            "platlib": prefix.site,
+            "scripts": f"{prefix.root}/bin",
+            "headers": f"{prefix.root}/include/site/python{prefix.minor}/{self.project}",
+            "data": prefix.root,
+        }
+        return scheme, f"{folders[scheme]}/{rest}"
+
+    def scripts(self, prefix: Prefix) -> Iterator[tuple[str, IO[bytes], bool]]:
+        """Give (path, content, executable) of each command that entry_points.txt names."""
+        if f"{self.info}/entry_points.txt" not in self.members:
+            return
+        config = ConfigParser(delimiters="=")
+        config.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
+        config.read_string(self.archive.read(f"{self.info}/entry_points.txt").decode())
+        for section in config.sections():
+            for name, value in config.items(section) if section in ("console_scripts", "gui_scripts") else ():
+                found = ENTRY_POINT.match(value)
+                if found is None or "/" in name:
+                    sys.exit(f"install.py: {self.info}: not an entry point: {name} = {value}")
+                attribute = found["attribute"]
+                script = SCRIPT.format(
+                    module=found["module"], name=attribute.split(".")[0], attribute=attribute
+                )
+                yield f"{prefix.root}/bin/{name}", io.BytesIO(prefix.shebang + script.encode()), True
+
+
+def with_shebang(stream: IO[bytes], shebang: bytes) -> IO[bytes]:
+    """Return a script whose first line `#!python` names the environment's Python; others as they are."""
+    content = stream.read()
+    if content.startswith(b"#!python"):
+        content = shebang + content.partition(b"\n")[2]
+    return io.BytesIO(content)
+
+
+def install(path: str, direct_url: dict[str, Any] | None, prefix: Prefix) -> None:
+    """Install one wheel, and write INSTALLER, RECORD and for an editable direct_url.json (PEP 610)."""
+    with zipfile.ZipFile(path) as archive:
+        wheel = Wheel(archive, os.path.basename(path))
+        folder = f"{prefix.site}/{wheel.info}"
+        rows = [prefix.write(*script) for script in wheel.scripts(prefix)]
+        rows += [prefix.write(*file) for file in wheel.files(prefix)]
+        rows.append(prefix.write(f"{folder}/INSTALLER", io.BytesIO(INSTALLER)))
+        if direct_url is not None:
+            text = json.dumps(direct_url, sort_keys=True).encode()
+            rows.append(prefix.write(f"{folder}/direct_url.json", io.BytesIO(text)))
+        rows.append((f"{wheel.info}/RECORD", "", ""))
+        record = io.StringIO(newline="")
+        csv.writer(record, lineterminator="\n").writerows(sorted(rows))
+        prefix.write(f"{folder}/RECORD", io.BytesIO(record.getvalue().encode()))
+
+
+def unpack_bytecode(path: str, prefix: Prefix) -> None:
+    """Unpack the modules that the same interpreter has compiled before; their paths begin at the root."""
+    with tarfile.open(path, "r:") as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            if content is not None:
+                prefix.write(f"/{member.name}", content)
+
+
+def hash_file(path: str) -> str:
+    """Return the sha256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(CHUNK), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def checked(path: str, sha256: str) -> str:
+    """Return the path if the file is the one that the lock names."""
+    found = hash_file(path)
+    if found != sha256:
+        sys.exit(f"install.py: {path} is not the file of the lock: its sha256 is {found}, not {sha256}")
+    return path
+
+
+def main(context: str) -> None:
+    """Install everything that `install.json` names."""
+    os.umask(0o022)
+    with open(f"{context}/install.json", encoding="utf-8") as stream:
+        facts = json.load(stream)
+    prefix = Prefix(facts)
+    prefix.create()
+    for wheel in facts["wheels"]:
+        name = wheel["file"]
+        install(checked(f"{context}/wheels/{name}", wheel["sha256"]), wheel["direct_url"], prefix)
+        if wheel["bytecode"]:
+            unpack_bytecode(checked(f"{context}/bytecode/{name}.tar", wheel["bytecode"]), prefix)
+    prefix.set_times(facts["epoch"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

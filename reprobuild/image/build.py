@@ -65,7 +65,7 @@ def build_image(
         raise BuildError(
             "the lock is not sealed, so parts of the image are missing", hint="seal it with `realise`"
         )
-    recipes = plan(lock)
+    recipes = plan(lock, store)
     layers = make_layers(recipes, store, level=level, progress=progress)
     listings = [read_listing(layer, store) for layer in layers]
     for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
@@ -73,8 +73,9 @@ def build_image(
             layers[index] = make_layer(recipe, store, level)
             listings[index] = read_listing(layers[index], store)
     own = {**environ_file(lock), **{path.strip("/"): content for path, content in files.items()}}
-    layers.append(make_layer(files_recipe(lock, own, merge(listings)), store, level))
-    listings.append(read_listing(layers[-1], store))
+    tree = merge(listings)
+    layers.append(make_layer(files_recipe(lock, own, tree), store, level))
+    tree = merge([read_listing(layers[-1], store)], below=tree)
 
     config = image_config(lock)
     image = image_json(layers, config, lock.platform, created(lock))
@@ -82,7 +83,7 @@ def build_image(
     return Image(
         layout=LAYOUT,
         reference=reference,
-        tree=tree_digest(merge(listings), config),
+        tree=tree_digest(tree, config),
         config=written.config,
         manifest=written.manifest,
         layers=len(layers),

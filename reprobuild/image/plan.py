@@ -1,4 +1,4 @@
-"""The plan: which layers a sealed lock becomes, and what each is made of; nothing is read or written here.
+"""The plan: which layers a sealed lock becomes, and what each is made of. No content is read here.
 
 Every layer brings the directories above its files, root's and 0755, so the merged tree is the same however
 files are split.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 import zstandard
@@ -20,6 +21,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.content import conflict
 from reprobuild.image.wheel import direct_url_text, site_packages
 from reprobuild.lock import PREFIX, Artefact, Lock, Source
+from reprobuild.store import Store
 
 # Goes into the key of every layer: raise it when other bytes come from the same parts.
 RECIPE = 1
@@ -87,8 +89,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
 
 
-def plan(lock: Lock) -> list[Recipe]:
-    """Return the layers of a sealed lock in order, without our own files: base, skeleton, wheels, sources."""
+def plan(lock: Lock, store: Store) -> list[Recipe]:
+    """Return the layers of a sealed lock in order, without our own files: base, skeleton, wheels, sources.
+
+    The store is asked for the sizes of wheels, which a lock need not know.
+    """
     assert lock.realised is not None
     python = ".".join(lock.interpreter.version.split(".")[:2])
     bytecode = {item.artefact: item.tar for item in lock.realised.bytecode}
@@ -113,7 +118,8 @@ def plan(lock: Lock) -> list[Recipe]:
             made_here = wheel in lock.realised.wheels
             url = urls.get(canonicalize_name(wheel.name), "") if made_here else ""
             part = WheelPart(wheel.file.filename, wheel.file.sha256, url)
-            wheels[wheel.file.filename] = (wheel.file.size, with_bytecode(part, wheel.file, PREFIX[1:]))
+            size = _size(store.blob(wheel.file.sha256))
+            wheels[wheel.file.filename] = (size, with_bytecode(part, wheel.file, PREFIX[1:]))
     for name, (size, parts) in sorted(wheels.items()):
         if size >= LARGE:
             recipes.append(recipe(name, *parts))
@@ -126,6 +132,10 @@ def plan(lock: Lock) -> list[Recipe]:
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
         recipes.append(recipe(title, GivenPart(place), *with_bytecode(tree, source.file, place)))
     return recipes
+
+
+def _size(blob: Path) -> int:
+    return blob.stat().st_size if blob.is_file() else 0  # what is missing is told when it is read
 
 
 def skeleton(lock: Lock) -> list[GivenPart]:

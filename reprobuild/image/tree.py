@@ -37,8 +37,10 @@ Tree = dict[str, Entry]
 _ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=True)
 
 
-def merge(listings: Iterable[Iterable[Entry]]) -> Tree:
+def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None) -> Tree:
     """Return {path: entry} of layers put over each other, sorted by path; hard links are files.
+
+    `below` is the tree, merged before, that the layers stand on.
 
     The rules are those of the OCI image specification, "Applying Changesets": the later entry wins,
     directories merge, a whiteout removes what lower layers have. Our own layers hold no whiteouts; images
@@ -47,7 +49,7 @@ def merge(listings: Iterable[Iterable[Entry]]) -> Tree:
     Raises:
         BuildError: a hard link's target is not there, or a path is below what is not a directory.
     """
-    tree: Tree = {"": Entry(path="", type="directory", mode=0o755)}
+    tree = dict(below or {"": Entry(path="", type="directory", mode=0o755)})
     for listing in listings:
         entries = list(listing)
         for entry in entries:

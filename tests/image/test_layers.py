@@ -33,7 +33,7 @@ def unpacked(layer: Layer, store: Store) -> bytes:
 
 
 def by_title(made: Made, **more: object) -> dict[str, Recipe]:
-    return {recipe.title: recipe for recipe in plan(made.lock(**more))}
+    return {recipe.title: recipe for recipe in plan(made.lock(**more), made.store)}
 
 
 def paths(layer: Layer, store: Store) -> list[str]:
@@ -43,7 +43,7 @@ def paths(layer: Layer, store: Store) -> list[str]:
 def test_a_blob_is_what_its_digests_say_and_its_listing_is_what_is_in_it(made: Made) -> None:
     made.wheel("pkg", {"pkg/a.py": b"x", "pkg/run": b"y"}, executable=["pkg/run"])
     tar = b""
-    for recipe in plan(made.lock()):
+    for recipe in plan(made.lock(), made.store):
         layer = make_layer(recipe, made.store)
         tar = unpacked(layer, made.store)
         assert hash_file(made.store.blob(layer.blob)) == layer.blob
@@ -59,7 +59,7 @@ def test_a_blob_is_what_its_digests_say_and_its_listing_is_what_is_in_it(made: M
 
 
 def test_the_base_stays_as_it_is(made: Made) -> None:
-    layer = make_layer(plan(made.lock())[0], made.store)
+    layer = make_layer(plan(made.lock(), made.store)[0], made.store)
     assert layer.diff_id == made.base
     assert unpacked(layer, made.store) == made.store.blob(made.base).read_bytes()
 
@@ -78,10 +78,13 @@ def test_large_wheels_stand_alone_and_small_ones_together(made: Made) -> None:
     made.wheel("big", {"big/data": os.urandom(LARGE)})
     wheel = made.wheel("one", {"one.py": b""})
     made.wheel("two", {"two.py": b""})
+    made.wheels = [
+        msgspec.structs.replace(w, file=msgspec.structs.replace(w.file, size=0)) for w in made.wheels
+    ]
     made.wheel("here", {"here.py": b""}, built=True)
     made.compiled(wheel.file.sha256, {f"{SITE}/__pycache__/one.cpython-311.pyc": b"code"})
     made.source("proj", [file("a.py", b"")], patch="1" * 64)
-    recipes = plan(made.lock())
+    recipes = plan(made.lock(), made.store)
     assert [recipe.title for recipe in recipes] == [
         "debian bookworm, 0 packages",
         "/opt/env: Python 3.11",
@@ -97,11 +100,11 @@ def test_large_wheels_stand_alone_and_small_ones_together(made: Made) -> None:
 def test_build_wheels_are_no_part_of_the_image(made: Made) -> None:
     wheel = made.wheel("tool", {"tool.py": b""})
     made.wheels = [msgspec.structs.replace(wheel, role="build")]
-    assert len(plan(made.lock())) == 2
+    assert len(plan(made.lock(), made.store)) == 2
 
 
 def test_the_skeleton_is_a_virtual_environment(made: Made) -> None:
-    layer = make_layer(plan(made.lock())[1], made.store)
+    layer = make_layer(plan(made.lock(), made.store)[1], made.store)
     found = {entry.path: entry for entry in read_listing(layer, made.store)}
     assert {path: entry.target for path, entry in found.items() if entry.type == "symlink"} == {
         "opt/env/bin/python": "/usr/bin/python3.11",
@@ -140,7 +143,7 @@ def test_sources_are_normalised_and_stand_at_their_place(made: Made) -> None:
         ],
     )
     made.compiled(source.file.sha256, {"src/proj/deep/__pycache__/a.cpython-311.pyc": b"code"})
-    layer = make_layer(plan(made.lock())[-1], made.store)
+    layer = make_layer(plan(made.lock(), made.store)[-1], made.store)
     listing = read_listing(layer, made.store)
     assert [(entry.path, entry.type, oct(entry.mode)) for entry in listing] == [
         ("src", "directory", "0o755"),
@@ -170,7 +173,7 @@ def test_sources_are_normalised_and_stand_at_their_place(made: Made) -> None:
 def test_hostile_sources_are_refused(made: Made, entries: list[tuple[Entry, bytes]], words: str) -> None:
     made.source("proj", entries)
     with pytest.raises(BuildError, match="the source proj") as caught:
-        make_layer(plan(made.lock())[-1], made.store)
+        make_layer(plan(made.lock(), made.store)[-1], made.store)
     assert words in str(caught.value)
     assert caught.value.hint
 
@@ -182,19 +185,19 @@ def test_tars_that_are_none_are_refused(made: Made) -> None:
     assert caught.value.hint == HOSTILE
     made.base = made.store.add(b"no tar at all" * 100)
     with pytest.raises(BuildError, match="debian bookworm, 0 packages is not a tar"):
-        make_layer(plan(made.lock())[0], made.store)
+        make_layer(plan(made.lock(), made.store)[0], made.store)
 
 
 def test_bytecode_stays_below_its_wheel(made: Made) -> None:
     wheel = made.wheel("pkg", {"pkg.py": b""})
     made.compiled(wheel.file.sha256, {"etc/passwd": b"evil"})
     with pytest.raises(BuildError, match="writes /etc/passwd, outside /opt/env"):
-        make_layers(plan(made.lock()), made.store)
+        make_layers(plan(made.lock(), made.store), made.store)
 
 
 def test_a_layer_is_made_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    recipes = plan(made.lock())
+    recipes = plan(made.lock(), made.store)
     first = make_layers(recipes, made.store)
     monkeypatch.delattr(layers_module, "write_layer")
     monkeypatch.delattr(layers_module, "copy_layer")
@@ -217,7 +220,7 @@ def test_a_damaged_layer_is_made_again(made: Made, which: str, damage: str) -> N
 
 
 def test_a_memory_that_is_none_is_ignored(made: Made) -> None:
-    recipe = plan(made.lock())[1]
+    recipe = plan(made.lock(), made.store)[1]
     made.store.remember(recipe.key(3), {"blob": "x"})
     assert make_layer(recipe, made.store).diff_id
 
@@ -240,11 +243,11 @@ def test_a_missing_artefact_is_named(made: Made) -> None:
     made.wheel("pkg", {"pkg.py": b""})
     made.store.blob(made.wheels[0].file.sha256).unlink()
     with pytest.raises(FetchError, match=r"pkg-1\.0-py3-none-any\.whl is not in the store"):
-        make_layers(plan(made.lock()), Store(made.store.root))
+        make_layers(plan(made.lock(), made.store), Store(made.store.root))
 
 
 def _settle(made: Made) -> list[Recipe]:
-    recipes = plan(made.lock())
+    recipes = plan(made.lock(), made.store)
     made_layers = make_layers(recipes, made.store)
     return settle_overlaps(recipes, [read_listing(layer, made.store) for layer in made_layers], made.store)
 
@@ -256,7 +259,7 @@ def test_wheels_that_overlap_with_equal_content_are_fine(made: Made) -> None:
             {"shared/__init__.py": b"", f"shared/{name}.py": b"", "Shared/X.py": b"", "shared/x.py": b""},
         )
     made.wheel("big", {"shared/__init__.py": b"", "big/data": os.urandom(LARGE)})
-    assert _settle(made) == plan(made.lock())
+    assert _settle(made) == plan(made.lock(), made.store)
 
 
 @pytest.mark.parametrize("size", [0, LARGE])
@@ -273,7 +276,7 @@ def test_wheels_that_overlap_with_other_content_are_refused_by_name(made: Made, 
 
 def test_a_layer_may_write_over_a_file_of_the_base_but_not_over_its_links(made: Made) -> None:
     made.source("proj", [file("shadow", b"x")], path="/etc")
-    assert _settle(made) == plan(made.lock())
+    assert _settle(made) == plan(made.lock(), made.store)
     made.sources.clear()
     made.source("proj", [file("x", b"")], path="/bin")
     with pytest.raises(BuildError, match=r"the base debian bookworm, 0 packages and .* both write /bin"):
@@ -290,7 +293,7 @@ def test_the_first_wins_where_only_modes_differ(made: Made) -> None:
 
 
 def test_the_working_folder_is_made_where_nothing_brings_it(made: Made) -> None:
-    tree = merge([read_listing(make_layer(plan(made.lock())[0], made.store), made.store)])
+    tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
     layer = make_layer(files_recipe(made.lock(workdir="/root/a/b"), {"/opt/x": b"x"}, tree), made.store)
     found = [(entry.path, oct(entry.mode)) for entry in read_listing(layer, made.store)]
     assert found == [
@@ -307,14 +310,14 @@ def test_the_working_folder_is_made_where_nothing_brings_it(made: Made) -> None:
 
 @pytest.mark.parametrize("workdir", ["/etc/shadow", "/bin/x"])
 def test_a_working_folder_that_cannot_be_is_refused(made: Made, workdir: str) -> None:
-    tree = merge([read_listing(make_layer(plan(made.lock())[0], made.store), made.store)])
+    tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
     with pytest.raises(BuildError, match=f"the working folder {workdir} cannot be") as caught:
         files_recipe(made.lock(workdir=workdir), {}, tree)
     assert "`workdir`" in caught.value.hint
 
 
 def test_our_own_files_write_over_nothing(made: Made) -> None:
-    tree = merge([read_listing(make_layer(plan(made.lock())[0], made.store), made.store)])
+    tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
     with pytest.raises(BuildError, match="reprobuild itself both write /etc/shadow"):
         files_recipe(made.lock(), {"/etc/shadow": b""}, tree)
 
@@ -327,7 +330,8 @@ from reprobuild.image.plan import plan
 from reprobuild.lock import read_lock
 from reprobuild.store import Store
 os.umask(int(sys.argv[3], 8))
-for layer in make_layers(plan(read_lock(Path(sys.argv[1]))), Store(Path(sys.argv[2]))):
+store = Store(Path(sys.argv[2]))
+for layer in make_layers(plan(read_lock(Path(sys.argv[1])), store), store):
     print(layer)
 """
 
@@ -380,7 +384,7 @@ def test_a_full_disk_is_no_hang() -> None:
 
 
 def test_scratch_is_empty_afterwards(made: Made) -> None:
-    make_layers(plan(made.lock()), made.store)
+    make_layers(plan(made.lock(), made.store), made.store)
     assert not list((made.store.root / "tmp").iterdir())
     assert stat.S_IMODE(made.store.blob(made.base).stat().st_mode) == 0o444
 
@@ -388,7 +392,9 @@ def test_scratch_is_empty_afterwards(made: Made) -> None:
 def test_progress_names_every_layer_and_ends_at_one(made: Made) -> None:
     made.wheel("pkg", {"pkg.py": b""})
     calls: list[tuple[str, float]] = []
-    make_layers(plan(made.lock()), made.store, progress=lambda title, done: calls.append((title, done)))
+    make_layers(
+        plan(made.lock(), made.store), made.store, progress=lambda title, done: calls.append((title, done))
+    )
     assert sorted(title for title, _ in calls) == sorted(by_title(made))
     assert [done for _, done in calls] == [1 / 3, 2 / 3, 1.0]
 

@@ -1,0 +1,166 @@
+"""How figures are measured and judged: two commands in turn, medians and minima, and the machine's state.
+
+A figure is a ratio wherever there is something to compare with, so that a slow or busy machine slows both
+sides. The two sides take turns, and who goes first changes each round, so that a change of load in the
+middle of a run meets both. The median decides; the minimum, which load can hardly raise, stands beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PROGRAM = (sys.executable, "-c", "from reprobuild.cli import main; main()")
+
+
+class NotRunError(Exception):
+    """A figure cannot be measured here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value.
+
+    Attributes:
+        name: what was measured.
+        value: in `unit`: "x" for a ratio, "s" for seconds; None where it was not run.
+        against: what a ratio is a ratio to, or why there is no value.
+        limit: the most that is good; None for a figure that is only reported.
+        rooms: the parts of the program whose code decides it.
+        details: what it was computed from.
+    """
+
+    name: str
+    value: float | None
+    unit: str
+    against: str
+    limit: float | None = None
+    rooms: Sequence[str] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """Return `met`, `missed`, `reported` (no limit) or `not run`."""
+        if self.value is None:
+            return "not run"
+        if self.limit is None:
+            return "reported"
+        return "met" if self.value <= self.limit else "missed"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one run took: on the clock, and of the processor by the process and its children."""
+
+    wall: float
+    cpu: float
+
+
+def time_process(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Sample:
+    """Run a program to its end, and return what it took. Its output is read, and shown if it fails."""
+    before, began = os.times(), time.perf_counter()
+    done = subprocess.run(
+        argv, env=None if env is None else dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    wall, after = time.perf_counter() - began, os.times()
+    if done.returncode:
+        tail = done.stdout.decode(errors="replace")[-2000:]
+        raise RuntimeError(f"{argv[0]} exited {done.returncode}:\n{tail}")
+    cpu = after.children_user - before.children_user + after.children_system - before.children_system
+    return Sample(wall, cpu)
+
+
+def alternate(
+    one: Callable[[], Sample], other: Callable[[], Sample], pairs: int
+) -> tuple[list[Sample], list[Sample]]:
+    """Measure two things in turn, after one run of each that does not count."""
+    one(), other()
+    ours: list[Sample] = []
+    theirs: list[Sample] = []
+    for turn in range(pairs):
+        both = [(one, ours), (other, theirs)]
+        for measure, samples in both if turn % 2 == 0 else reversed(both):
+            samples.append(measure())
+    return ours, theirs
+
+
+def compare(
+    name: str, ours: Sequence[Sample], theirs: Sequence[Sample], against: str, *,
+    limit: float | None = None, rooms: Sequence[str] = (),
+) -> Figure:  # fmt: skip
+    """Return the figure of two series of equal length: the ratio of their medians on the clock."""
+    wall, wall_other = [s.wall for s in ours], [s.wall for s in theirs]
+    details = {
+        "pairs": len(ours),
+        "ours": spread(wall),
+        "theirs": spread(wall_other),
+        "ratio of minima": round(min(wall) / min(wall_other), 3),
+        "median of the pairs' ratios": round(
+            statistics.median(a / b for a, b in zip(wall, wall_other, strict=True)), 3
+        ),
+        "ratio of processor time": round(sum(s.cpu for s in ours) / sum(s.cpu for s in theirs), 3),
+    }
+    value = statistics.median(wall) / statistics.median(wall_other)
+    return Figure(name, value, "x", against, limit=limit, rooms=rooms, details=details)
+
+
+def spread(seconds: Sequence[float]) -> dict[str, float]:
+    """Return least, median and greatest, in seconds."""
+    middle = statistics.median(seconds)
+    return {"min": round(min(seconds), 4), "median": round(middle, 4), "max": round(max(seconds), 4)}
+
+
+def room_hash(room: str) -> str:
+    """Return a hash of the code of a room, which says whether evidence is older than the code."""
+    folder = ROOT / "reprobuild" / room
+    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on besides the code; nothing that identifies the machine."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "system": _line_value(Path("/etc/os-release"), "PRETTY_NAME", "=") or platform.system(),
+        "kernel": platform.release(),
+        "load average": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in ("click", "jinja2", "msgspec", "zstandard")},
+        "commit": _git("rev-parse", "HEAD"),
+        "changed files": len(_git("status", "--porcelain").splitlines()),
+    }
+
+
+def _cpu_model() -> str:
+    return _line_value(Path("/proc/cpuinfo"), "model name", ":") or platform.machine()
+
+
+def _line_value(path: Path, key: str, separator: str) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    pairs = (line.partition(separator) for line in lines)
+    return next((value.strip(' "') for found, _, value in pairs if found.strip() == key), "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip()

@@ -1,0 +1,114 @@
+"""All figures in one table.
+
+    python -m benchmarks.run [--only NAME]... [--evidence FILE]
+    python dev/private_engine.py run -- python -m benchmarks.run --store build/store --results build/cpu-train
+
+Exit code 0: every limit was met; 1: one was missed; 9: none was missed, but a figure could not be measured
+here, which the table says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks import native_build, rendering, startup
+from benchmarks.measure import ROOT, Figure, NotRunError, machine, room_hash
+
+NAMES = ("startup", "rendering", "native_build")
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Return the figures as lines that a person reads."""
+    rows = [("figure", "value", "limit", "", "against")]
+    for figure in figures:
+        value = "-" if figure.value is None else f"{figure.value:.3f} {figure.unit}"
+        limit = "-" if figure.limit is None else f"{figure.limit} {figure.unit}"
+        rows.append((figure.name, value, limit, figure.verdict, figure.against))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ("  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def exit_code(figures: Sequence[Figure]) -> int:
+    """Return 1 where a limit was missed, else 9 where a figure was not run, else 0."""
+    verdicts = {figure.verdict for figure in figures}
+    return 1 if "missed" in verdicts else 9 if "not run" in verdicts else 0
+
+
+def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str, Any], now: datetime) -> str:
+    """Return the dated document: figures, machine, and a hash of the code of each room that decides one."""
+    rooms = sorted({room for figure in figures for room in figure.rooms})
+    document = {
+        "version": 1,
+        "kind": "benchmarks",
+        "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "machine": {
+            **before,
+            "load average": {"before": before["load average"], "after": after["load average"]},
+        },
+        "rooms": {room: room_hash(room) for room in rooms},
+        "figures": [
+            {
+                "name": figure.name, "value": None if figure.value is None else round(figure.value, 4),
+                "unit": figure.unit, "against": figure.against, "limit": figure.limit, "verdict": figure.verdict,
+                "details": dict(figure.details),
+            }
+            for figure in figures
+        ],
+    }  # fmt: skip
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def attempt(name: str, measure: Callable[[], list[Figure]]) -> list[Figure]:
+    """Return a script's figures, or one that says why there are none."""
+    print(f"measuring {name} ...", file=sys.stderr, flush=True)
+    try:
+        return measure()
+    except NotRunError as err:
+        return [Figure(name, None, "x", str(err))]
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", choices=NAMES, action="append", help="measure this one; may be given several times"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=ROOT / "build" / "store", help="a filled store; only read"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "build" / "cpu-train", help="its folder of results; only read"
+    )
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench", help="where builds are made")
+    parser.add_argument("--rounds", type=int, default=native_build.ROUNDS, help="of builds of images")
+    parser.add_argument("--evidence", type=Path, metavar="FILE", help="write a dated JSON document")
+    options = parser.parse_args(argv)
+    measures: dict[str, Callable[[], list[Figure]]] = {
+        "startup": startup.measure,
+        "rendering": rendering.measure,
+        "native_build": lambda: native_build.measure(
+            options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
+        ),
+    }
+    before = machine()
+    figures = [figure for name in options.only or NAMES for figure in attempt(name, measures[name])]
+    after = machine()
+    print(table(figures))
+    loads = [" ".join(map(str, state["load average"])) for state in (before, after)]
+    print(f"\n{before['cpu']}, {before['cores']} cores; load average {loads[0]} before, {loads[1]} after")
+    if options.evidence:
+        options.evidence.parent.mkdir(parents=True, exist_ok=True)
+        options.evidence.write_text(evidence(figures, before, after, datetime.now(timezone.utc)))
+    return exit_code(figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""What several test folders share: the example, built once, and the command line as people call it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reprobuild.image.build import Image
+from reprobuild.lock import Lock
+from reprobuild.pipeline import read_image
+
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "cpu-train"
+PROGRAM = (sys.executable, "-m", "reprobuild.cli")
+
+
+@dataclass(frozen=True)
+class Built:
+    """The example after `from-snapshot`: what it printed, its folder of results, the store."""
+
+    out: Path
+    store: Path
+    lock: Lock
+    image: Image
+    stdout: str
+    stderr: str
+
+
+def reprobuild(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT, timeout: int = 1500,
+    prefix: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run the program as a process of its own, as a person does."""
+    return subprocess.run(
+        [*prefix, *PROGRAM, *map(str, arguments)], cwd=cwd, env=dict(env or os.environ),
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def test_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that is kept between runs where REPROBUILD_TEST_STORE names one."""
+    chosen = os.environ.get("REPROBUILD_TEST_STORE")
+    return Path(chosen) if chosen else tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="session")
+def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The main job on the example, with every check; the session's other tests build on its store."""
+    out = tmp_path_factory.mktemp("example") / "out"
+    done = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", out, "--store", test_store)
+    assert done.returncode == 0, done.stderr + done.stdout
+    lock, image = read_image(out)
+    return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)

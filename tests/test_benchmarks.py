@@ -1,0 +1,219 @@
+"""The benchmarks work on tiny input; what they measure is judged where they are run, never here."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks import measure, native_build, rendering, run, startup
+from benchmarks.measure import Figure, NotRunError, Sample
+from reprobuild.lock import write_lock
+from reprobuild.payload import pack_runtime
+from reprobuild.render import render
+from tests.image.made import Made
+
+LOG = """\
+#0 building with "default" instance using docker driver
+
+#1 [internal] load build definition from Dockerfile
+#1 transferring dockerfile: 400B done
+#1 DONE 0.1s
+
+#5 [2/4] RUN apt-get update && apt-get install -y python3-pip
+#5 0.412 Get:1 InRelease
+#5 DONE 12.5s
+
+#7 exporting to oci image format
+#7 exporting layers
+#7 exporting layers 60.2s done
+#7 DONE 61.0s
+"""
+
+
+def figure(value: float | None, limit: float | None = None) -> Figure:
+    return Figure("a figure", value, "x", "another", limit)
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "code"),
+    [
+        (figure(1.9, 2.0), "met", 0),
+        (figure(2.1, 2.0), "missed", 1),
+        (figure(7.0), "reported", 0),
+        (figure(None, 2.0), "not run", 9),
+    ],
+)
+def test_a_figure_is_judged_by_its_limit(made: Figure, verdict: str, code: int) -> None:
+    assert made.verdict == verdict
+    assert run.exit_code([figure(1.0, 2.0), made]) == code
+    assert verdict in run.table([made])
+
+
+def test_a_missed_limit_counts_more_than_one_that_was_not_run() -> None:
+    assert run.exit_code([figure(None), figure(3.0, 2.0)]) == 1
+
+
+def test_the_two_sides_take_turns_and_the_first_run_of_each_does_not_count() -> None:
+    calls: list[str] = []
+
+    def side(name: str) -> Sample:
+        calls.append(name)
+        return Sample(wall=float(len(calls)), cpu=1.0)
+
+    ours, theirs = measure.alternate(lambda: side("a"), lambda: side("b"), 2)
+    assert calls == ["a", "b", "a", "b", "b", "a"]
+    assert [sample.wall for sample in ours] == [3.0, 6.0]
+    assert [sample.wall for sample in theirs] == [4.0, 5.0]
+
+
+def test_a_ratio_is_of_the_medians() -> None:
+    ours, theirs = (
+        [Sample(wall, 2.0) for wall in (4.0, 6.0, 99.0)],
+        [Sample(wall, 1.0) for wall in (2.0, 3.0, 4.0)],
+    )
+    found = measure.compare("us", ours, theirs, "them", limit=2.0)
+    assert (found.value, found.verdict) == (2.0, "met")
+    assert found.details["ratio of minima"] == 2.0
+    assert found.details["ratio of processor time"] == 2.0
+
+
+def test_a_program_that_fails_has_no_time() -> None:
+    with pytest.raises(RuntimeError, match="wrong thing"):
+        measure.time_process([sys.executable, "-c", "print('wrong thing'); raise SystemExit(3)"])
+
+
+def test_help_is_measured() -> None:
+    (found,) = startup.measure(pairs=1)
+    assert found.value
+    assert found.limit == startup.LIMIT
+
+
+def test_the_made_lock_renders() -> None:
+    texts = render(rendering.make_lock(5, 3))
+    assert "3 packages" in texts["Dockerfile"]
+    assert "package-004" in texts["requirements.txt"]
+    assert rendering.make_lock(5, 3) == rendering.make_lock(5, 3)
+
+
+def test_rendering_is_measured() -> None:
+    figures = rendering.measure(wheels=3, processes=1, pairs=1)
+    assert [found.unit for found in figures] == ["s", "x", "x", "x"]
+    assert all(found.value for found in figures)
+    assert [found.limit for found in figures] == [rendering.LIMIT_SECONDS, None, None, None]
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> native_build.Native:
+    """Our side, for a lock of one wheel."""
+    made = Made(tmp_path / "made")
+    made.wheel("one", {"one/__init__.py": b"ONE = 1\n"})
+    lock = made.lock()
+    assert lock.realised
+    sealed = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
+    results = tmp_path / "results"
+    results.mkdir()
+    write_lock(msgspec.structs.replace(lock, realised=sealed), results / native_build.LOCK)
+    return native_build.Native(made.store.root, results, tmp_path / "scratch")
+
+
+def test_layers_are_made_or_reused_as_asked_and_the_image_is_one(
+    native: native_build.Native, tmp_path: Path
+) -> None:
+    given = sorted((tmp_path / "made" / "store" / "blobs").rglob("*"))
+    assert native.build(cached=False).wall > 0
+    made = native_build.layer_count(native.store)
+    assert made >= 3
+    assert native.build(cached=True).wall > 0
+    assert native.build(cached=False).wall > 0
+    assert native_build.layer_count(native.store) == made
+    assert native.size() > 0
+    assert sorted((tmp_path / "made" / "store" / "blobs").rglob("*")) == given
+
+
+def test_a_build_that_is_not_what_was_asked_for_is_no_measurement(native: native_build.Native) -> None:
+    with pytest.raises(RuntimeError, match="layers were made, with cached=True"):
+        native.build(cached=True)
+    native.manifest = "sha256:other"
+    with pytest.raises(RuntimeError, match="another image"):
+        native.build(cached=False)
+
+
+def test_layers_are_forgotten_with_their_blobs(native: native_build.Native) -> None:
+    native.build(cached=False)
+    before = len(list((native.store / "blobs").rglob("*")))
+    forgotten = native_build.forget_layers(native.store)
+    assert forgotten >= 3
+    assert native_build.layer_count(native.store) == 0
+    assert len(list((native.store / "blobs").rglob("*"))) < before
+
+
+def test_the_steps_of_a_docker_build_are_read() -> None:
+    steps = native_build.read_steps(LOG)
+    assert steps["exporting to oci image format"] == 61.0
+    assert native_build.Build(80.0, steps, 1).apt == 12.5
+
+
+def test_the_configuration_of_apt_brings_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    etc = tmp_path / "etc"
+    (etc / "parts").mkdir(parents=True)
+    (etc / "trusted").mkdir()
+    (etc / "trusted" / "key.asc").write_text("key")
+    (etc / "ring.gpg").write_text("ring")
+    (etc / "parts" / "debian.sources").write_text(
+        f"URIs: https://deb.example/debian\nSigned-By: {etc}/ring.gpg\n"
+    )
+    (etc / "parts" / "other.list.disabled").write_text("deb https://deb.example x main\n")
+    answers = {
+        "shell": f"list='{etc}/sources.list'\nparts='{etc}/parts/'\ntrusted='{etc}/trusted/'\n",
+        "dump": 'APT::Update::Post-Invoke:: "false";\nAcquire::Retries "3";\n',
+    }
+    monkeypatch.setattr(native_build, "_output", lambda argv: answers[argv[1]])
+    apt = tmp_path / "apt"
+    native_build.write_apt(apt)
+    text = (apt / "parts" / "debian.sources").read_text()
+    assert text == "URIs: https://deb.example/debian\nSigned-By: /mnt/apt/files/ring.gpg\n"
+    assert [path.name for path in (apt / "parts").iterdir()] == ["debian.sources"]
+    assert (apt / "files" / "ring.gpg").read_text() == "ring"
+    assert (apt / "trusted" / "key.asc").is_file()
+    conf = (apt / "apt.conf").read_text()
+    assert 'Acquire::Retries "3";' in conf
+    assert "Post-Invoke" not in conf
+
+
+@pytest.mark.parametrize("dockerfile", [native_build.NAIVE, native_build.CAREFUL])
+def test_the_dockerfiles_name_the_base_and_no_address(dockerfile: str) -> None:
+    text = dockerfile.format(base="some:base")
+    assert text.startswith("FROM some:base\n")
+    assert not re.search(r"\w+://", text)
+
+
+def test_without_a_filled_store_the_build_is_not_run_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NotRunError, match="make demo"):
+        native_build.measure(tmp_path, tmp_path, tmp_path)
+    (found,) = run.attempt("native_build", lambda: native_build.measure(tmp_path, tmp_path, tmp_path))
+    assert found.verdict == "not run"
+
+
+def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:
+    found = Figure("a figure", 1.23456, "x", "another", 2.0, ("lock", "cli"), {"pairs": 1})
+    state = measure.machine()
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    document = json.loads(run.evidence([found], state, state, now))
+    assert document["date"] == "2026-01-02T03:04:05Z"
+    assert set(document["rooms"]) == {"cli", "lock"}
+    assert document["rooms"]["cli"] != document["rooms"]["lock"]
+    assert document["machine"]["cpu"]
+    assert set(document["machine"]["load average"]) == {"before", "after"}
+    (one,) = document["figures"]
+    assert (one["value"], one["verdict"]) == (1.2346, "met")
+
+
+def test_every_room_that_a_figure_names_is_there() -> None:
+    for room in (*startup.ROOMS, *rendering.ROOMS, *native_build.ROOMS):
+        assert measure.room_hash(room)
