@@ -139,7 +139,7 @@ def machine() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "system": _line_value(Path("/etc/os-release"), "PRETTY_NAME", "=") or platform.system(),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "load average": [round(load, 2) for load in os.getloadavg()],
         "python": platform.python_version(),
         "packages": {name: version(name) for name in ("click", "jinja2", "msgspec", "zstandard")},

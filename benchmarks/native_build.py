@@ -35,6 +35,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -234,7 +235,11 @@ class Docker:
         write_apt(context / "apt")
 
     def build(self, dockerfile: str, *options: str) -> Build:
-        """Build once, without cache; the image file is removed again."""
+        """Build once, without cache; the image file is removed again.
+
+        Raises:
+            NotRunError: the build failed, as it does without a network.
+        """
         recipe, target = self.folder / "Dockerfile", self.folder / "image.tar"
         recipe.write_text(dockerfile.format(base=self.base))
         output = ",".join(["type=oci", f"dest={target}", *options])
@@ -246,7 +251,8 @@ class Docker:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         wall = time.perf_counter() - began
         if done.returncode:
-            raise RuntimeError(f"docker buildx build exited {done.returncode}:\n{done.stderr[-3000:]}")
+            print(done.stderr[-3000:], file=sys.stderr)  # it may name addresses, which evidence shall not
+            raise NotRunError(f"`docker buildx build` exited {done.returncode}, see above")
         size = target.stat().st_size
         target.unlink()
         return Build(wall, read_steps(done.stderr), size)
@@ -273,11 +279,12 @@ def imported(folder: Path, results: Path) -> Iterator[Docker]:
 
 
 def _proxies() -> list[str]:
-    """Return this machine's proxies as arguments that BuildKit knows and keeps out of the image."""
+    """Return this machine's proxies as arguments that BuildKit knows and keeps out of the image.
+
+    They are named only; their values, which may hold a password, are taken from the environment.
+    """
     names = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "no_proxy")]
-    return [
-        part for name in names for part in ("--build-arg", name)
-    ]  # without "=": the value is taken from here
+    return [part for name in names for part in ("--build-arg", name)]
 
 
 def _output(argv: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """A Docker engine for `make demo` and `make test` on a Debian machine that has none.
 
     python dev/private_engine.py run [--folder .engine] -- CMD...
+    python dev/private_engine.py run --classic [--suite own] [--packages .engine] --folder DIR -- CMD...
     python dev/private_engine.py clean [--folder .engine]
     python dev/private_engine.py unpack DIR PACKAGE...
     python dev/private_engine.py sources FILE
@@ -10,6 +11,10 @@ the Debian mirror that the machine's own apt sources name and unpacked into one 
 daemon of their own runs for as long as CMD does.  Nothing is installed: apt works on lists, a
 cache and an (empty) package state inside the folder, maintainer scripts do not run, and every
 mount is made in a mount namespace that ends with the command.
+
+`run --classic` always starts a daemon of its own, one that keeps images as Docker did before
+containerd: what loads images has to be tried on both.  `--suite own` takes the machine's own Docker
+(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use.
 
 `unpack` and `sources` give the same private use of apt to the other scripts of this folder.
 """
@@ -315,17 +320,23 @@ def unpack(debs: Iterable[Path], into: Path) -> None:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of the private engine lies."""
+    """Where everything of the private engine lies.
+
+    `folder` is what one daemon uses; `packages` is the folder below which the packages are unpacked.
+    """
 
     folder: Path
+    packages: Path
+    suite: str = ENGINE_SUITE
+    classic: bool = False
 
     @property
     def root(self) -> Path:
-        return self.folder / "root"
+        return self.packages / "root"
 
     @property
     def stamp(self) -> Path:
-        return self.folder / "stamp.json"
+        return self.packages / "stamp.json"
 
     @property
     def state(self) -> Path:
@@ -336,8 +347,11 @@ class Layout:
         return self.folder / LOG_NAME
 
 
-def wanted_packages(own_suite: str) -> list[str]:
-    upper = [f"{name}/{ENGINE_SUITE}" for name in ENGINE_PACKAGES]
+def wanted_packages(own_suite: str, suite: str) -> list[str]:
+    # Debian 12 has the client in docker.io, and no package of buildx.
+    upper = [
+        f"{name}/{suite}" for name in (ENGINE_PACKAGES if suite == ENGINE_SUITE else ENGINE_PACKAGES[:1])
+    ]
     return upper + [f"{name}/{own_suite}" for name in RUNTIME_PACKAGES]
 
 
@@ -353,15 +367,15 @@ def prepared(layout: Layout) -> bool:
         stamp = json.loads(layout.stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(stamp.get("wanted") == wanted_packages(codename())) and layout.root.is_dir()
+    return bool(stamp.get("wanted") == wanted_packages(codename(), layout.suite)) and layout.root.is_dir()
 
 
 def prepare(layout: Layout) -> None:
     """Download and unpack the engine; the stamp is written last, so a broken try is redone."""
     own = codename()
-    wanted = wanted_packages(own)
+    wanted = wanted_packages(own, layout.suite)
     say(f"fetching {' '.join(wanted)} and what they need, from the machine's own apt sources")
-    apt = PrivateApt(layout.folder / "apt", list(dict.fromkeys([own, ENGINE_SUITE])))
+    apt = PrivateApt(layout.folder / "apt", list(dict.fromkeys([own, layout.suite])))
     apt.update()
     # Every Debian machine with apt has the essential packages and apt's own needs; their C
     # library must not come from elsewhere, because the programs are started by the machine's.
@@ -380,11 +394,11 @@ def prepare(layout: Layout) -> None:
 
 def link_client(layout: Layout) -> None:
     """Give the client a folder of its own for PATH, and its plugin a configuration folder."""
-    binaries, plugins = layout.folder / "bin", layout.folder / "config" / "cli-plugins"
-    for folder, name, target in (
-        (binaries, "docker", "usr/bin/docker"),
-        (plugins, "docker-buildx", "usr/libexec/docker/cli-plugins/docker-buildx"),
-    ):
+    binaries, plugins = layout.packages / "bin", layout.packages / "config" / "cli-plugins"
+    links = [(binaries, "docker", "usr/bin/docker")]
+    if layout.suite == ENGINE_SUITE:
+        links.append((plugins, "docker-buildx", "usr/libexec/docker/cli-plugins/docker-buildx"))
+    for folder, name, target in links:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         source = layout.root / target
@@ -569,7 +583,7 @@ def daemon_configuration(layout: Layout, runtime: Path, cgroup: str) -> dict[str
         "exec-root": str(runtime / "exec"),
         "pidfile": str(runtime / "docker.pid"),
         "hosts": [f"unix://{runtime / 'docker.sock'}"],
-        "features": {"containerd-snapshotter": True},
+        "features": {"containerd-snapshotter": not layout.classic},
         # The machine's network stays as it is: containers run with none, or with the host's.
         "bridge": "none",
         "iptables": False,
@@ -692,8 +706,8 @@ def client_environment(layout: Layout, socket_path: Path) -> dict[str, str]:
         "BUILDX_BUILDER",
     }
     kept = {key: value for key, value in os.environ.items() if key not in other}
-    path = f"{layout.folder / 'bin'}:{os.environ.get('PATH', os.defpath)}"
-    config = str(layout.folder / "config")
+    path = f"{layout.packages / 'bin'}:{os.environ.get('PATH', os.defpath)}"
+    config = str(layout.packages / "config")
     return {**kept, "DOCKER_HOST": f"unix://{socket_path}", "DOCKER_CONFIG": config, "PATH": path}
 
 
@@ -781,22 +795,24 @@ def exec_unchanged(argv: Sequence[str]) -> NoReturn:
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def run(folder: Path, argv: Sequence[str]) -> int:
-    engine = answering_engine()
+def run(layout: Layout, argv: Sequence[str]) -> int:
+    engine = None if layout.classic else answering_engine()
     if engine:
         say(f"using {engine}")
         exec_unchanged(argv)
     listen_to_signals(raise_interrupted)
     codename()
     enter_mount_namespace()
-    host = os.environ.get("DOCKER_HOST") or f"unix://{DEFAULT_SOCKET}"
-    say(f"no Docker engine answers at {host}: a private one in {folder} runs for this command")
-    say("nothing is installed; `make clean` removes it")
-    descriptor = lock(folder, wait=True)
+    if not layout.classic:
+        host = os.environ.get("DOCKER_HOST") or f"unix://{DEFAULT_SOCKET}"
+        say(f"no Docker engine answers at {host}: a private one in {layout.folder} runs for this command")
+        say("nothing is installed; `make clean` removes it")
+    descriptor = lock(layout.folder, wait=True)
     try:
-        layout = Layout(folder)
         end_leftover(layout)
         if not prepared(layout):
+            if layout.packages != layout.folder:
+                raise EngineError(f"{layout.packages} has no unpacked engine", "leave --packages out")
             prepare(layout)
         return run_with_private_engine(layout, argv)
     finally:
@@ -822,7 +838,7 @@ def clean(folder: Path) -> int:
         raise EngineError(f"{folder} was not made by this program", "remove it by hand if it is yours")
     descriptor = lock(folder, wait=False)
     try:
-        end_leftover(Layout(folder))
+        end_leftover(Layout(folder, folder))
         for point in mounts_under(folder):
             unmount(point)
         # The lock goes last: a removal that was cut short can then be finished by another one.
@@ -866,6 +882,11 @@ def parser() -> argparse.ArgumentParser:
         one = verbs.add_parser(verb, help=text)
         one.add_argument("--folder", type=Path, default=Path(".engine"), help="default: .engine")
         if verb == "run":
+            one.add_argument(
+                "--classic", action="store_true", help="an own daemon with the classic image store"
+            )
+            one.add_argument("--suite", choices=("newer", "own"), default="newer", help="whose Docker")
+            one.add_argument("--packages", type=Path, help="a folder where they are unpacked already")
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
     some = verbs.add_parser("unpack", help="unpack Debian packages into a folder")
     some.add_argument("into", type=Path)
@@ -889,7 +910,9 @@ def main(argv: Sequence[str]) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         top.error("run: no command; write it after --")
-    return run(folder, command)
+    suite = codename() if options.suite == "own" else ENGINE_SUITE
+    packages = options.packages.resolve() if options.packages else folder
+    return run(Layout(folder, packages, suite, options.classic), command)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def compare_locks(one: Lock, other: Lock) -> list[Change]:
             *_maps("python", _wheels(one), _wheels(other)),
             *_maps("source", _sources(one), _sources(other)),
             *_maps("system", _packages(one), _packages(other)),
-            *_maps("realised", _realised(one), _realised(other)),
+            *(_maps("realised", _realised(one), _realised(other)) if one.realised and other.realised else ()),
             *_maps("other", _rest(one), _rest(other)),
         ]
     )

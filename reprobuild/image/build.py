@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.config import created, image_config, split_environment
+from reprobuild.config import created, environ_file, image_config
 from reprobuild.errors import BuildError
 from reprobuild.image.blobs import LEVEL, read_listing
 from reprobuild.image.layers import Progress, make_layer, make_layers, settle_overlaps
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.plan import files_recipe, plan
 from reprobuild.image.tree import merge, tree_digest
-from reprobuild.lock import FILES, Lock
+from reprobuild.lock import Lock
 from reprobuild.store import Store
 
 LAYOUT = "image"
@@ -88,12 +87,3 @@ def build_image(
         manifest=written.manifest,
         layers=len(layers),
     )
-
-
-def environ_file(lock: Lock) -> dict[str, bytes]:
-    """Return {path: content} of `environ.json`, or nothing where every variable is in the configuration."""
-    _, special = split_environment(lock.environment)
-    if not special:
-        return {}
-    content = json.dumps(special, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
-    return {f"{FILES[1:]}/environ.json": content}
