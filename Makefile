@@ -11,7 +11,7 @@ PYTHON = .venv/bin/python
 WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench venv bare clean
+.PHONY: help demo test bench gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
+	@echo 'make gpu-evidence   one file that measures the probes where a GPU is'
 	@echo 'make clean  remove .venv, .engine (stopped first) and build'
 
 venv:
@@ -36,6 +37,9 @@ test: venv
 # Needs the store and results of `make demo`; says so where they are missing.
 bench: venv
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks.run --store '$(STORE)' --results '$(OUT)' $(BENCH_ARGS)
+
+gpu-evidence:
+	python3 dev/gpu_evidence.py build/gpu-evidence.pyz
 
 CMD ?= make demo && make test
 bare:

@@ -13,6 +13,7 @@ import yaml
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.secrets import strip_credentials
 
 FILENAME = "reprobuild.yaml"
 
@@ -45,9 +46,10 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     workload: WorkloadDecision | None = None
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the lock keeps: all but service addresses, which belong to one machine."""
+        """Return what the lock keeps: all but service addresses, which belong to one machine, and credentials."""
+        sources = {name: strip_credentials(place)[0] for name, place in self.sources.items()}
         kept: dict[str, Any] = msgspec.json.decode(
-            msgspec.json.encode(msgspec.structs.replace(self, services={}))
+            msgspec.json.encode(msgspec.structs.replace(self, services={}, sources=sources))
         )
         return kept
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact, Lock
@@ -65,7 +68,28 @@ def _bring(artefact: Artefact, store: Store, net: Net) -> int:
             hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
         )
     part = store.root / "partial" / artefact.sha256
+    with _alone(part):
+        if store.has(artefact.sha256):  # another process brought it in the meantime
+            return store.verified(artefact.sha256, artefact.filename).stat().st_size
+        return _complete(artefact, part, store, net)
+
+
+@contextlib.contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """Wait until no other process writes to the same unfinished file."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.with_name(f"{part.name}.lock").open("ab") as stream:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _complete(artefact: Artefact, part: Path, store: Store, net: Net) -> int:
+    resumed = part.exists()
     found = net.download(artefact.url, part)
+    if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
+        part.unlink()
+        found = net.download(artefact.url, part)
     if found != artefact.sha256:
         size = part.stat().st_size
         part.unlink()

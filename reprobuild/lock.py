@@ -178,6 +178,12 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
 
 
+class _Header(Struct):
+    """What a lock of any version begins with."""
+
+    version: int
+
+
 def canonical(lock: Lock) -> Lock:
     """Return the lock with every sequence in its one order, so that equal content has equal bytes."""
     return msgspec.structs.replace(
@@ -190,7 +196,7 @@ def canonical(lock: Lock) -> Lock:
         wheels=tuple(sorted(lock.wheels, key=lambda w: (w.role, w.name, w.version))),
         sources=tuple(sorted(lock.sources, key=lambda s: s.name)),
         environment=tuple(sorted(lock.environment, key=lambda s: s.name)),
-        rulings=tuple(sorted(lock.rulings, key=lambda r: (r.file, r.line, r.subject))),
+        rulings=tuple(sorted(lock.rulings, key=lambda r: (r.file, r.line, r.subject, r.reason))),
         realised=lock.realised
         and msgspec.structs.replace(
             lock.realised,
@@ -218,14 +224,15 @@ def read_lock(path: Path) -> Lock:
     except OSError as err:
         raise LockError(f"{path} cannot be read: {err.strerror}", hint="check its permissions") from None
     try:
-        lock = msgspec.json.decode(raw, type=Lock)
+        version = msgspec.json.decode(raw, type=_Header).version
+        lock = msgspec.json.decode(raw, type=Lock) if version == VERSION else None
     except (msgspec.ValidationError, msgspec.DecodeError) as err:
         raise LockError(
             f"{path} is not a lock: {err}", hint="make it again with `reprobuild lock DIR`"
         ) from None
-    if lock.version != VERSION:
+    if lock is None:
         raise LockError(
-            f"{path} is a lock of version {lock.version}; this program reads version {VERSION}",
+            f"{path} is a lock of version {version}; this program reads version {VERSION}",
             hint="use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`",
         )
     return lock

@@ -6,17 +6,19 @@ claim; where a sealed lock says what came out, it is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Bytecode, Lock, Realised, Wheel
+from reprobuild.lock import Bytecode, Lock, Realised, Source, Wheel
 from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.realise.wheels import build_wheels
+from reprobuild.realise.wheels import build_wheel, recall_wheel, wheel_key
 from reprobuild.store import Store
 
 
@@ -35,30 +37,68 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
         return lock
     say(f"installing {len(lock.base.packages)} system packages with dpkg, once for this set")
     base = realise_base(lock.base, store, lock.epoch)
+    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    bytecode, missing = _remembered(environment, lock, store)
-    built: tuple[Wheel, ...] = ()
-    if missing or lock.sources:
-        with store.scratch() as root:
-            unpack_root(store.verified(base, "the base tree"), root)
-            needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
-            if lock.sources:
-                say("building " + ", ".join(source.name for source in lock.sources))
-                built = build_wheels(lock.sources, needs, lock.interpreter, root, store, lock.epoch)
-            more, missing_built = _remembered(built, lock, store)
-            missing += missing_built
-            if missing:
-                say(f"compiling the modules of {len(missing)} wheels")
-                made = compile_wheels(missing, lock.base, lock.interpreter, root, store)
-                for wheel, code in zip(missing, made, strict=True):
-                    store.remember(bytecode_key(wheel, lock.base, lock.interpreter), code.tar)
-                bytecode += made
-            bytecode += more
+    with _Root(base, store) as root:
+        built = tuple(_wheel(source, needs, lock, root, store, say) for source in lock.sources)
+        bytecode = _bytecode([*environment, *built], lock, root, store, say)
     realised = Realised(base=base, runtime=_runtime(lock, store), wheels=built, bytecode=bytecode)
     sealed = msgspec.structs.replace(lock, realised=realised)
     if lock.realised:
         _check_same(lock, sealed)
     return sealed
+
+
+class _Root:
+    """The base tree as a folder, unpacked when it is first needed: what is remembered needs none."""
+
+    def __init__(self, base: str, store: Store) -> None:
+        self._base, self._store = base, store
+        self._stack = contextlib.ExitStack()
+        self._folder: Path | None = None
+
+    def __enter__(self) -> _Root:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def folder(self) -> Path:
+        """Return the folder, unpacking the tree once."""
+        if self._folder is None:
+            self._folder = self._stack.enter_context(self._store.scratch())
+            unpack_root(self._store.verified(self._base, "the base tree"), self._folder)
+        return self._folder
+
+
+def _wheel(
+    source: Source, needs: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
+) -> Wheel:
+    key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch)
+    wheel = recall_wheel(key, store)
+    if wheel is None:
+        say(f"building {source.name}")
+        wheel = build_wheel(source, needs, lock.interpreter, root.folder(), store, lock.epoch)
+        store.remember(key, msgspec.to_builtins(wheel))
+    return wheel
+
+
+def _bytecode(
+    wheels: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
+) -> tuple[Bytecode, ...]:
+    known: dict[str, str] = {}
+    for wheel in wheels:
+        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter))
+        if isinstance(tar, str) and store.has(tar):
+            known[wheel.file.sha256] = tar
+    missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
+    if missing:
+        say(f"compiling the modules of {len(missing)} wheels")
+        made = compile_wheels(missing, lock.base, lock.interpreter, root.folder(), store)
+        for wheel, code in zip(missing, made, strict=True):
+            store.remember(bytecode_key(wheel, lock.base, lock.interpreter), code.tar)
+            known[wheel.file.sha256] = code.tar
+    return tuple(Bytecode(artefact=artefact, tar=tar) for artefact, tar in known.items())
 
 
 def _complete(realised: Realised, store: Store) -> bool:
@@ -80,20 +120,6 @@ def _runtime(lock: Lock, store: Store) -> str:
             hint="use that version, or make a new lock",
         )
     return lock.realised.runtime if lock.realised else ours
-
-
-def _remembered(
-    wheels: list[Wheel] | tuple[Wheel, ...], lock: Lock, store: Store
-) -> tuple[tuple[Bytecode, ...], list[Wheel]]:
-    known: list[Bytecode] = []
-    missing: list[Wheel] = []
-    for wheel in wheels:
-        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter))
-        if isinstance(tar, str) and store.has(tar):
-            known.append(Bytecode(artefact=wheel.file.sha256, tar=tar))
-        else:
-            missing.append(wheel)
-    return tuple(known), missing
 
 
 def _check_same(given: Lock, made: Lock) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import zipfile
 from collections.abc import Iterable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
+import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Interpreter, Source, Wheel
+from reprobuild.lock import Artefact, Base, Interpreter, Source, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.sandbox import Bind, run_in_root
@@ -20,25 +22,39 @@ from reprobuild.store import Store
 RECIPE = 1
 
 
-def build_wheels(
-    sources: Iterable[Source], needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
-) -> tuple[Wheel, ...]:  # fmt: skip
-    """Build one wheel of each source; an editable one's wheel points to the source's place in the image.
+def wheel_key(
+    source: Source, needs: Iterable[Wheel], base: Base, interpreter: Interpreter, epoch: int
+) -> str:
+    """Return the key of a source's wheel: the tree, its place, what builds it, and where."""
+    packages = sorted(deb.file.sha256 for deb in base.packages)
+    tools = sorted(need.file.sha256 for need in needs)
+    place = [source.path, source.subdirectory, source.editable]
+    parts = ["wheel", RECIPE, source.file.sha256, place, tools, packages, interpreter.version, epoch]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def recall_wheel(key: str, store: Store) -> Wheel | None:
+    """Return the wheel that was built under a key, if the store still has it."""
+    known = store.recall(key)
+    if known is None:
+        return None
+    wheel = msgspec.convert(known, type=Wheel)
+    return wheel if store.has(wheel.file.sha256) else None
+
+
+def build_wheel(
+    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
+) -> Wheel:
+    """Build the wheel of a source; an editable one's points to the source's place in the image.
 
     Args:
-        sources: trees in the store.
-        needs: wheels that the builds import.
+        source: a tree in the store.
+        needs: wheels that the build imports.
         root: an unpacked base with the interpreter.
 
     Raises:
-        BuildError: a backend failed; the message ends with what it said.
+        BuildError: the backend failed; the message ends with what it said.
     """
-    return tuple(_build(source, needs, interpreter, root, store, epoch) for source in sources)
-
-
-def _build(
-    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
-) -> Wheel:
     with (
         store.scratch() as scratch,
         as_file(files("reprobuild.realise") / "in_sandbox" / "build_wheel.py") as script,

@@ -62,11 +62,12 @@ def resolve_environment(
     Raises:
         UsageError: `bake` names a secret, an unknown variable, or what cannot be a name.
     """
+    variables = tuple(variables)
     by_name = {variable.name: variable for variable in variables}
     dropped = set(drop)
     settings = {name: _chosen(name, value, by_name) for name, value in bake.items() if name not in dropped}
     rulings = []
-    for variable in by_name.values():
+    for variable in variables:
         if variable.name in dropped:
             rulings.append(_ruling(variable, "excluded", "dropped by decision"))
         elif variable.name in settings:

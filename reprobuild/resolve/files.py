@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound, Page, local_path
+from reprobuild.net import Net, NotFound, Page, local_path, split_credentials
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.store import hash_file
 
@@ -92,16 +92,21 @@ class FileLists:
 
     def artefact(self, item: Distribution) -> Artefact:
         """Return the file as the lock keeps it; a file without a published hash is read once to get it."""
-        sha256, size = item.sha256, item.size
-        if sha256 is None and item.url.startswith("file:"):
-            path = local_path(item.url)
-            sha256, size = hash_file(path), path.stat().st_size
+        sha256, size = self.hash_of(item), item.size
+        if item.url.startswith("file:"):
+            size = local_path(item.url).stat().st_size
         if sha256 is None:
             raise FetchError(
                 f"{item.index} publishes no sha256 for {item.filename}",
                 hint="put the file into a folder, and that folder into pip's find-links",
             )
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
+
+    def hash_of(self, item: Distribution) -> str | None:
+        """Return the sha256 of a file, read where none is published and it is on the disk, else None."""
+        if item.sha256 is None and item.url.startswith("file:"):
+            return hash_file(local_path(item.url))
+        return item.sha256
 
     def _page(self, root: str, project: str) -> Page | None:
         url = f"{root}/{project}/"
@@ -191,6 +196,11 @@ def same_version(found: str, captured: str) -> bool:
         return found == captured
 
 
+def at_address(name: str, filename: str, url: str, sha256: str) -> Distribution | None:
+    """Return the file that stands at an address of its own, or None where its name is not the project's."""
+    return _distribution(canonicalize_name(name), filename, url, "its own address", 0, sha256=sha256)
+
+
 def _distribution(
     project: str, filename: str, url: str, index: str, rank: int, *, sha256: str | None, size: int = 0,
     requires_python: str | None = None, yanked: str | None = None,
@@ -209,7 +219,8 @@ def _distribution(
     if canonicalize_name(name) != project:
         return None
     return Distribution(
-        filename=filename, version=str(version), url=urllib.parse.urldefrag(url).url, sha256=sha256,
+        filename=filename, version=str(version), url=split_credentials(urllib.parse.urldefrag(url).url)[0],
+        sha256=sha256,
         size=size, rank=rank, index=index, tags=tags, build=build, requires_python=requires_python,
         yanked=yanked,
     )  # fmt: skip

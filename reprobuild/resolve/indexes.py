@@ -74,10 +74,15 @@ def _as_url(place: str) -> str:
 
 
 def _ask_pip(env: Mapping[str, str], arguments: list[str]) -> str:
-    out = proc.run(
-        [sys.executable, *arguments], env=env, purpose="ask pip for the indexes of this machine",
-        missing=LockError, timeout=60,
-    )  # fmt: skip
+    try:
+        out = proc.run(
+            [sys.executable, *arguments], env=env, purpose="ask pip for the indexes of this machine",
+            missing=LockError, timeout=60,
+        )  # fmt: skip
+    except proc.Failed as err:
+        raise LockError(
+            str(err), hint=f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
+        ) from None
     return out.decode()
 
 

@@ -31,12 +31,13 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
         return _decided(decided, system)
     if others:
         version, evidence = others[0]
-        if version not in system.values():
-            raise LockError(
-                f"the environment ran Python {version} ({evidence}), and the captured system has "
-                f"{', '.join(system.values()) or 'none'}",
-                hint=f"to run it with the system's: {HINT}",
-            )
+        if version in system.values():
+            return _interpreter(version, evidence)
+        raise LockError(
+            f"the environment ran Python {version} ({evidence}), and the captured system has "
+            f"{', '.join(system.values()) or 'none'}",
+            hint=f"to run it with the system's: {HINT}",
+        )
     if not system:
         raise LockError("no file of the snapshot shows which Python it was", hint=HINT)
     if len(system) > 1:

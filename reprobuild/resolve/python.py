@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote
 
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -15,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.lock import Artefact, Ruling, Wheel
-from reprobuild.resolve.files import Distribution, FileLists, same_version
+from reprobuild.resolve.files import Distribution, FileLists, at_address, same_version
 from reprobuild.snapshot.model import Requirement
 
 WORKERS = 8
@@ -78,6 +79,10 @@ def _one(
         return None, _ruling(line, "unresolved", _WITHOUT_FILE[line.kind], f"{line.kind}-line")
     found = files.of(line.name, line.version)
     same = [item for item in found if same_version(item.version, line.version)]
+    if line.kind == "archive":
+        same = _captured_file(line, same, files)
+        if not same:
+            return None, _ruling(line, "unresolved", _OTHER_FILE, "archive-line")
     if not same:
         return None, _unknown(line, found)
     wheel = choose_wheel(same, target, tags)
@@ -95,6 +100,18 @@ def _one(
     )  # fmt: skip
 
 
+def _captured_file(line: Requirement, same: Sequence[Distribution], files: FileLists) -> list[Distribution]:
+    """Return the very file of an archive line: by its sha256 where the freeze tells it, else by its name."""
+    address = line.url or line.path or ""
+    filename = unquote(address.partition("?")[0].rpartition("/")[2])
+    if line.sha256 is None:
+        return [item for item in same if item.filename == filename]
+    known = [item for item in same if files.hash_of(item) == line.sha256]
+    direct = None if known or not line.url else at_address(line.name, filename, line.url, line.sha256)
+    return known or ([direct] if direct else [])
+
+
+_OTHER_FILE = "it was installed from one file, and no index of this machine has that very file"
 _WITHOUT_FILE = {
     "index": "the freeze tells no version",
     "archive": "the freeze tells no version",
@@ -137,15 +154,14 @@ def _valid(version: str) -> bool:
 def choose_wheel(found: Iterable[Distribution], target: Target, tags: Sequence[Tag]) -> Distribution | None:
     """Return the wheel pip would take among files of one version: first index, best tag, newest build."""
     rank = {tag: place for place, tag in enumerate(tags)}
-    best: tuple[int, int, tuple[int, str]] | None = None
+    best: tuple[int, int, tuple[int, str]] | None = None  # the greatest wins
     chosen = None
     for item in found:
         places = [rank[tag] for tag in item.tags if tag in rank]
         if not places or not _python_fits(item.requires_python, target.python):
             continue
-        build = item.build or (0, "")
-        key = (item.rank, min(places), (-build[0], build[1]))
-        if best is None or key < best:
+        key = (-item.rank, -min(places), item.build or (0, ""))
+        if best is None or key > best:
             best, chosen = key, item
     return chosen
 

@@ -7,6 +7,7 @@ repositories are never written to. Ids: https://git-scm.com/book/en/v2/Git-Inter
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,13 +18,16 @@ from reprobuild.errors import LockError
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C.UTF-8",
     "HOME": "/nonexistent",
 }
-# A bundle or clone may belong to another user; it is only read.
-_OPTIONS = ("-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never")
+# A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
+# local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
+_CONFIG = "[safe]\n\tdirectory = *\n"
+_OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never")
+
+_ID = re.compile(r"[0-9a-f]{4,64}")
 
 
 class Blob(Struct, frozen=True, kw_only=True):
@@ -44,7 +48,9 @@ class Repository:
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self._folder = folder
-        self._env = {"PATH": env.get("PATH", ""), **_QUIET}
+        config = folder / "gitconfig"
+        config.write_text(_CONFIG)
+        self._env = {"PATH": env.get("PATH", ""), **_QUIET, "GIT_CONFIG_GLOBAL": str(config)}
         self._fetch_env = {**env, "GIT_TERMINAL_PROMPT": "0"}
         self._work = folder / "empty"
         self._work.mkdir()
@@ -64,30 +70,42 @@ class Repository:
 
     def fetch_local(self, path: Path) -> None:
         """Take every ref of a bundle or a repository on the disk."""
-        self._git("fetch", "--quiet", "--no-tags", str(path), "+refs/*:refs/from/*", purpose=f"read {path}")
+        self._git(
+            "fetch", "--quiet", "--no-tags", "--update-shallow", str(path), "+refs/*:refs/from/*",
+            purpose=f"read {path}",
+        )  # fmt: skip
 
-    def fetch_remote(self, url: str, commit: str) -> None:
-        """Take one commit from a remote, or all its branches where the remote refuses single commits."""
+    def fetch_remote(self, url: str, revision: str) -> None:
+        """Take one commit from a remote, or all branches and tags where the remote refuses single commits."""
+        options = ("--quiet", "--no-tags", "--update-shallow")
         try:
             self._git(
-                "fetch", "--quiet", "--no-tags", "--depth", "1", "--", url, commit,
-                purpose=f"fetch {commit[:12]} from {url}", env=self._fetch_env,
+                "fetch", *options, "--depth", "1", "--", url, f"+{revision}:refs/from/asked",
+                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env,
             )  # fmt: skip
         except proc.Failed:
             self._git(
-                "fetch", "--quiet", "--no-tags", "--", url, "+refs/heads/*:refs/from/heads/*",
+                "fetch", *options, "--", url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
                 purpose=f"fetch {url}", env=self._fetch_env,
             )  # fmt: skip
 
     def commit(self, revision: str) -> str | None:
-        """Return the full id of a commit, or None when it is not there."""
-        try:
-            out = self._git(
-                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", purpose="x"
-            )
-        except proc.Failed:
-            return None
-        return out.decode().strip()
+        """Return the full id of the commit that a revision names, or None when it is not there.
+
+        A revision is a commit's id (may be abbreviated), a tag or a branch of what was fetched.
+        """
+        names = [revision, *(f"refs/from/{kind}/{revision}" for kind in ("tags", "heads", "remotes/origin"))]
+        if not _ID.fullmatch(revision):
+            names = [*names[1:], "refs/from/asked"]
+        for name in names:
+            try:
+                out = self._git(
+                    "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", purpose="x"
+                )
+            except proc.Failed:
+                continue
+            return out.decode().strip()
+        return None
 
     def commit_time(self, commit: str) -> int:
         """Return the committer's date, seconds since 1970."""
@@ -119,6 +137,7 @@ class Repository:
                     "apply",
                     "--cached",
                     "--whitespace=nowarn",
+                    f"-p{strip}",
                     "-",
                     purpose=f"apply {name}",
                     stdin=patch,

@@ -131,17 +131,36 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
             repository.fetch_local(origin.local)
         else:
             assert place is not None
-            repository.fetch_remote(place, commit)
+            repository.fetch_remote(_git_address(line, place), commit)
     except LockError:
         raise
     except ReproError as err:
-        raise LockError(f"the repository of {line.name} cannot be had: {err}", hint=hint) from None
+        raise LockError(
+            f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
+        ) from None
     full = repository.commit(commit)
     if full is None:
         raise LockError(
-            f"commit {commit[:12]} of {line.name} is not in {place}", hint=f"was it ever pushed? {hint}"
+            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
+            hint=f"was it ever pushed? {hint}",
+        )
+    if origin and origin.revision and repository.commit(origin.revision) not in (full, None):
+        raise LockError(
+            f"the freeze names commit {full[:12]} of {line.name}, and --source names {origin.revision}",
+            hint="leave the revision out: the captured commit is taken",
         )
     return full
+
+
+def _git_address(line: Requirement, place: str) -> str:
+    """Return the address as git takes it, without the `git+` of a freeze."""
+    scheme, plus, _ = place.partition("://")[0].partition("+")
+    if plus and scheme != "git":
+        raise LockError(
+            f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
+            hint=f"convert it to git, and name the copy with --source {line.name}=PATH@REV",
+        )
+    return place.removeprefix("git+")
 
 
 def _patch_of(
