@@ -71,14 +71,20 @@ def _bring(artefact: Artefact, store: Store, net: Net) -> int:
     with _alone(part):
         if store.has(artefact.sha256):  # another process brought it in the meantime
             return store.verified(artefact.sha256, artefact.filename).stat().st_size
-        return _complete(artefact, part, store, net)
+        size = _complete(artefact, part, store, net)
+        _lock_file(part).unlink()  # whoever waits for it finds the file in the store
+        return size
+
+
+def _lock_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.lock")
 
 
 @contextlib.contextmanager
 def _alone(part: Path) -> Iterator[None]:
     """Wait until no other process writes to the same unfinished file."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    with part.with_name(f"{part.name}.lock").open("ab") as stream:
+    with _lock_file(part).open("ab") as stream:
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield

@@ -9,12 +9,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from reprobuild import secrets
 from reprobuild.compare import Change, compare_locks, compare_snapshots
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
 from reprobuild.engines import find_engine
 from reprobuild.engines.model import Sink, Task
-from reprobuild.errors import LockError, UsageError
+from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
 from reprobuild.lock import Lock, read_lock, write_lock
@@ -82,6 +83,9 @@ def from_snapshot(
         The sealed lock, the image, and the verdict where one was asked for.
     """
     snapshot = read_snapshot(captured)
+    for remark in snapshot.remarks:
+        if not remark.understood:
+            session.say(f"not understood, left out: {remark.place}: {remark.reason}")
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
     lock, image = build(lock, out, session, tag=tag)
@@ -139,8 +143,11 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
     out.mkdir(parents=True, exist_ok=True)
     fetch_lock(lock, session)
     sealed = realise(lock, session.store, session.say)
-    write_lock(sealed, out / LOCK)
     texts = render(sealed)
+    refuse_secrets(
+        {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
+    )
+    write_lock(sealed, out / LOCK)
     for name, text in texts.items():
         if name != "requirements.txt":
             (out / name).write_text(text)
@@ -150,6 +157,20 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
     image = build_image(sealed, session.store, out, files=payload(sealed, session.store), reference=reference)
     (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     return sealed, image
+
+
+def refuse_secrets(files: Mapping[str, bytes]) -> None:
+    """Stop before anything is written that looks like a secret: the last of several gates.
+
+    Raises:
+        BuildError: with the file and line, and the rule that found it; never the value.
+    """
+    for name, content in files.items():
+        for line, rule in secrets.find(content):
+            raise BuildError(
+                f"{name}:{line}: this looks like a secret ({rule}), and would be readable in the image for ever",
+                hint="leave its variable or package out with --drop NAME; pass secrets when the image runs",
+            )
 
 
 def read_image(out: Path) -> tuple[Lock, Image]:

@@ -55,8 +55,8 @@ class Prefix:
 
     def create(self) -> None:
         """Make the virtual environment: https://peps.python.org/pep-0405/."""
-        os.makedirs(f"{self.root}/bin")
-        os.makedirs(self.site)
+        os.makedirs(f"{self.root}/bin", exist_ok=True)
+        os.makedirs(self.site, exist_ok=True)
         os.symlink(self.executable, f"{self.root}/bin/python")
         for name in ("python3", f"python{self.minor}"):
             os.symlink("python", f"{self.root}/bin/{name}")

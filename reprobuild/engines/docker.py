@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import docker
 import docker.errors
@@ -26,12 +28,19 @@ from reprobuild.image.oci import read_layout
 
 NAME = "docker"
 API_SECONDS = 600
+ANSWER_SECONDS = 20  # for a daemon to say who it is
+CHUNK = 1 << 20
+# While an answer is read in pieces, the SDK lets exceptions of urllib3 through.
+_LOST: tuple[type[Exception], ...] = (
+    requests.RequestException,
+    cast(Any, requests.exceptions).BaseHTTPError,
+)
 
 
 @contextlib.contextmanager
-def _client(env: Mapping[str, str]) -> Iterator[docker.DockerClient]:
+def _client(env: Mapping[str, str], seconds: float | None = None) -> Iterator[docker.DockerClient]:
     try:
-        client = docker.from_env(environment=dict(env), timeout=API_SECONDS)
+        client = docker.from_env(environment=dict(env), timeout=cast(Any, seconds or API_SECONDS))
     except docker.errors.DockerException as err:
         raise EngineError(
             f"Docker does not answer at {env.get('DOCKER_HOST', 'its default socket')}: {_brief(err)}",
@@ -41,7 +50,7 @@ def _client(env: Mapping[str, str]) -> Iterator[docker.DockerClient]:
         yield client
     except (docker.errors.APIError, docker.errors.DockerException) as err:
         raise EngineError(f"Docker refused: {_brief(err)}", hint="see the log of the Docker daemon") from None
-    except requests.ConnectionError as err:
+    except _LOST as err:
         raise EngineError(
             f"the Docker daemon went away: {_brief(err)}", hint="start it again, and run the command again"
         ) from None
@@ -50,17 +59,14 @@ def _client(env: Mapping[str, str]) -> Iterator[docker.DockerClient]:
 
 
 def _brief(err: BaseException) -> str:
-    return (
-        (str(getattr(err, "explanation", "") or err)).strip().splitlines()[-1]
-        if str(err)
-        else type(err).__name__
-    )
+    lines = str(getattr(err, "explanation", "") or err).strip().splitlines()
+    return lines[-1] if lines else type(err).__name__
 
 
 def version(env: Mapping[str, str]) -> str | None:
     """Return the daemon's version, or None when none answers."""
     try:
-        with _client(env) as client:
+        with _client(env, ANSWER_SECONDS) as client:
             return str(client.version()["Version"])
     except EngineError:
         return None
@@ -72,15 +78,13 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
         with contextlib.suppress(docker.errors.ImageNotFound):
             if client.images.get(reference).id in digests:
                 return False
-        if _has_containerd_store(client.info()):
-            answer = cast(Any, client.api).load_image(_layout_tar(layout))
-        else:
-            answer = cast(Any, client.api).load_image(_docker_archive(layout))
-        for line in answer or ():
-            if "error" in line:
-                raise EngineError(
-                    f"Docker cannot load the image: {line['error']}", hint="see the daemon's log"
-                )
+        write = _write_layout_tar if _has_containerd_store(client.info()) else _write_docker_archive
+        with contextlib.closing(_streamed(lambda stream: write(layout, stream))) as content:
+            for line in cast(Any, client.api).load_image(content) or ():
+                if "error" in line:
+                    raise EngineError(
+                        f"Docker cannot load the image: {line['error']}", hint="see the daemon's log"
+                    )
         found = client.images.get(reference).id
         if found not in digests:
             raise EngineError(
@@ -94,23 +98,32 @@ def _has_containerd_store(info: Mapping[str, Any]) -> bool:
     return any("containerd" in str(value) for pair in info.get("DriverStatus") or () for value in pair)
 
 
-def _layout_tar(layout: Path) -> Iterator[bytes]:
-    with tempfile.TemporaryFile() as spool:
-        with tarfile.open(fileobj=spool, mode="w") as tar:
-            tar.add(layout, arcname=".")
-        yield from _rewound(spool)
+def _write_layout_tar(layout: Path, stream: IO[bytes]) -> None:
+    with tarfile.open(fileobj=stream, mode="w|") as tar:
+        tar.add(layout, arcname=".")
 
 
-def _docker_archive(layout: Path) -> Iterator[bytes]:
-    with tempfile.TemporaryFile() as spool:
-        write_docker_archive(read_layout(layout), cast(Any, spool))
-        yield from _rewound(spool)
+def _write_docker_archive(layout: Path, stream: IO[bytes]) -> None:
+    write_docker_archive(read_layout(layout), stream)
 
 
-def _rewound(spool: Any) -> Iterator[bytes]:
-    spool.seek(0)
-    while chunk := spool.read(1 << 20):
-        yield chunk
+def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None]:
+    """Yield what a function writes, as it is written.
+
+    Where it fails, its exception is raised here instead of the end, so that the daemon never sees a whole
+    stream. To be closed: the function is then stopped by a broken pipe.
+    """
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        with os.fdopen(writing, "wb", CHUNK) as stream:
+            write(stream)
+
+    with ThreadPoolExecutor(1) as pool, os.fdopen(reading, "rb", 0) as stream:
+        done = pool.submit(work)
+        while chunk := stream.read(CHUNK):
+            yield chunk
+        done.result()
 
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:

@@ -45,12 +45,14 @@ def read_indexes(env: Mapping[str, str]) -> Indexes:
     """
     pip = _pip_configuration(env)
     uv = _uv_configuration(env)
+    if pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on"):
+        pip = {"find-links": pip.get("find-links", []), "no-index": ["yes"]}
     links = [*pip.get("find-links", []), *uv.get("find-links", [])]
     simple = [
         *pip.get("index-url", []), *uv.get("index-url", []), *pip.get("extra-index-url", []),
         *uv.get("extra-index-url", []),
     ]  # fmt: skip
-    if not pip.get("index-url") and not uv.get("index-url") and "no-index" not in pip:
+    if not pip.get("index-url") and not uv.get("index-url") and pip.get("no-index") != ["yes"]:
         simple.insert(0, _ask_pip(env, ["-c", _ASK_PIP_DEFAULT]).strip())
     credentials: dict[str, tuple[str, str]] = {}
     clean_links = [_clean(_as_url(link), credentials) for link in links]

@@ -1,0 +1,145 @@
+"""Engines with each kind of image store, and an image of a few programs of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reprobuild.archive import Entry, TarWriter
+from reprobuild.image.blobs import Layer, LayerSink
+from reprobuild.image.oci import image_json, write_layout
+from reprobuild.store import Store
+from tests.conftest import ROOT
+
+PRIVATE_ENGINE = ROOT / "dev" / "private_engine.py"
+START_SECONDS = 400  # the first time, packages are downloaded
+PROGRAMS = ("sh", "env", "cat", "head", "sleep")
+ENTRYPOINT = ["/bin/env", "ENTRYPOINT=passed"]
+CREATED = "2024-01-02T03:04:05Z"
+
+
+def packages_in_use() -> Path | None:
+    """Return the folder of the private engine whose client is on PATH."""
+    client = shutil.which("docker")
+    folder = Path(client).parent.parent if client else Path()
+    return folder if client and (folder / "stamp.json").is_file() else None
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A daemon of our own: how to reach it, and the program that looks after it."""
+
+    env: Mapping[str, str]
+    process: subprocess.Popen[str]
+
+
+@contextlib.contextmanager
+def daemon(name: str, *options: str, share: bool = False) -> Iterator[Daemon]:
+    """Run a daemon with the classic image store beside the engine in use, whatever that is.
+
+    Args:
+        name: of its folder.
+        options: of `private_engine.py run`.
+        share: take the packages that the engine in use was unpacked from.
+    """
+    packages = packages_in_use()
+    if share and packages:
+        options = (*options, "--packages", str(packages))
+    argv = [
+        *(sys.executable, str(PRIVATE_ENGINE), "run", "--classic", *options, "--folder"),
+        *(str((packages or ROOT / "build" / "engines") / name), "--", "sh", "-c", 'echo "$DOCKER_HOST"; exec cat'),
+    ]  # fmt: skip
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        try:
+            ready, _, _ = select.select([process.stdout], [], [], START_SECONDS)
+            host = process.stdout.readline().strip() if ready else ""
+            if not host:
+                process.terminate()
+                pytest.fail(f"no engine with the classic image store:\n{process.stderr.read()}")
+            others = {"DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONTEXT", "DOCKER_API_VERSION"}
+            kept = {name: value for name, value in os.environ.items() if name not in others}
+            yield Daemon(env={**kept, "DOCKER_HOST": host}, process=process)
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+@pytest.fixture(
+    scope="module", params=[None, ("classic",), ("own", "--suite", "own")], ids=["in-use", "classic", "own-suite"]
+)  # fmt: skip
+def engine_env(request: pytest.FixtureRequest) -> Iterator[Mapping[str, str]]:
+    """The environment that leads to the engine in use, to Docker's classic store, to the system's own Docker."""
+    if request.param is None:
+        yield os.environ
+        return
+    name, *options = request.param
+    with daemon(name, *options, share=not options) as running:
+        yield running.env
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A layout in a folder, and how an engine may know it."""
+
+    layout: Path
+    reference: str
+    digests: tuple[str, str]
+
+
+def programs() -> dict[str, Path]:
+    """Return {path in the image: file of this machine}: some programs and the libraries that they need."""
+    found = {f"bin/{name}": Path(shutil.which(name) or name) for name in PROGRAMS}
+    listed = subprocess.run(
+        ["ldd", *map(str, found.values())], capture_output=True, text=True, check=True
+    ).stdout
+    for path in re.findall(r"(?:=> )?(/\S+) \(0x", listed):
+        found[path[1:]] = Path(path)
+    return found
+
+
+def make_tiny(folder: Path, reference: str, files: Mapping[str, bytes] | None = None) -> Tiny:
+    """Write a layout with two layers: programs, and other files."""
+    store = Store(folder / "store")
+    tops = [{path: source.read_bytes() for path, source in programs().items()}, dict(files or {})]
+    layers = [make_layer(store, f"layer {index}", content) for index, content in enumerate(tops)]
+    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes"], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
+    written = write_layout(
+        folder / "image", store, layers, image_json(layers, config, "linux/amd64", CREATED),
+        "linux/amd64", reference,
+    )  # fmt: skip
+    return Tiny(layout=folder / "image", reference=reference, digests=(written.config, written.manifest))
+
+
+def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:
+    target = io.BytesIO()
+    with LayerSink(target) as sink:
+        writer = TarWriter(sink, 0)  # type: ignore[arg-type]
+        for name in sorted({str(parent) for path in files for parent in Path(path).parents} - {"."}):
+            writer.directory(name)
+        for path, content in files.items():
+            writer.add(Entry(path=path, type="file", mode=0o755, size=len(content)), content)
+        writer.close()
+        diff_id, blob, size = sink.finish()
+    store.add(target.getvalue())
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing="")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return make_tiny(tmp_path_factory.mktemp("tiny"), "reprobuild-test/tiny:1", {"etc/hello": b"hello\n"})

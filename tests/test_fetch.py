@@ -1,0 +1,155 @@
+"""Lock to store: what is brought, what is refused, and that the next run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.errors import FetchError
+from reprobuild.fetch import artefacts, fetch
+from reprobuild.lock import Artefact, Base, Deb
+from reprobuild.net import Net
+from reprobuild.store import Store
+from tests.image.made import Made
+from tests.resolve.served import Reply, Served
+
+BODY = bytes(range(256)) * 2000
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Served() as server:
+        yield server
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def artefact(url: str, content: bytes, *, name: str = "x.whl") -> Artefact:
+    return Artefact(filename=name, sha256=hashlib.sha256(content).hexdigest(), size=len(content), url=url)
+
+
+def unfinished(store: Store) -> list[str]:
+    return sorted(path.name for path in (store.root / "partial").iterdir())
+
+
+def test_what_is_missing_is_brought_once(served: Served, store: Store) -> None:
+    wanted = [artefact(served.give(f"/{n}", bytes([n]) * 100), bytes([n]) * 100) for n in range(20)]
+    seen: list[tuple[int, int]] = []
+    assert fetch(wanted, store, Net(), lambda done, total: seen.append((done, total))) == 20
+    assert [store.blob(item.sha256).read_bytes() for item in wanted] == [bytes([n]) * 100 for n in range(20)]
+    assert seen[-1] == (2000, 2000)
+    assert unfinished(store) == []
+    assert fetch(wanted, store, Net(offline=True)) == 0
+    assert len(served.asked) == 20
+
+
+def test_another_file_is_refused_and_named_and_the_others_are_kept(served: Served, store: Store) -> None:
+    good = artefact(served.give("/good", b"good"), b"good")
+    bad = artefact(served.give("/bad", b"changed"), b"locked", name="bad-1.0-py3-none-any.whl")
+    with pytest.raises(FetchError) as caught:
+        fetch([good, bad], store, Net())
+    said = str(caught.value)
+    assert said.startswith(f"bad-1.0-py3-none-any.whl from {served.url}/bad is not the file that was locked")
+    assert hashlib.sha256(b"changed").hexdigest() in said
+    assert "(7 bytes)" in said
+    assert bad.sha256 in said
+    assert caught.value.hint == (
+        "the publisher or a mirror changed it; find the locked file, or make a new lock"
+    )
+    assert not store.has(bad.sha256)
+    served.give("/bad", b"locked")
+    fetch([good, bad], store, Net())
+    assert store.has(good.sha256)
+    assert store.blob(bad.sha256).read_bytes() == b"locked"
+    assert unfinished(store) == []
+
+
+def test_an_interrupted_fetch_goes_on(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", Reply(BODY, cut=300_000), BODY), BODY)
+    with pytest.raises(FetchError, match="broke off"):
+        fetch([item], store, Net())
+    assert fetch([item], store, Net()) == 1
+    assert store.verified(item.sha256, "x").read_bytes() == BODY
+    assert served.headers("Range") == [None, "bytes=300000-"]
+
+
+def test_a_damaged_part_is_not_blamed_on_the_publisher(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", BODY), BODY)
+    part = store.root / "partial" / item.sha256
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(1000))
+    assert fetch([item], store, Net()) == 1
+    assert store.blob(item.sha256).read_bytes() == BODY
+    assert served.headers("Range") == ["bytes=1000-", None]
+
+
+def test_what_was_made_here_cannot_be_brought(store: Store) -> None:
+    with pytest.raises(FetchError, match=r"x\.tar was made when the lock was made") as caught:
+        fetch([artefact("", b"x", name="x.tar")], store, Net())
+    assert caught.value.hint == (
+        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again"
+    )
+
+
+def test_what_is_there_is_verified(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", BODY), BODY)
+    fetch([item], store, Net())
+    blob = store.blob(item.sha256)
+    blob.chmod(0o644)
+    blob.write_bytes(BODY[:-1] + b"!")
+    again = Store(store.root)
+    with pytest.raises(FetchError, match=r"x\.whl in the store is damaged"):
+        fetch([item], again, Net())
+    assert fetch([item], again, Net()) == 1
+    assert again.verified(item.sha256, "x").read_bytes() == BODY
+
+
+def test_offline_names_the_address(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", BODY), BODY)
+    with pytest.raises(FetchError, match=f"{served.url}/x is needed, and --offline forbids the network"):
+        fetch([item], store, Net(offline=True))
+    assert served.asked == []
+
+
+def test_two_processes_may_bring_one_file(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", Reply(BODY, pause=0.03)), BODY)
+    program = (
+        "import sys; from pathlib import Path; from reprobuild.fetch import fetch; from reprobuild.net import Net;"
+        "from reprobuild.lock import Artefact; from reprobuild.store import Store;"
+        "url, sha256, size, root = sys.argv[1:];"
+        "fetch([Artefact(filename='x', sha256=sha256, size=int(size), url=url)], Store(Path(root)), Net())"
+    )
+    argv = [sys.executable, "-c", program, item.url, item.sha256, str(item.size), str(store.root)]
+    both = [subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in both:
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+    assert store.verified(item.sha256, "x").read_bytes() == BODY
+    assert len(served.asked) == 1
+    assert unfinished(store) == []
+
+
+def test_every_file_of_a_lock_is_named_once(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    wheel = made.wheel("one", {"one.py": b""})
+    made.wheels.append(msgspec.structs.replace(wheel, role="build"))
+    source = made.source("two", [])
+    debs = tuple(
+        Deb(name=n, version="1", architecture="amd64", essential=False, file=artefact("u", n.encode()))
+        for n in "ab"
+    )
+    lock = made.lock(base=Base(distribution="debian", release="x", packages=debs[:1], tools=debs))
+    found = sorted(item.sha256 for item in artefacts(lock))
+    files = (wheel.file, source.file, debs[0].file, debs[1].file)
+    assert found == sorted(file.sha256 for file in files)
