@@ -83,9 +83,12 @@ def from_snapshot(
         The sealed lock, the image, and the verdict where one was asked for.
     """
     snapshot = read_snapshot(captured)
-    for remark in snapshot.remarks:
-        if not remark.understood:
-            session.say(f"not understood, left out: {remark.place}: {remark.reason}")
+    strange = [remark for remark in snapshot.remarks if not remark.understood]
+    if strange:
+        session.say(
+            f"left out: {len(strange)} lines that are not understood, the first {strange[0].place}; "
+            f"`reprobuild show {captured}` lists them"
+        )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
     lock, image = build(lock, out, session, tag=tag)

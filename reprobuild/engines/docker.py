@@ -12,7 +12,7 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -128,27 +128,39 @@ def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and remove it whatever happens."""
-    with _client(env) as client, _container(client, reference, task) as container:
-        return _run(container, task)
+    # The container goes before the thread that reads its output, which ends with it.
+    with (
+        ThreadPoolExecutor(1) as pool,
+        _client(env) as client,
+        _container(client, reference, task) as container,
+    ):
+        return _run(container, task, pool)
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; the container is removed whatever happens."""
     with _client(env) as client, _container(client, reference, task) as container:
-        stream = container.attach(stream=True, demux=True, stdout=True, stderr=True)
+        output = _attached(container)
         container.start()
-        for out, err in stream:
-            if out:
-                sink(1, out)
-            if err:
-                sink(2, err)
+        for stream, data in output:
+            sink(stream, data)
         return int(container.wait()["StatusCode"])
+
+
+def _attached(container: Container) -> Iterator[tuple[int, bytes]]:
+    """Attach to a container that is not started yet; the iterator then gives its output until it ends.
+
+    Not from the log of the daemon: that is text for some log drivers, and not to be had from others.
+    """
+    stream = container.attach(stream=True, demux=True, stdout=True, stderr=True)
+    return ((number, data) for pair in stream for number, data in enumerate(pair, 1) if data)
 
 
 @contextlib.contextmanager
 def _container(client: docker.DockerClient, reference: str, task: Task) -> Iterator[Container]:
     options: dict[str, Any] = {
         "environment": task.environment, "network_mode": task.network, "shm_size": "1g",
+        "log_config": {"Type": "none"},
         "volumes": {host: {"bind": inside, "mode": "rw"} for host, inside in task.volumes},
     }  # fmt: skip
     if task.bypass:
@@ -167,12 +179,13 @@ def _container(client: docker.DockerClient, reference: str, task: Task) -> Itera
         container.remove(force=True, v=True)
 
 
-def _run(container: Container, task: Task) -> Finished:
+def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
         container.put_archive("/", _folder_tar(task.outputs))
+    output = pool.submit(list, _attached(container))
     container.start()
     try:
-        code = int(container.wait(timeout=task.timeout)["StatusCode"])
+        code = int(container.wait(timeout=task.timeout or None)["StatusCode"])
     except (requests.ReadTimeout, requests.ConnectionError) as err:
         if "timed out" not in str(err):
             raise
@@ -180,10 +193,11 @@ def _run(container: Container, task: Task) -> Finished:
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
             hint="is the command waiting for input or for the network? There is none in a check",
         ) from None
+    came = output.result()
     return Finished(
         code=code,
-        stdout=container.logs(stdout=True, stderr=False),
-        stderr=container.logs(stdout=False, stderr=True),
+        stdout=b"".join(data for stream, data in came if stream == 1),
+        stderr=b"".join(data for stream, data in came if stream == 2),
         outputs=_outputs(container, task.outputs) if task.outputs else {},
     )
 
