@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,20 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
         out: the folder of results; a former context is replaced.
         texts: the recipe, of which `requirements.txt` goes into the context.
     """
-    assert lock.realised is not None
     part = out / "context.part"
     shutil.rmtree(part, ignore_errors=True)
+    try:
+        _fill(lock, store, part, texts)
+        target = out / "context"
+        shutil.rmtree(target, ignore_errors=True)
+        part.replace(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return target
+
+
+def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
+    assert lock.realised is not None
     for folder in ("wheels", "bytecode", "sources", "tools"):
         (part / folder).mkdir(parents=True)
     blobs = {"base.tar": lock.realised.base}
@@ -42,17 +54,15 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
         if wheel["bytecode"]:
             blobs[f"bytecode/{wheel['file']}.tar"] = wheel["bytecode"]
     blobs |= {f"sources/{source.name}.tar": source.file.sha256 for source in lock.sources}
-    for name, sha256 in blobs.items():
-        _place(store.verified(sha256, name), part / name)
+    with ThreadPoolExecutor() as pool:  # hashing lets other threads run
+        paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
+    for name, path in zip(blobs, paths, strict=True):
+        _place(path, part / name)
     (part / "requirements.txt").write_text(texts["requirements.txt"])
     (part / "install.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     (part / "tools" / "install.py").write_bytes(read_runtime(lock, store)["install.py"])
     _write_payload(lock, store, part / "payload.tar")
     _settle(part, lock.epoch)
-    target = out / "context"
-    shutil.rmtree(target, ignore_errors=True)
-    part.replace(target)
-    return target
 
 
 def install_facts(lock: Lock, store: Store) -> dict[str, Any]:

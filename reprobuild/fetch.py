@@ -72,7 +72,7 @@ def _bring(artefact: Artefact, store: Store, net: Net) -> int:
         if store.has(artefact.sha256):  # another process brought it in the meantime
             return store.verified(artefact.sha256, artefact.filename).stat().st_size
         size = _complete(artefact, part, store, net)
-        _lock_file(part).unlink()  # whoever waits for it finds the file in the store
+        _lock_file(part).unlink(missing_ok=True)  # whoever waits for it finds the file in the store
         return size
 
 

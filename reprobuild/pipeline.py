@@ -134,8 +134,11 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
 
 def fetch_lock(lock: Lock, session: Session) -> int:
     """Bring all that a lock names into the store; return the number of files that were missing."""
-    indexes = session.net if session.net.offline else session.surroundings().net
-    brought = fetch(artefacts(lock), session.store, indexes, session.progress)
+    wanted = artefacts(lock)
+    missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
+    # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
+    net = session.surroundings().net if missing and not session.net.offline else session.net
+    brought = fetch(wanted, session.store, net, session.progress)
     if brought:
         session.say(f"fetched {brought} files")
     return brought

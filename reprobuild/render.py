@@ -6,6 +6,7 @@ Templates get flat facts and use only loops and "is it there"; every value goes 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -45,6 +46,7 @@ def _environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters["sh"] = quote_sh
     environment.filters["dockerfile"] = quote_dockerfile
+    environment.filters["workdir"] = quote_workdir
     environment.filters["json"] = _json_string
     environment.filters["line"] = _one_line
     environment.filters["comment"] = _definition_comment
@@ -69,13 +71,18 @@ def quote_dockerfile(value: str) -> str:
     return f'"{escaped}"'
 
 
+def quote_workdir(path: str) -> str:
+    r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks."""
+    return re.sub(r"""([\\"'$])""", r"\\\1", path)
+
+
 def quote_sh(value: str) -> str:
     """Return a value as one word for the shell of an Apptainer.def.
 
     Apptainer replaces `{{ name }}` anywhere in a definition file before a shell sees it, so such braces are
     kept apart: https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values.
     """
-    return shlex.quote(value).replace("{{", "{''{")
+    return re.sub(r"\{(?=\{)", "{''", shlex.quote(value))
 
 
 def _json_string(value: str) -> str:
@@ -88,7 +95,7 @@ def _one_line(value: str) -> str:
 
 
 def _definition_comment(value: str) -> str:
-    return _one_line(value).replace("{{", "{ {")
+    return re.sub(r"\{(?=\{)", "{ ", _one_line(value))
 
 
 def _facts(lock: Lock) -> Mapping[str, Any]:

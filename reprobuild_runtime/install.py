@@ -3,7 +3,8 @@
     /usr/bin/python3.11 -I -S -B /mnt/tools/install.py /mnt
 
 runs inside the image under construction, with the context at /mnt, without network, as root. It writes below
-the prefix alone. `install.json` in the context says what to install: each wheel with its sha256, in order.
+the prefix alone. `install.json` in the context says what to install: each wheel with its sha256, in order. A
+second argument names another root directory than /.
 
 It does what pip would do, without pip. A wheel is a zip archive of files with fixed places, so this page is all
 there is to check (https://packaging.python.org/en/latest/specifications/binary-distribution-format/). pip would
@@ -43,9 +44,10 @@ if __name__ == "__main__":
 
 
 class Prefix:
-    """The environment's folder, and what is written into it."""
+    """The environment's folder `root` below the folder `image`, and what is written into it."""
 
-    def __init__(self, facts: dict[str, Any]) -> None:
+    def __init__(self, facts: dict[str, Any], image: str) -> None:
+        self.image = image
         self.root: str = facts["prefix"]
         self.executable: str = facts["executable"]
         self.version: str = facts["python"]
@@ -55,11 +57,12 @@ class Prefix:
 
     def create(self) -> None:
         """Make the virtual environment: https://peps.python.org/pep-0405/."""
-        os.makedirs(f"{self.root}/bin", exist_ok=True)
-        os.makedirs(self.site, exist_ok=True)
-        os.symlink(self.executable, f"{self.root}/bin/python")
+        programs = f"{self.image}{self.root}/bin"
+        os.makedirs(programs, exist_ok=True)
+        os.makedirs(self.image + self.site, exist_ok=True)
+        os.symlink(self.executable, f"{programs}/python")
         for name in ("python3", f"python{self.minor}"):
-            os.symlink("python", f"{self.root}/bin/{name}")
+            os.symlink("python", f"{programs}/{name}")
         home = os.path.dirname(self.executable)
         text = f"home = {home}\ninclude-system-site-packages = false\nversion = {self.version}\n"
         self.write(f"{self.root}/pyvenv.cfg", io.BytesIO(text.encode()))
@@ -68,27 +71,28 @@ class Prefix:
         """Write a file and return its row of RECORD; the first of two with one content stays."""
         if not f"{os.path.normpath(path)}/".startswith(f"{self.root}/"):
             sys.exit(f"install.py: {path} is outside {self.root}")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        place = self.image + path
+        os.makedirs(os.path.dirname(place), exist_ok=True)
         digest, size = hashlib.sha256(), 0
-        there = os.path.lexists(path)
-        with open(os.devnull if there else path, "wb") as target:
+        there = os.path.lexists(place)
+        with open(os.devnull if there else place, "wb") as target:
             for chunk in iter(lambda: stream.read(CHUNK), b""):
                 target.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
         if not there:
-            os.chmod(path, 0o755 if executable else 0o644)
-        elif hash_file(path) != digest.hexdigest():
+            os.chmod(place, 0o755 if executable else 0o644)
+        elif hash_file(place) != digest.hexdigest():
             sys.exit(f"install.py: two wheels write {path}, with different content")
         encoded = base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
         return os.path.relpath(path, self.site), f"sha256={encoded}", str(size)
 
     def set_times(self, epoch: int) -> None:
         """Give everything the one time of the image."""
-        for folder, folders, files in os.walk(self.root, topdown=False):
+        for folder, folders, files in os.walk(self.image + self.root, topdown=False):
             for name in folders + files:
                 os.utime(os.path.join(folder, name), (epoch, epoch), follow_symlinks=False)
-        os.utime(self.root, (epoch, epoch))
+        os.utime(self.image + self.root, (epoch, epoch))
 
 
 class Wheel:
@@ -201,12 +205,12 @@ def checked(path: str, sha256: str) -> str:
     return path
 
 
-def main(context: str) -> None:
+def main(context: str, image: str = "") -> None:
     """Install everything that `install.json` names."""
     os.umask(0o022)
     with open(f"{context}/install.json", encoding="utf-8") as stream:
         facts = json.load(stream)
-    prefix = Prefix(facts)
+    prefix = Prefix(facts, image)
     prefix.create()
     for wheel in facts["wheels"]:
         name = wheel["file"]
@@ -217,4 +221,4 @@ def main(context: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -159,6 +159,41 @@ def test_the_steps_of_a_docker_build_are_read() -> None:
     assert native_build.Build(80.0, steps, 1).apt == 12.5
 
 
+class FakeNative:
+    """Our side with known times: 10 s and 12 s where layers are made, 1 s where they are cached."""
+
+    def __init__(self) -> None:
+        self.calls: list[bool] = []
+
+    def build(self, *, cached: bool) -> Sample:
+        self.calls.append(cached)
+        return Sample(1.0 if cached else 10.0 + 2 * (len(self.calls) % 2), 1.0)
+
+    def size(self) -> int:
+        return 100
+
+
+class FakeDocker:
+    """The other side with known times: 100 s naive, of which apt 12.5 s, and 22 s careful."""
+
+    def build(self, dockerfile: str, *options: str) -> native_build.Build:
+        return native_build.Build(
+            100.0 if dockerfile == native_build.NAIVE else 22.0, native_build.read_steps(LOG), 1
+        )
+
+
+def test_the_build_figures_are_ratios_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_build, "_output", lambda argv: "1\n")
+    native = FakeNative()
+    figures = native_build._figures(native, FakeDocker(), 2)  # type: ignore[arg-type]
+    made, cached, without_apt, careful = (found.value for found in figures)
+    assert native.calls == [False, False, False, True, False, False, True]
+    assert (made, cached, careful) == (0.11, 0.01, 0.5)
+    assert without_apt == pytest.approx(11 / 87.5)
+    assert [found.limit for found in figures] == [native_build.LIMIT, native_build.LIMIT, None, None]
+    assert figures[0].details["ratio of minima"] == 0.1
+
+
 def test_the_configuration_of_apt_brings_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     etc = tmp_path / "etc"
     (etc / "parts").mkdir(parents=True)

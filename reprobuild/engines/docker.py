@@ -20,6 +20,7 @@ import docker
 import docker.errors
 import requests
 from docker.models.containers import Container
+from docker.utils.socket import frames_iter
 
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
@@ -140,20 +141,29 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; the container is removed whatever happens."""
     with _client(env) as client, _container(client, reference, task) as container:
-        output = _attached(container)
-        container.start()
-        for stream, data in output:
-            sink(stream, data)
+        with contextlib.closing(_attached(container)) as output:
+            container.start()
+            for stream, data in output:
+                sink(stream, data)
         return int(container.wait()["StatusCode"])
 
 
-def _attached(container: Container) -> Iterator[tuple[int, bytes]]:
-    """Attach to a container that is not started yet; the iterator then gives its output until it ends.
+def _attached(container: Container) -> Generator[tuple[int, bytes], None, None]:
+    """Attach to a container that is not started yet; the generator then gives its output until it ends.
 
-    Not from the log of the daemon: that is text for some log drivers, and not to be had from others.
+    Not from the log of the daemon: that is text for some log drivers, and not to be had from others. The
+    SDK's own iterator never closes the connection.
     """
-    stream = container.attach(stream=True, demux=True, stdout=True, stderr=True)
-    return ((number, data) for pair in stream for number, data in enumerate(pair, 1) if data)
+    connection = cast(Any, container.attach_socket(params={"stdout": 1, "stderr": 1, "stream": 1}))
+
+    def frames() -> Generator[tuple[int, bytes], None, None]:
+        try:
+            yield from cast(Any, frames_iter)(connection, tty=False)
+        finally:
+            connection._response.close()
+            connection.close()
+
+    return frames()
 
 
 @contextlib.contextmanager

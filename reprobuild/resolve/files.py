@@ -129,12 +129,15 @@ class FileLists:
                 if "json" not in media:
                     text = _only_links_with(text, needle)
                 details = simple.parse_project_details(text, media, project)
+                listed, version = details["files"], str(details.get("meta", {}).get("api-version", "1.0"))
+                if version.partition(".")[0] != "1":
+                    raise simple.UnsupportedAPIVersion(version)
             except (ValueError, KeyError, simple.UnsupportedMIMEType, simple.UnsupportedAPIVersion) as err:
                 raise FetchError(
                     f"{root} does not answer as a Simple API: {err}", hint="check pip's index-url"
                 ) from None
         found = []
-        for file in details["files"]:
+        for file in listed:
             if needle not in file["filename"]:
                 continue
             yanked = file.get("yanked", False)

@@ -73,12 +73,11 @@ def _default_minor(snapshot: Snapshot) -> str:
 
 
 def _from_modules(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
+    named = [(f"{module.name}/{module.version}", module.place) for module in snapshot.modules]
     return [
-        (match.group(), f"module {module.name}/{module.version}, {module.place}")
-        for module in snapshot.modules
-        if module.name.lower().rpartition("/")[2] == "python"
-        and module.version
-        and (match := re.match(r"3\.\d+\.\d+", module.version))
+        (match.group(1), f"module {name}, {place}")
+        for name, place in named
+        if (match := re.search(r"(?i)(?:^|/)(?:cray-)?python/(3\.\d+\.\d+)", name))
     ]
 
 

@@ -184,9 +184,8 @@ def newest(name: str, specifier: str, files: FileLists, target: Target) -> tuple
     tags = target.tags()
     found = files.of(name, None)
     versions = {item.version for item in found if _valid(item.version) and item.yanked is None}
-    for version in sorted(versions, key=Version, reverse=True):
-        if version in allowed:
-            wheel = choose_wheel([item for item in found if item.version == version], target, tags)
-            if wheel:
-                return version, files.artefact(wheel)
+    for version in allowed.filter(sorted(versions, key=Version, reverse=True)):
+        wheel = choose_wheel([item for item in found if item.version == version], target, tags)
+        if wheel:
+            return version, files.artefact(wheel)
     return None

@@ -33,10 +33,10 @@ def header_names(rest: bytes) -> tuple[str, str] | None:
 
 def plain_name(written: bytes) -> str | None:
     """Return one name as a line of its own gives it; None for /dev/null."""
-    if match := _QUOTED.fullmatch(written):
-        return _decoded(_unquote(match[1]))
     # git ends a name that has blanks with a tab, so that patch(1) does not take a time stamp from it.
     name = written.removesuffix(b"\t")
+    if match := _QUOTED.fullmatch(name):
+        return _decoded(_unquote(match[1]))
     return None if name == b"/dev/null" else _decoded(name)
 
 

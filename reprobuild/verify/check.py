@@ -19,7 +19,7 @@ from reprobuild.verify.judge import (
     judge_determinism,
     judge_round_trip,
 )
-from reprobuild.verify.verdict import VERSION, Comparison, Verdict
+from reprobuild.verify.verdict import VERSION, Comparison, Difference, Verdict
 
 SEED = 42  # where nobody chose one
 OUTPUTS = "/reprobuild-out"
@@ -50,11 +50,7 @@ def verify_image(
         return engine.run(reference, task, env)
 
     say("comparing the image's freeze, packages and environment with the captured ones")
-    differences = [
-        *compare_freeze(lock, _answer(container(_PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True))),
-        *compare_packages(lock, _installed(container(*_DPKG, bypass=True))),
-        *compare_environment(lock, _environment(container("env", "-0"))),
-    ]
+    differences, unanswered = compare_lists(lock, container)
     comparisons: list[Comparison] = []
     fingerprint: dict[str, Any] = {}
     control_answer = None
@@ -75,12 +71,13 @@ def verify_image(
         comparisons += compare_workload(lock.workload, seed, reference, engine, env)
     judged = judge_control(control_answer)
     determinism, notes = judge_determinism(
-        comparisons, judged, cuda_build=bool(fingerprint.get("cuda_build")), cpu_only=cpu_only
-    )
+        comparisons, judged, cuda_build=fingerprint.get("cuda_build") if has_torch(lock) else False,
+        cpu_only=cpu_only,
+    )  # fmt: skip
     return Verdict(
         version=VERSION, image=manifest, seed=seed, determinism=determinism,
-        round_trip=judge_round_trip(differences), comparisons=tuple(comparisons), control=judged,
-        differences=tuple(differences), fingerprint=fingerprint, notes=tuple(notes),
+        round_trip=judge_round_trip(differences, unanswered), comparisons=tuple(comparisons), control=judged,
+        differences=tuple(differences), fingerprint=fingerprint, notes=(*unanswered, *notes),
     )  # fmt: skip
 
 
@@ -96,14 +93,45 @@ def _seeded(seed: int) -> dict[str, str]:
 _DPKG = ("dpkg-query", "--show", "--showformat", "${Package} ${Version} ${db:Status-Status}\\n")
 
 
+def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[Difference], list[str]]:
+    """Compare the lists that the image gives of itself with the captured ones.
+
+    Returns:
+        The differences, and what there is to say about each list that the image did not give.
+    """
+    frozen = container(_PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True)
+    packages = container(*_DPKG, bypass=True)
+    variables = container("env", "-0")
+    differences: list[Difference] = []
+    unanswered = [
+        f"{name} was not compared: {_why(done)}"
+        for name, done in (("apt-packages.txt", packages), ("env.txt", variables))
+        if done.code
+    ]
+    answer = _answer(frozen)
+    if "distributions" in answer:
+        differences += compare_freeze(lock, answer)
+    else:
+        unanswered.insert(0, f"requirements.txt was not compared: {answer.get('why', _why(frozen))}")
+    if not packages.code:
+        differences += compare_packages(lock, _installed(packages))
+    if not variables.code:
+        differences += compare_environment(lock, _environment(variables))
+    return differences, unanswered
+
+
 def _answer(done: Finished) -> dict[str, Any]:
     """Return the JSON document of a runtime script, or why there is none."""
     try:
         found = json.loads(done.stdout)
     except ValueError:
-        tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
-        return {"ran": False, "why": f"exit code {done.code}: " + " / ".join(tail), "distributions": []}
-    return dict(found)
+        found = None
+    return found if isinstance(found, dict) else {"ran": False, "why": _why(done)}
+
+
+def _why(done: Finished) -> str:
+    tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
+    return f"exit code {done.code}: " + " / ".join(tail)
 
 
 def _installed(done: Finished) -> dict[str, str]:
@@ -133,6 +161,8 @@ def compare_workload(
                 f"the workload `{' '.join(workload.command)}` exited {done.code} in the image:\n{tail}",
                 hint="run it by hand: reprobuild run OUT -- COMMAND",
             )
+    if not workload.outputs:
+        return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
     return [_compare_output(name, runs[0], runs[1]) for name in workload.outputs]
 
 

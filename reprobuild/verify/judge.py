@@ -74,22 +74,25 @@ def judge_cpu(comparisons: Sequence[Comparison], control: Comparison) -> V:
 
 
 def judge_determinism(
-    comparisons: Sequence[Comparison], control: Comparison, *, cuda_build: bool, cpu_only: bool
+    comparisons: Sequence[Comparison], control: Comparison, *, cuda_build: bool | None, cpu_only: bool
 ) -> tuple[Determinism, list[str]]:  # fmt: skip
     """Return one answer for each scope, and what there is to say about those that were not checked.
 
     Args:
-        cuda_build: the image's torch is built for CUDA.
+        cuda_build: the image's torch is built for CUDA; None where there is a torch that did not say.
         cpu_only: the user said that the CPU is enough for now.
     """
     cpu = judge_cpu(comparisons, control)
-    if not cuda_build:
+    if cuda_build is False:
         return Determinism(cpu=cpu, gpu="not-applicable", collectives="not-applicable"), []
     if cpu_only:
         return (
             Determinism(cpu=cpu, gpu="not-applicable", collectives="not-applicable"),
             ["the GPU and collectives were left out by --scope cpu: nothing is known about them"],
         )
+    if cuda_build is None:
+        note = "torch did not say whether it is built for CUDA"
+        return Determinism(cpu=cpu, gpu="inconclusive", collectives="inconclusive"), [note]
     note = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
     return Determinism(cpu=cpu, gpu="not-covered", collectives="not-covered"), [note]
 
@@ -109,13 +112,12 @@ def compare_freeze(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
             continue
         name = canonicalize_name(ruling.subject)
         item = inside.pop(name, None)
+        reason = f"{ruling.outcome}: {ruling.reason}" if ruling.outcome != "pinned" else ""
         if item is None:
-            reason = f"{ruling.outcome}: {ruling.reason}" if ruling.outcome != "pinned" else ""
             differences.append(_difference(ruling.captured, "", reason))
         elif item["freeze"] != ruling.captured:
-            differences.append(
-                _difference(ruling.captured, item["freeze"], _spelling(item["freeze"], ruling.captured))
-            )
+            spelling = _spelling(item["freeze"], ruling.captured)
+            differences.append(_difference(ruling.captured, item["freeze"], spelling or reason))
         elif name in trees and item.get("tree") != trees[name]:
             image = f"tree {item.get('tree')}"
             differences.append(_difference(f"{ruling.captured} with tree {trees[name]}", image, ""))
@@ -171,8 +173,13 @@ def compare_environment(lock: Lock, inside: Mapping[str, str]) -> list[Differenc
     ]
 
 
-def judge_round_trip(differences: Sequence[Difference]) -> RoundTrip:
-    """Return `exact`, `explained` where each difference has its reason, else `residue`."""
-    if not differences:
-        return "exact"
-    return "explained" if all(difference.reason for difference in differences) else "residue"
+def judge_round_trip(differences: Sequence[Difference], unanswered: Sequence[str] = ()) -> RoundTrip:
+    """Return `exact`, `explained` where each difference has its reason, else `residue`.
+
+    `not-run` where a list could not be compared, `unanswered`, and the others leave no residue.
+    """
+    if not all(difference.reason for difference in differences):
+        return "residue"
+    if unanswered:
+        return "not-run"
+    return "explained" if differences else "exact"

@@ -10,6 +10,7 @@ import select
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,4 +143,5 @@ def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"), "reprobuild-test/tiny:1", {"etc/hello": b"hello\n"})
+    name = f"reprobuild-test/{uuid.uuid4().hex}:1"
+    return make_tiny(tmp_path_factory.mktemp("tiny"), name, {"etc/hello": b"hello\n"})

@@ -1,0 +1,182 @@
+"""Engines that are not there, hang, or go away."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import http.server
+import json
+import os
+import socket
+import socketserver
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from reprobuild.engines import ENGINES, HINT, docker, find_engine
+from reprobuild.engines.model import Task
+from reprobuild.errors import EngineError
+from tests.engines.conftest import Tiny, daemon
+
+GONE = "start it again, and run the command again"
+TASK = Task(arguments=("sh", "-c", "echo started; sleep 60"))
+
+
+def test_an_unknown_engine() -> None:
+    with pytest.raises(EngineError, match="there is no engine named 'lxc'") as failed:
+        find_engine("lxc", {})
+    assert failed.value.hint == "the engines are: docker"
+    assert failed.value.exit_code == 6
+
+
+@pytest.mark.parametrize(
+    "host", ["unix:///nonexistent/docker.sock", "tcp://127.0.0.1:9", "nonsense", "ssh://"]
+)
+def test_nobody_at_the_address(host: str) -> None:
+    env = {**os.environ, "DOCKER_HOST": host}
+    assert docker.version(env) is None
+    for name in (None, "docker"):
+        with pytest.raises(EngineError, match=r"no container engine answers \(tried docker\)") as failed:
+            find_engine(name, env)
+        assert failed.value.hint == HINT
+    with pytest.raises(EngineError, match=f"Docker does not answer at {host}: ") as failed:
+        docker.run("image:1", TASK, env)
+    assert failed.value.hint == "start the Docker daemon, or point DOCKER_HOST at one that runs"
+
+
+def test_the_registry_has_the_modules() -> None:
+    assert list(ENGINES) == [docker.NAME]
+
+
+@pytest.fixture(autouse=True)
+def _sockets_that_the_sdk_forgets() -> Iterator[None]:
+    """The SDK does not close a socket that could not connect, which is an error in a later test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def get_request(self) -> tuple[socket.socket, str]:
+        connection, _ = super().get_request()
+        return connection, "client"
+
+
+Reply = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+@contextlib.contextmanager
+def fake_daemon(folder: Path, reply: Reply) -> Iterator[Mapping[str, str]]:
+    """A daemon that says its version, knows no image, and does anything else as it is told."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def address_string(self) -> str:
+            return "client"
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def answer(self, code: int, document: object) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            path = self.path.split("?")[0]
+            if path.endswith("/version"):
+                self.answer(200, {"ApiVersion": "1.43", "Version": "fake"})
+            elif path.endswith("/info"):
+                self.answer(200, {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]})
+            else:
+                self.answer(404, {"message": "No such image: " + path})
+
+        def do_POST(self) -> None:
+            reply(self)
+
+    path = folder / "fake.sock"
+    with Server(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield {**os.environ, "DOCKER_HOST": f"unix://{path}"}
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def load(tiny: Tiny, env: Mapping[str, str]) -> EngineError:
+    with pytest.raises(EngineError) as failed:
+        docker.load(tiny.layout, tiny.reference, tiny.digests, env)
+    return failed.value
+
+
+def test_it_hangs_up_when_an_image_is_loaded(tiny: Tiny, tmp_path: Path) -> None:
+    with fake_daemon(tmp_path, lambda request: None) as env:
+        assert docker.version(env) == "fake"
+        err = load(tiny, env)
+    assert str(err).startswith("the Docker daemon went away: ")
+    assert err.hint == GONE
+
+
+def test_it_hangs_up_in_the_middle_of_its_answer(tiny: Tiny, tmp_path: Path) -> None:
+    def reply(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{")
+
+    with fake_daemon(tmp_path, reply) as env:
+        err = load(tiny, env)
+    assert str(err).startswith("the Docker daemon went away: ")
+    assert err.hint == GONE
+
+
+def test_it_refuses_to_load(tiny: Tiny, tmp_path: Path) -> None:
+    line = json.dumps({"errorDetail": {}, "error": "no space left on device"}).encode()
+
+    def reply(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(line), line))
+
+    with fake_daemon(tmp_path, reply) as env:
+        err = load(tiny, env)
+    assert str(err) == "Docker cannot load the image: no space left on device"
+    assert err.hint == "see the daemon's log"
+
+
+def test_it_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker, "ANSWER_SECONDS", 0.5)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.sock"))
+        silent.listen()
+        began = time.monotonic()
+        assert docker.version({"DOCKER_HOST": f"unix://{tmp_path / 'silent.sock'}"}) is None
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda reference, env: docker.run(reference, TASK, env),
+        lambda reference, env: docker.attach(reference, TASK, env, lambda *_: None),
+    ],
+    ids=["run", "attach"],
+)
+def test_it_is_killed_while_a_container_runs(
+    tiny: Tiny, call: Callable[[str, Mapping[str, str]], object]
+) -> None:
+    with daemon("killed", share=True) as running:
+        docker.load(tiny.layout, tiny.reference, tiny.digests, running.env)
+        timer = threading.Timer(1.5, running.process.kill)  # and all that it looks after
+        timer.start()
+        with pytest.raises(EngineError, match="the Docker daemon went away: ") as failed:
+            call(tiny.reference, running.env)
+        timer.join()
+        assert failed.value.hint == GONE
+        assert docker.version(running.env) is None

@@ -1,0 +1,129 @@
+"""The recipe in a real engine, without reprobuild: the same tree, and variables exactly as captured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.archive import Entry, list_tar
+from reprobuild.context import write_context
+from reprobuild.engines import docker
+from reprobuild.engines.model import Task
+from reprobuild.image.build import build_image
+from reprobuild.image.oci import Layout, layout_tree, open_layer, read_layout
+from reprobuild.image.tree import Tree, runtime_part, tree_digest
+from reprobuild.lock import Lock, Setting
+from reprobuild.payload import payload
+from reprobuild.render import render
+from tests.conftest import Built
+
+AWKWARD = {
+    "EMPTY": "",
+    "SPACES": "  two before, two after  ",
+    "DOUBLE": 'say "no"',
+    "SINGLE": "it's",
+    "DOLLAR": "$5 $$ ${PATH} ${NONE:-x} $(id) `id`",
+    "BACKSLASH": r"C:\new\\",
+    "CONTINUED": "ends in one \\",
+    "COMMENT": "# none",
+    "EQUALS": "a=b",
+    "SHELL": "a; b | c & d > e * ? ~ ! %s",
+    "TEMPLATE": "{{ name }} {{{{ %post",
+    "HEREDOC": "<<EOF",
+    "UNICODE": "Größe ≠ 𝜋\u00a0\u2028\u0085.",
+    "LONG": "x" * 60_000,
+    "LINES": 'first "$1"\n  # second\n\n%post\nEOF\n',
+    "TABS": "\ta\tb\t",
+    "ESCAPE": "\x1b[1mbold\x7f",
+}
+
+
+def build(folder: Path, layout: Path, name: str) -> Layout:
+    """Build the Dockerfile of a folder of results with Docker alone, into an OCI layout."""
+    output = f"type=oci,tar=false,dest={layout},name={name},compression=uncompressed,force-compression=true"
+    argv = [
+        "docker", "buildx", "build", "--network=none", "--provenance=false", "--file", folder / "Dockerfile",
+        "--output", output, folder / "context",
+    ]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return read_layout(layout)
+
+
+@pytest.fixture(scope="module")
+def rebuilt(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """The example, built by Docker from `Dockerfile` and `context/`."""
+    return build(
+        built_example.out, tmp_path_factory.mktemp("rebuilt") / "layout", "docker.io/library/rebuilt"
+    )
+
+
+def differences(one: Tree, other: Tree) -> list[tuple[Entry | None, Entry | None]]:
+    """Return the entries that are not equal, without sizes."""
+    pairs = [(one.get(path), other.get(path)) for path in sorted(set(one) | set(other))]
+    return [(a, b) for a, b in pairs if a != b]
+
+
+def test_the_dockerfile_gives_the_tree_of_the_native_builder(built_example: Built, rebuilt: Layout) -> None:
+    tree = layout_tree(rebuilt)
+    if tree_digest(tree, rebuilt.config["config"]) != built_example.image.tree:
+        native = read_layout(built_example.out / "image")
+        assert runtime_part(rebuilt.config["config"]) == runtime_part(native.config["config"])
+        assert differences(layout_tree(native), tree) == []
+        raise AssertionError("the digests differ, and no entry does")
+
+
+def test_nothing_is_removed_that_a_layer_brought(rebuilt: Layout) -> None:
+    """A layer that hides files of another would carry the context, or traces of the build."""
+    for index in range(len(rebuilt.layers)):
+        with open_layer(rebuilt, index) as stream:
+            names = [entry.path for entry in list_tar(stream)]
+        assert not [name for name in names if name.rpartition("/")[2].startswith(".wh.")]
+        assert not [name for name in names if name.startswith(("mnt/", "tmp/", "run/", "root/"))]
+
+
+def test_labels_are_those_of_the_native_image(built_example: Built, rebuilt: Layout) -> None:
+    native = read_layout(built_example.out / "image")
+    assert rebuilt.config["config"]["Labels"] == native.config["config"]["Labels"]
+
+
+@pytest.fixture(scope="module")
+def awkward(built_example: Built) -> Lock:
+    """The example's base alone, with variables that syntaxes stumble over."""
+    lock = built_example.lock
+    assert lock.realised is not None
+    return msgspec.structs.replace(
+        lock, wheels=(), sources=(), workdir="/a b/$HOME/\\\"c'",
+        environment=tuple(Setting(name=name, value=value) for name, value in AWKWARD.items()),
+        realised=msgspec.structs.replace(lock.realised, wheels=(), bytecode=()),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("builder", ["native", "docker"])
+def test_variables_are_exactly_as_captured(
+    builder: str, awkward: Lock, built_example: Built, tmp_path: Path
+) -> None:
+    reference = f"awkward:{builder}"
+    if builder == "native":
+        files = payload(awkward, built_example.store)
+        build_image(awkward, built_example.store, tmp_path, files=files, reference=reference)
+        layout = read_layout(tmp_path / "image")
+    else:
+        texts = render(awkward)
+        (tmp_path / "Dockerfile").write_text(texts["Dockerfile"])
+        write_context(awkward, built_example.store, tmp_path, texts)
+        layout = build(tmp_path, tmp_path / "image", f"docker.io/library/{reference}")
+    docker.load(layout.folder, reference, (layout.config_digest, layout.manifest), os.environ)
+    task = Task(arguments=("env", "-0"), environment={"REPROBUILD_SEED": "7"})
+    done = docker.run(reference, task, os.environ)
+    assert done.code == 0, done.stderr.decode()
+    found = dict(item.split("=", 1) for item in done.stdout.decode().split("\0") if item)
+    assert {name: found.get(name) for name in AWKWARD} == AWKWARD
+    others = {name for name in found if not name.startswith("REPROBUILD_")} - set(AWKWARD)
+    assert others == {"PATH", "LANG", "HOSTNAME", "HOME", "PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG"}
+    where = docker.run(reference, Task(arguments=("pwd",)), os.environ)
+    assert where.stdout.decode() == f"{awkward.workdir}\n"

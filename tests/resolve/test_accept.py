@@ -1,0 +1,107 @@
+"""The end of resolving: deviations are errors until they are named, and the platform is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, Outcome, Ruling
+from reprobuild.net import Net
+from reprobuild.resolve import compose
+from reprobuild.resolve.compose import Surroundings, accept, lock_sources, resolve
+from reprobuild.resolve.indexes import Indexes
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.store import Store
+from tests.resolve.repositories import ENV, Project, patch, requirement
+from tests.system.samples import index, package, stanza
+
+
+def ruling(subject: str, outcome: Outcome, kind: str, line: int = 3) -> Ruling:
+    return Ruling(file="env.txt", line=line, subject=subject, outcome=outcome, reason="because", kind=kind)
+
+
+FINE = (ruling("A", "pinned", ""), ruling("B", "excluded", "secret"), ruling("C", "in base", "added"))
+GONE = ruling("numpy", "replaced", "withdrawn", 7)
+TORN = ruling("FOO", "unresolved", "suspect-value", 9)
+
+
+@pytest.mark.parametrize("word", ["withdrawn", "numpy", "env.txt:7"])
+def test_a_deviation_is_accepted_by_class_name_or_line(word: str) -> None:
+    found = accept([*FINE, GONE], [word])
+    assert [r.accepted for r in found] == [False, False, False, True]
+    assert [r.subject for r in found] == ["A", "B", "C", "numpy"]
+
+
+@pytest.mark.parametrize("word", ["", "env.txt", "env.txt:", "7", "Numpy", "replaced", "env.txt:70", "suspect"])
+def test_anything_else_accepts_nothing(word: str) -> None:
+    with pytest.raises(LockError):
+        accept([*FINE, GONE], [word])
+
+
+def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
+    with pytest.raises(LockError) as caught:
+        accept([TORN, *FINE, GONE, ruling("BAR", "unresolved", "suspect-value")], ["BAR"])
+    assert str(caught.value).splitlines() == [
+        "2 captured lines cannot be repeated exactly:",
+        "  env.txt:9: FOO: unresolved (suspect-value): because",
+        "  env.txt:7: numpy: replaced (withdrawn): because",
+    ]
+    assert caught.value.hint == (
+        "to go on without exactly these: --accept suspect-value --accept withdrawn"
+    )
+    accept([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
+
+
+def test_without_deviations_nothing_needs_a_word() -> None:
+    assert accept(FINE, []) == FINE
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    return Surroundings(
+        store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=lambda text: None,
+        indexes=Indexes(find_links=(), simple=(), credentials={}),
+    )  # fmt: skip
+
+
+def test_a_platform_that_is_not_known(around: Surroundings) -> None:
+    with pytest.raises(LockError, match="the platform linux/riscv64 is not known") as caught:
+        resolve(Snapshot(digest=""), Decisions(platform="linux/riscv64"), around)
+    assert caught.value.hint == "use one of linux/amd64, linux/arm64"
+
+
+def test_a_base_without_a_c_library() -> None:
+    with pytest.raises(LockError, match="the base has no libc6") as caught:
+        compose._glibc(Base(distribution="debian", release="x", packages=()))
+    assert caught.value.hint == "choose another with --base"
+
+
+def test_a_made_system_and_a_source_become_a_lock(
+    around: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path / "proj", {"pyproject.toml": b"[build-system]\nrequires = []\n", "a.py": b"1\n"})
+    project.write("a.py", b"2\n")
+    snapshot = Snapshot(
+        digest="5" * 64, patches=(patch(project.diff()),),
+        packages=(package("python3.11", "3.11.2-6"), package("libc6", "2.36-9", line=3)),
+        requirements=(requirement(f"-e git+https://h.test/proj@{project.head}#egg=proj"),),
+    )  # fmt: skip
+    made = index(
+        stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
+        stanza("fakeroot", "1"),
+    )  # fmt: skip
+    monkeypatch.setattr(compose, "configured_index", lambda *_, **__: made)  # apt's own tests are elsewhere
+    decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)
+    lock = resolve(snapshot, decisions, around)
+    assert [s.tree for s in lock.sources] == [project.worktree_id()]
+    assert (lock.workdir, lock.epoch, lock.seed) == ("/src/proj", lock.sources[0].epoch, 3)
+    assert lock.decisions == {"base": "debian/bookworm", "sources": {"Proj": "proj"}, "seed": 3}
+    assert {r.subject: r.outcome for r in lock.rulings} == {
+        "python3.11": "pinned", "libc6": "pinned", "proj": "pinned",
+    }  # fmt: skip
+    dropped, rulings = lock_sources(snapshot, Decisions(drop=("proj",)), around)
+    assert dropped == ()
+    assert [r.kind for r in rulings] == ["stray-diff"]

@@ -1,0 +1,204 @@
+"""What becomes of each captured variable: one row for each class, and every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from reprobuild.errors import UsageError
+from reprobuild.lock import Ruling, Setting
+from reprobuild.resolve.environment import preload_packages, resolve_environment, rules
+from reprobuild.snapshot import environ
+from reprobuild.snapshot.model import Place, Variable
+from tests.snapshot.samples import SECRETS
+
+
+def variable(name: str, value: str | None = "x", **more: str) -> Variable:
+    return Variable(place=Place("env.txt", 3), name=name, value=value, **more)  # type: ignore[arg-type]
+
+
+def decide(
+    *variables: Variable, bake: Mapping[str, str | None] | None = None, drop: Iterable[str] = ()
+) -> tuple[dict[str, str], dict[str, Ruling]]:
+    settings, rulings = resolve_environment(variables, bake=bake or {}, drop=drop)
+    assert len(rulings) == len(variables)
+    return {s.name: s.value for s in settings}, {ruling.subject: ruling for ruling in rulings}
+
+
+SESSION = "belongs to the session or the host"
+JOB = "set by the scheduler or launcher of each job"
+MODULES = "belongs to the module system of the cluster"
+PATHS = "paths of the captured machine; the image has its own"
+FABRIC = "belongs to the fabric of the cluster; the site sets its own"
+FETCHING = "only needed while packages are fetched"
+MATTERS = "changes what is computed, or how fast"
+TEXT = "changes text and time"
+NO_LOCALE = "the image has no such locale or zone; C.UTF-8 and UTC stand in"
+UNKNOWN = "not known to change the computation; --bake NAME puts it in"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ("HOME USER SHLVL PWD _ TERM TERM_PROGRAM SSH_CLIENT XDG_RUNTIME_DIR TMPDIR PS1 REPRO_DIR", SESSION),
+        ("SLURM_JOB_ID SLURMD_NODENAME PBS_O_HOME CUDA_VISIBLE_DEVICES RANK MASTER_ADDR WORLD_SIZE", JOB),
+        ("PMIX_RANK PMI_RANK OMPI_COMM_WORLD_RANK TORCHELASTIC_RUN_ID KUBERNETES_PORT JOB_ID", JOB),
+        ("MODULEPATH LMOD_CMD LOADEDMODULES _ModuleTable001_ __LMOD_REF_COUNT_PATH EBROOTCUDA", MODULES),
+        ("PATH LD_LIBRARY_PATH PYTHONPATH PYTHONHOME CUDA_HOME CONDA_PREFIX VIRTUAL_ENV JAVA_HOME", PATHS),
+        ("NCCL_SOCKET_IFNAME NCCL_IB_HCA NCCL_DEBUG UCX_TLS FI_PROVIDER OMPI_MCA_btl", FABRIC),
+        ("http_proxy HTTPS_PROXY PIP_INDEX_URL UV_INDEX SSL_CERT_FILE REQUESTS_CA_BUNDLE", FETCHING),
+        ("MY_FLAG FOO HF_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR WANDB_PROJECT OMPX", UNKNOWN),
+    ],
+)
+def test_what_stays_out(names: str, reason: str) -> None:
+    settings, rulings = decide(*map(variable, names.split()))
+    assert settings == {}
+    assert {(r.subject, r.outcome, r.reason, r.line) for r in rulings.values()} == {
+        (name, "excluded", reason, 3) for name in names.split()
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("OMP_NUM_THREADS=8 MKL_CBWR=COMPATIBLE KMP_AFFINITY=none OPENBLAS_NUM_THREADS=1", MATTERS),
+        ("CUBLAS_WORKSPACE_CONFIG=:4096:8 NVIDIA_TF32_OVERRIDE=0 NCCL_ALGO=Ring NCCL_PROTO=Simple", MATTERS),
+        ("PYTHONHASHSEED=0 TF_DETERMINISTIC_OPS=1 XLA_FLAGS=--x CUDA_LAUNCH_BLOCKING=1", MATTERS),
+        ("TORCHINDUCTOR_MAX_AUTOTUNE=1 PYTORCH_CUDA_ALLOC_CONF=a:b TRITON_PTXAS=x MALLOC_ARENA_MAX=2", MATTERS),
+        ("LANG=C.UTF-8 LC_ALL=C LC_NUMERIC=POSIX LC_TIME=C.utf8 TZ=UTC", TEXT),
+    ],
+)
+def test_what_is_baked(text: str, reason: str) -> None:
+    pairs = dict(pair.split("=", 1) for pair in text.split())
+    settings, rulings = decide(*(variable(name, value) for name, value in pairs.items()))
+    assert settings == pairs
+    assert {(r.subject, r.outcome, r.reason) for r in rulings.values()} == {(n, "pinned", reason) for n in pairs}
+
+
+@pytest.mark.parametrize("pair", ["LANG=en_US.UTF-8", "LC_ALL=de_DE", "TZ=Europe/Berlin", "LANG=C.UTF-8x"])
+def test_a_locale_that_the_image_has_not_is_left_out(pair: str) -> None:
+    name, _, value = pair.partition("=")
+    settings, rulings = decide(variable(name, value))
+    assert settings == {}
+    assert (rulings[name].outcome, rulings[name].reason) == ("excluded", NO_LOCALE)
+
+
+def test_every_rule_is_met_by_these_tests() -> None:
+    assert {rule.reason for _, rule in rules()} == {
+        SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, "libraries loaded into every process",
+    }  # fmt: skip
+
+
+def test_a_system_library_is_preloaded_with_its_package() -> None:
+    value = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libm.so.6 /lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+    settings, (ruling,) = resolve_environment([variable("LD_PRELOAD", value)], bake={}, drop=())
+    needs = ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
+    assert settings == (Setting(name="LD_PRELOAD", value=value, needs=needs),)
+    assert ruling.outcome == "pinned"
+    assert preload_packages(settings) == ["libjemalloc2", "libtcmalloc-minimal4"]
+
+
+@pytest.mark.parametrize("library", ["/cluster/sw/libfast.so", "/home/user/lib/libjemalloc.so", "/opt/x/y.so"])
+def test_a_library_of_the_site_is_unresolved(library: str) -> None:
+    settings, rulings = decide(variable("LD_PRELOAD", f"/usr/lib/x86_64-linux-gnu/libgomp.so.1 {library}"))
+    assert settings == {}
+    assert (rulings["LD_PRELOAD"].outcome, rulings["LD_PRELOAD"].kind) == ("unresolved", "site-library")
+    assert rulings["LD_PRELOAD"].reason.startswith(f"{library} is a library of the captured site")
+
+
+def test_an_empty_preload_is_nothing() -> None:
+    settings, rulings = decide(variable("LD_PRELOAD", ": "))
+    assert settings == {}
+    assert (rulings["LD_PRELOAD"].outcome, rulings["LD_PRELOAD"].reason) == ("excluded", "empty")
+
+
+def test_a_secret_is_named_and_never_told() -> None:
+    text = "".join(f"{name}={value}\n" for name, value in (
+        ("HF_TOKEN", SECRETS["huggingface"]), ("OMP_NOTE", SECRETS["github"]), ("MY_FLAG", SECRETS["aws-access-key"]),
+    ))  # fmt: skip
+    variables, _ = environ.parse(text.encode())
+    settings, rulings = decide(*variables)
+    assert settings == {}
+    assert {(r.subject, r.outcome, r.kind, r.reason) for r in rulings.values()} == {
+        (name, "excluded", "secret", "a secret: supply it when the image runs")
+        for name in ("HF_TOKEN", "OMP_NOTE", "MY_FLAG")
+    }
+    for value in SECRETS.values():
+        assert value not in repr(rulings)
+
+
+def test_a_value_that_cannot_be_trusted_is_unresolved_only_where_it_matters() -> None:
+    torn = "the dump was sorted"
+    settings, rulings = decide(
+        variable("OMP_PLACES", "{0", suspect=torn), variable("FOO", "(", suspect=torn),
+        variable("LD_PRELOAD", "/usr/lib/a", suspect=torn),
+    )  # fmt: skip
+    assert settings == {}
+    assert (rulings["OMP_PLACES"].outcome, rulings["OMP_PLACES"].kind) == ("unresolved", "suspect-value")
+    assert rulings["OMP_PLACES"].reason == f"its value cannot be trusted: {torn}"
+    assert rulings["LD_PRELOAD"].kind == "suspect-value"
+    assert rulings["FOO"].outcome == "excluded"
+
+
+def test_both_lines_of_a_name_that_stands_twice_are_ruled() -> None:
+    variables, _ = environ.parse(b"OMP_NUM_THREADS=1\nA=1\nOMP_NUM_THREADS=2\n")
+    settings, rulings = resolve_environment(variables, bake={}, drop=())
+    assert settings == ()
+    assert [(r.subject, r.line, r.kind) for r in rulings if r.subject != "A"] == [
+        ("OMP_NUM_THREADS", 1, "suspect-value"), ("OMP_NUM_THREADS", 3, "suspect-value"),
+    ]  # fmt: skip
+
+
+def test_a_name_that_no_image_can_carry() -> None:
+    _, rulings = decide(variable("my.var-x"))
+    assert (rulings["my.var-x"].outcome, rulings["my.var-x"].reason) == (
+        "excluded",
+        "not a name that an image can carry",
+    )
+
+
+def test_the_users_word_goes_over_the_rules() -> None:
+    settings, rulings = decide(
+        variable("MY_FLAG", "captured"), variable("PATH", "/a"), variable("OMP_NUM_THREADS", "8"),
+        variable("OMP_PLACES", "{", suspect="torn"), variable("LANG", "de_DE"),
+        bake={"MY_FLAG": None, "NEW": "1", "OMP_PLACES": "cores", "PATH": "/b"}, drop=["OMP_NUM_THREADS"],
+    )  # fmt: skip
+    assert settings == {"MY_FLAG": "captured", "NEW": "1", "OMP_PLACES": "cores", "PATH": "/b"}
+    assert (rulings["MY_FLAG"].outcome, rulings["MY_FLAG"].reason) == ("pinned", "baked by decision")
+    assert (rulings["OMP_NUM_THREADS"].outcome, rulings["OMP_NUM_THREADS"].reason) == (
+        "excluded",
+        "dropped by decision",
+    )
+    assert rulings["OMP_PLACES"].reason == "baked by decision"
+
+
+def test_what_is_dropped_is_not_baked() -> None:
+    settings, rulings = decide(variable("FLAG", "1"), bake={"FLAG": "2"}, drop=["FLAG"])
+    assert settings == {}
+    assert rulings["FLAG"].reason == "dropped by decision"
+
+
+@pytest.mark.parametrize(
+    ("bake", "said", "hint"),
+    [
+        ({"a b": "1"}, "'a b' is not the name of a variable", "bake takes NAME or NAME=VALUE"),
+        ({"": "1"}, "'' is not the name of a variable", "bake takes NAME or NAME=VALUE"),
+        ({"NEW": None}, "bake names NEW, which was not captured", "give its value: --bake NEW=VALUE"),
+        (
+            {"HF_TOKEN": SECRETS["huggingface"]},
+            "HF_TOKEN looks like a secret, and would be readable in the image for ever",
+            "pass it when the image runs: docker run -e HF_TOKEN ...",
+        ),
+        ({"GONE": None}, "GONE looks like a secret", "pass it when the image runs: docker run -e GONE ..."),
+        ({"FLAG": SECRETS["github"]}, "FLAG looks like a secret", "docker run -e FLAG"),
+        ({"FLAG": "a\0b"}, "the value of FLAG holds a NUL, which no environment can carry", "remove it"),
+    ],
+)
+def test_what_cannot_be_baked(bake: dict[str, str | None], said: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        decide(variable("FLAG"), variable("GONE", None, secret="token"), bake=bake)
+    assert said in str(caught.value)
+    assert hint in caught.value.hint
+    for value in SECRETS.values():
+        assert value not in str(caught.value) + caught.value.hint

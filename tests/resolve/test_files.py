@@ -1,0 +1,379 @@
+"""What indexes offer: Simple APIs in HTML and JSON from a real server, folders and pages of links."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprobuild.errors import FetchError
+from reprobuild.lock import Artefact, Ruling, Wheel
+from reprobuild.net import Net
+from reprobuild.resolve.files import Distribution, FileLists, same_version
+from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.python import Target, newest, resolve_requirements
+from reprobuild.services import read_services
+from tests.resolve.repositories import requirement
+from tests.resolve.served import Reply, Served
+
+TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+JSON = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+
+
+def sha256(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def root_parts(root: str) -> list[str]:
+    return root.strip("/").split("/")
+
+
+class Index:
+    """An index of file names, served in one of the two forms; `facts` are PEP 691's keys."""
+
+    def __init__(self, served: Served, root: str = "/simple", form: str = "json") -> None:
+        self.served, self.root, self.form = served, root, form
+        self.url = served.url + root
+        self.projects: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, filename: str, **facts: Any) -> None:
+        project = filename.split("-")[0].replace("_", "-").lower()
+        up = "../" * (len(root_parts(self.root)) + 1)
+        file = {"filename": filename, "url": f"{up}files/{filename}", "hashes": {"sha256": sha256(filename)}}
+        self.projects.setdefault(project, []).append({**file, **facts})
+        files = self.projects[project]
+        body = self._json(project, files) if self.form == "json" else self._html(files)
+        headers = JSON if self.form == "json" else HTML
+        self.served.give(f"{self.root}/{project}/", Reply(body, headers=headers))
+
+    def _json(self, project: str, files: Sequence[dict[str, Any]]) -> bytes:
+        return json.dumps({"meta": {"api-version": "1.0"}, "name": project, "files": files}).encode()
+
+    def _html(self, files: Sequence[dict[str, Any]]) -> bytes:
+        rows = ""
+        for file in files:
+            more = ""
+            if "requires-python" in file:
+                more += f' data-requires-python="{html.escape(file["requires-python"])}"'
+            if file.get("yanked"):
+                more += f' data-yanked="{file["yanked"] if isinstance(file["yanked"], str) else ""}"'
+            digest = "".join(f"#sha256={value}" for value in file["hashes"].values())
+            rows += f'<a href="{file["url"].replace("+", "%2B")}{digest}"{more}>{file["filename"]}</a><br>\n'
+        return f"<!DOCTYPE html><html><head><title>x</title></head><body>\n{rows}</body></html>".encode()
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Served() as server:
+        yield server
+
+
+@pytest.fixture(params=["json", "html"])
+def index(request: pytest.FixtureRequest, served: Served) -> Index:
+    return Index(served, form=request.param)
+
+
+def lists(*simple: str, links: Sequence[str] = (), torch: str | None = None, net: Net | None = None) -> FileLists:
+    found = Indexes(find_links=tuple(links), simple=simple, credentials={})
+    return FileLists(found, net or Net(), lambda label: torch and torch.format(local=label))
+
+
+def lock(files: FileLists, text: str, target: Target = TARGET) -> tuple[Wheel | None, Ruling]:
+    wheels, (ruling,) = resolve_requirements([requirement(text)], files, target)
+    assert ruling.captured == text
+    return (wheels[0] if wheels else None), ruling
+
+
+def taken(files: FileLists, text: str, target: Target = TARGET) -> str:
+    wheel, ruling = lock(files, text, target)
+    assert wheel is not None, ruling
+    return wheel.file.filename
+
+
+def test_a_line_becomes_one_file(index: Index, served: Served) -> None:
+    index.add("tool-1.0-py3-none-any.whl", size=7)
+    index.add("tool-1.1-py3-none-any.whl")
+    wheel, ruling = lock(lists(index.url), "Tool==1.0")
+    name = "tool-1.0-py3-none-any.whl"
+    assert wheel == Wheel(
+        name="tool", version="1.0", role="environment",
+        file=Artefact(
+            filename=name, sha256=sha256(name), size=7 if index.form == "json" else 0,
+            url=f"{served.url}/files/{name}",
+        ),
+    )  # fmt: skip
+    assert (ruling.outcome, ruling.subject, ruling.reason) == ("pinned", "Tool", f"{name} from {index.url}")
+    accepted = served.headers("Accept")[0]
+    assert accepted is not None
+    assert "application/vnd.pypi.simple.v1+json" in accepted
+    assert "text/html" in accepted
+
+
+@pytest.mark.parametrize(
+    ("tags", "best"),
+    [
+        (["py3-none-any", "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64"], 1),
+        (["cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-manylinux_2_28_x86_64"], 1),
+        (["cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_39_x86_64"], 0),
+        (["cp311-cp311-musllinux_1_2_x86_64", "cp311-cp311-linux_x86_64"], 1),
+        (["cp311-cp311-manylinux1_x86_64", "cp311-cp311-manylinux2010_x86_64"], 1),
+        (["cp310-cp310-manylinux_2_17_x86_64", "cp38-abi3-manylinux_2_17_x86_64"], 1),
+        (["cp38-abi3-manylinux_2_17_x86_64", "cp311-cp311-manylinux_2_17_x86_64"], 1),
+        (["cp311-cp311-manylinux_2_17_aarch64", "py2.py3-none-any"], 1),
+        (["cp312-cp312-manylinux_2_17_x86_64", "cp311-none-any"], 1),
+        (["cp311-cp311-macosx_11_0_arm64", "cp311-cp311-win_amd64", "py3-none-manylinux_2_17_x86_64"], 2),
+    ],
+)
+def test_the_wheel_that_pip_would_take(served: Served, tags: list[str], best: int) -> None:
+    index = Index(served)
+    for tag in tags:
+        index.add(f"tool-1.0-{tag}.whl")
+    assert taken(lists(index.url), "tool==1.0") == f"tool-1.0-{tags[best]}.whl"
+
+
+def test_another_machine_takes_another_wheel(served: Served) -> None:
+    index = Index(served)
+    for machine in ("x86_64", "aarch64"):
+        index.add(f"tool-1.0-cp311-cp311-manylinux_2_17_{machine}.whl")
+    arm = Target(python="3.11.2", glibc=(2, 36), machine="aarch64")
+    assert taken(lists(index.url), "tool==1.0", arm).endswith("aarch64.whl")
+
+
+@pytest.mark.parametrize(("builds", "best"), [("1 2 10", "10"), ("2a 2b 1z", "2b"), ("3 03b", "03b")])
+def test_the_newest_build_is_taken(served: Served, builds: str, best: str) -> None:
+    index = Index(served)
+    index.add("tool-1.0-py3-none-any.whl")
+    for build in builds.split():
+        index.add(f"tool-1.0-{build}-py3-none-any.whl")
+    assert taken(lists(index.url), "tool==1.0") == f"tool-1.0-{best}-py3-none-any.whl"
+
+
+def test_what_needs_another_python_is_left(index: Index) -> None:
+    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl", **{"requires-python": ">=3.12,<4"})
+    index.add("tool-1.0-py3-none-any.whl", **{"requires-python": ">=3.8"})
+    index.add("odd-1.0-py3-none-any.whl", **{"requires-python": "nonsense"})
+    assert taken(lists(index.url), "tool==1.0") == "tool-1.0-py3-none-any.whl"
+    assert taken(lists(index.url), "odd==1.0") == "odd-1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    ("yanked", "said"), [("broken on Mondays", "broken on Mondays"), (True, "no reason given")]
+)
+def test_a_yanked_file_is_taken_and_said_so(index: Index, yanked: str | bool, said: str) -> None:
+    index.add("tool-1.0-py3-none-any.whl", yanked=yanked)
+    wheel, ruling = lock(lists(index.url), "tool==1.0")
+    assert wheel is not None
+    assert wheel.yanked == (yanked if isinstance(yanked, str) else "")
+    assert ruling.outcome == "pinned"
+    assert ruling.reason.endswith(f"; its publisher yanked it: {said}")
+
+
+def test_a_version_is_compared_as_pep_440_has_it(index: Index) -> None:
+    index.add("tool-1.0.0rc1-py3-none-any.whl")
+    assert taken(lists(index.url), "tool==1.0rc1") == "tool-1.0.0rc1-py3-none-any.whl"
+    assert same_version("1.0", "1.0.0")
+    assert not same_version("1.0", "1.0+cpu")
+    assert same_version("odd version", "odd version")
+
+
+def test_an_unknown_version_names_those_that_are_near(index: Index) -> None:
+    for version in ("1.0", "1.1", "1.10", "1.9", "1.2"):
+        index.add(f"tool-{version}-py3-none-any.whl")
+    index.add("local-2.0+cu118-py3-none-any.whl")
+    wheel, ruling = lock(lists(index.url), "tool==3.0")
+    assert wheel is None
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "unknown-version")
+    assert ruling.reason == "tool 3.0 is on no index of this machine; there is 1.2, 1.9, 1.10"
+    assert lock(lists(index.url), "local==2.0+cpu")[1].reason.endswith("there is 2.0+cu118")
+
+
+def test_an_unknown_project(index: Index) -> None:
+    _, ruling = lock(lists(index.url), "tool==3.0")
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "unknown-project")
+    assert ruling.reason == "no index of this machine has tool"
+
+
+def test_no_wheel_for_the_interpreter_and_source_only(index: Index) -> None:
+    index.add("tool-1.0-cp312-cp312-manylinux_2_17_x86_64.whl")
+    index.add("tool-1.0.tar.gz")
+    index.add("src-1.0.tar.gz")
+    _, ruling = lock(lists(index.url), "tool==1.0")
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "no-wheel")
+    assert ruling.reason == "no wheel of tool 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36"
+    _, ruling = lock(lists(index.url), "src==1.0")
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "source-only")
+    assert ruling.reason == "src 1.0 exists only as source"
+
+
+def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:
+    plain, torch = Index(served), Index(served, "/whl/cpu", "html")
+    plain.add("torch-2.3.0-py3-none-any.whl")
+    torch.add("torch-2.3.0+cpu-cp311-cp311-linux_x86_64.whl")
+    services = read_services({"torch-index": served.url + "/whl/{local}"})
+    files = lists(plain.url, torch=services["torch-index"].url)
+    wheel, _ = lock(files, "torch==2.3.0+cpu")
+    assert wheel is not None
+    assert wheel.file.filename == "torch-2.3.0+cpu-cp311-cp311-linux_x86_64.whl"
+    assert wheel.file.url == f"{served.url}/files/torch-2.3.0%2Bcpu-cp311-cp311-linux_x86_64.whl"
+    before = len(served.asked)
+    assert taken(files, "torch==2.3.0") == "torch-2.3.0-py3-none-any.whl"
+    assert [path for path, _ in served.asked[before:] if "/whl/" in path] == []
+    assert lock(files, "torch==2.3.0+cu121")[1].kind == "unknown-version"
+    assert "/whl/cu121/torch/" in [path for path, _ in served.asked]
+
+
+def test_the_first_index_wins_and_each_is_asked_once(served: Served) -> None:
+    one, two = Index(served, "/one"), Index(served, "/two")
+    one.add("tool-1.0-py3-none-any.whl", hashes={"sha256": "1" * 64})
+    two.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    two.add("rare-1.0-py3-none-any.whl")
+    files = lists(one.url, two.url)
+    assert taken(files, "tool==1.0") == "tool-1.0-py3-none-any.whl"
+    assert taken(files, "rare==1.0") == "rare-1.0-py3-none-any.whl"
+    lock(files, "tool==1.0")
+    asked = [path for path, _ in served.asked]
+    assert len(asked) == len(set(asked)) == 4
+
+
+def test_a_folder_comes_before_every_index(served: Served, tmp_path: Path) -> None:
+    index = Index(served)
+    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    path = tmp_path / "tool-1.0-py3-none-any.whl"
+    path.write_bytes(b"wheel")
+    (tmp_path / "README").write_bytes(b"")
+    (tmp_path / "bad-name.whl").write_bytes(b"")
+    wheel, ruling = lock(lists(index.url, links=[tmp_path.as_uri()]), "tool==1.0")
+    assert wheel is not None
+    assert wheel.file == Artefact(
+        filename=path.name, sha256=hashlib.sha256(b"wheel").hexdigest(), size=5, url=path.as_uri()
+    )
+    assert ruling.reason == f"{path.name} from {tmp_path.as_uri()}"
+
+
+def test_a_page_of_links(served: Served) -> None:
+    name = "tool-1.0+cpu-py3-none-any.whl"
+    page = f'<A class="x" HREF="d/{name.replace("+", "%2B")}#sha256={"a" * 64}">x</A> <a href="other-1.0.zip">y</a>'
+    wheel, _ = lock(lists(links=[served.give("/links.html", page.encode())]), "tool==1.0+cpu")
+    assert wheel is not None
+    assert wheel.file == Artefact(
+        filename=name, sha256="a" * 64, size=0, url=f"{served.url}/d/{name.replace('+', '%2B')}"
+    )
+    assert lock(lists(links=[f"{served.url}/no-page"]), "tool==1.0")[1].kind == "unknown-project"
+
+
+def test_a_file_without_a_published_hash(index: Index) -> None:
+    index.add("tool-1.0-py3-none-any.whl", hashes={})
+    with pytest.raises(FetchError, match=f"{index.url} publishes no sha256 for tool-1.0-py3-none-any.whl") as err:
+        lock(lists(index.url), "tool==1.0")
+    assert err.value.hint == "put the file into a folder, and that folder into pip's find-links"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(b"hello", headers={"Content-Type": "application/json"}),
+        Reply(b"{}", headers=JSON),
+        Reply(b"\xff\xfe", headers=HTML),
+        Reply(json.dumps({"meta": {"api-version": "2.0"}, "name": "tool", "files": []}).encode(), headers=JSON),
+    ],
+)
+def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
+    served.give("/simple/tool/", reply)
+    with pytest.raises(FetchError, match=rf"{served.url}/simple does not answer as a Simple API") as caught:
+        lock(lists(f"{served.url}/simple"), "tool==1.0")
+    assert caught.value.hint == "check pip's index-url"
+
+
+def test_credentials_reach_their_host_and_no_lock(index: Index, served: Served) -> None:
+    index.add("tool-1.0-py3-none-any.whl", url=f"http://bob:hunter2@{served.host}/files/tool-1.0-py3-none-any.whl")
+    page = served.replies["/simple/tool/"][0]
+    served.give("/simple/tool/", Reply(page.body, headers=page.headers, login="alice:pw"))
+    wheel, ruling = lock(lists(index.url, net=Net(credentials={served.host: ("alice", "pw")})), "tool==1.0")
+    assert wheel is not None
+    assert wheel.file.url == f"{served.url}/files/tool-1.0-py3-none-any.whl"
+    assert "hunter2" not in repr((wheel, ruling))
+    with pytest.raises(FetchError, match="refuses access"):
+        lock(lists(index.url), "tool==1.0")
+
+
+ARCHIVE = "tool-1.0-py3-none-any.whl"
+
+
+def test_an_archive_line_is_that_very_file(served: Served) -> None:
+    index = Index(served)
+    index.add(ARCHIVE)
+    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    at = f"tool @ https://files.test/{ARCHIVE}"
+    wheel, _ = lock(lists(index.url), f"{at}#sha256={sha256(ARCHIVE)}")
+    assert wheel is not None
+    assert wheel.file.url == f"{served.url}/files/{ARCHIVE}"
+    wheel, ruling = lock(lists(index.url), f"{at}#sha256={'e' * 64}")
+    assert wheel is not None
+    assert wheel.file == Artefact(filename=ARCHIVE, sha256="e" * 64, size=0, url=f"https://files.test/{ARCHIVE}")
+    assert ruling.outcome == "pinned"
+    assert taken(lists(index.url), at) == ARCHIVE
+
+
+def test_an_archive_that_is_nowhere_is_unresolved(served: Served, tmp_path: Path) -> None:
+    index = Index(served)
+    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    for text in (f"tool @ https://files.test/{ARCHIVE}", f"tool @ file:///gone/{ARCHIVE}#sha256={'e' * 64}"):
+        wheel, ruling = lock(lists(index.url), text)
+        assert wheel is None
+        assert (ruling.outcome, ruling.kind) == ("unresolved", "archive-line")
+        assert ruling.reason == (
+            "it was installed from one file, and no index of this machine has that very file"
+        )
+    (tmp_path / ARCHIVE).write_bytes(b"wheel")
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    files = lists(index.url, links=[tmp_path.as_uri()])
+    assert taken(files, f"tool @ file:///gone/{ARCHIVE}#sha256={digest}") == ARCHIVE
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        ("tool", "index-line", "the freeze tells no version"),
+        ("tool @ https://h.test/master.zip", "archive-line", "the freeze tells no version"),
+        ("tool @ git+https://h.test/x@" + "a" * 40, "vcs-line", "locked as a source"),
+        ("-e git+https://h.test/x@" + "a" * 40 + "#egg=tool", "editable-line", "locked as a source"),
+        ("tool @ file:///home/user/tool", "directory-line", "installed from a folder"),
+        ("tool @ file:///croot/tool_1700000000000/work", "conda-line", "conda wrote its own build path"),
+        ("-ool==1.0", "leftover-line", "interrupted uninstall"),
+    ],
+)
+def test_a_line_that_names_no_file(text: str, kind: str, reason: str) -> None:
+    wheel, ruling = lock(lists(), text)
+    assert wheel is None
+    assert (ruling.outcome, ruling.kind) == ("unresolved", kind)
+    assert reason in ruling.reason
+
+
+@pytest.mark.parametrize(
+    ("specifier", "version"),
+    [("", "70.1"), (">=40.8.0", "70.1"), ("<60", "59.8"), ("==59.*", "59.8"), (">=71.0rc1", "71.0rc1"), (">80", None)],
+)
+def test_the_newest_release_that_fits(index: Index, specifier: str, version: str | None) -> None:
+    for release in ("59.8", "9.1", "70.1", "71.0rc1"):
+        index.add(f"setuptools-{release}-py3-none-any.whl")
+    index.add("setuptools-73.0-py3-none-any.whl", yanked="no")
+    index.add("setuptools-74.0-py3-none-any.whl", **{"requires-python": ">=3.12"})
+    index.add("setuptools-75.0.tar.gz")
+    found = newest("setuptools", specifier, lists(index.url), TARGET)
+    assert (found and found[0]) == version
+    assert found is None or found[1].filename == f"setuptools-{version}-py3-none-any.whl"
+
+
+def test_files_of_another_project_are_not_taken(tmp_path: Path) -> None:
+    for name in ("tool_more-1.0-py3-none-any.whl", "tool-1.0.tar.gz", "Tool-2.0-py3-none-any.whl"):
+        (tmp_path / name).write_bytes(b"")
+    found: list[Distribution] = lists(links=[tmp_path.as_uri()]).of("TOOL", None)
+    assert [item.filename for item in found] == ["Tool-2.0-py3-none-any.whl", "tool-1.0.tar.gz"]

@@ -1,0 +1,102 @@
+"""Which Python it was: evidence, evidence that contradicts itself, none, and the user's word."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Interpreter
+from reprobuild.resolve.interpreter import resolve_interpreter
+from reprobuild.snapshot import modules
+from reprobuild.snapshot.model import Package, Snapshot
+from tests.resolve.repositories import requirement
+from tests.system.samples import package
+
+SAY = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
+APT = (package("python3.11", "3.11.2-6+deb12u3"), package("python3", "3.11.2-1+b1"))
+BOTH = (*APT, package("python3.12", "3.12.4-1+jammy1"), package("python3.12-minimal", "3.12.4-1+jammy1"))
+
+
+def snapshot(*packages: Package, module: str = "", conda: bool = False) -> Snapshot:
+    loaded, _ = modules.parse(f"Currently Loaded Modules:\n  1) {module}\n".encode()) if module else ((), ())
+    lines = (requirement("tool @ file:///croot/tool_1700000000000/work"),) if conda else ()
+    return Snapshot(digest="", packages=packages, modules=loaded, requirements=lines)
+
+
+def found(version: str, minor: str, evidence: str) -> Interpreter:
+    return Interpreter(version=version, executable=f"/usr/bin/python{minor}", evidence=evidence)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (snapshot(*APT), found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
+        (snapshot(package("python3.10-minimal", "3.10.12-1~22.04.3")),
+         found("3.10.12", "3.10", "apt-packages.txt lists python3.10")),
+        (snapshot(*BOTH), found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
+        (snapshot(*APT, package("python3.9", "3.9.2-1", "residual")),
+         found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
+        (snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0"),
+         found("3.12.4", "3.12", "module Python/3.12.4-GCCcore-13.2.0, modules.txt:2")),
+        (snapshot(*APT, module="python/3"), found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
+        (snapshot(*APT, module="ipython/3.9.1"), found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
+    ],
+)  # fmt: skip
+def test_the_systems_python(given: Snapshot, expected: Interpreter) -> None:
+    assert resolve_interpreter(given, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "hint"),
+    [
+        (snapshot(), "no file of the snapshot shows which Python it was", SAY),
+        (snapshot(package("libpython3.11-stdlib", "3.11.2-6")), "no file of the snapshot shows which", SAY),
+        (snapshot(*BOTH[2:], package("python3.10", "3.10.1-1")),
+         "the system has several Pythons: 3.12.4, 3.10.1", SAY),
+        (snapshot(*APT, module="python/3.10.4"),
+         "the environment ran Python 3.10.4 (module python/3.10.4, modules.txt:2), and the captured system has 3.11.2",
+         f"to run it with the system's: {SAY}"),
+        (snapshot(module="lang/Python/3.10.4"), "module lang/Python/3.10.4, modules.txt:2), and the captured system "
+         "has none", "to run it with the system's: "),
+        (snapshot(*APT, module="cray-python/3.9.13.1"), "the environment ran Python 3.9.13 (", "to run it"),
+        (snapshot(*APT, conda=True), "the environment ran Python of conda, unknown (requirements.txt:1 was built by",
+         "to run it with the system's: "),
+    ],
+)  # fmt: skip
+def test_what_evidence_cannot_decide(given: Snapshot, said: str, hint: str) -> None:
+    with pytest.raises(LockError) as caught:
+        resolve_interpreter(given, None)
+    assert said in str(caught.value)
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("given", "decided", "version"),
+    [
+        (snapshot(*APT), "3.11", "3.11.2"),
+        (snapshot(*APT), "3.11.2", "3.11.2"),
+        (snapshot(*BOTH), "3.12", "3.12.4"),
+        (snapshot(*APT, module="python/3.10.4"), "3.11", "3.11.2"),
+        (snapshot(*APT, conda=True), "3.11", "3.11.2"),
+        (snapshot(), "3.11", "3.11"),
+        (snapshot(), "3.11.9", "3.11.9"),
+    ],
+)
+def test_the_users_word(given: Snapshot, decided: str, version: str) -> None:
+    minor = ".".join(version.split(".")[:2])
+    assert resolve_interpreter(given, decided) == found(version, minor, "decided by the user")
+
+
+@pytest.mark.parametrize("decided", ["3", "2.7", "3.x", "python3.11", "3.11.2rc1", ""])
+def test_what_is_no_version(decided: str) -> None:
+    with pytest.raises(LockError, match="is not a version of Python") as caught:
+        resolve_interpreter(snapshot(*APT), decided)
+    assert caught.value.hint == "write it as 3.11 or 3.11.2"
+
+
+def test_another_patch_release_than_the_systems() -> None:
+    with pytest.raises(LockError, match=r"Python 3\.11\.9 was decided, and the captured system has 3\.11\.2") as err:
+        resolve_interpreter(snapshot(*APT), "3.11.9")
+    assert err.value.hint == (
+        "only the system's own Python can be put into the image today: --python 3.11.2"
+    )

@@ -1,0 +1,438 @@
+"""Commit plus captured changes: real repositories, and git's own ids as the judge."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from reprobuild.archive import Entry, read_tar
+from reprobuild.errors import LockError, ReproError, SnapshotError
+from reprobuild.lock import Ruling, Source
+from reprobuild.resolve.sources import Origin, read_origin, resolve_sources
+from reprobuild.snapshot.model import Patch
+from reprobuild.store import Store
+from tests.resolve.repositories import DATE, ENV, FILES, Project, patch, requirement
+from tests.snapshot.samples import SECRETS
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "proj")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def resolve(
+    store: Store, *lines: str, patches: tuple[Patch, ...] = (), origins: Mapping[str, str] | None = None,
+    folder: Path = Path("/nonexistent"), env: Mapping[str, str] = ENV,
+) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:  # fmt: skip
+    found: dict[str, Origin] = {name: read_origin(place, folder) for name, place in (origins or {}).items()}
+    return resolve_sources(tuple(map(requirement, lines)), patches, found, store, env)
+
+
+def line(commit: str) -> str:
+    return f"-e git+https://example.invalid/org/proj.git@{commit}#egg=proj"
+
+
+def content(store: Store, source: Source) -> dict[str, tuple[Entry, bytes]]:
+    with store.verified(source.file.sha256, source.name).open("rb") as stream:
+        return {e.path: (e, read() if e.type == "file" else b"") for e, read in read_tar(stream)}
+
+
+def test_a_commit_becomes_exactly_its_tree(project: Project, store: Store) -> None:
+    (source,), (ruling,) = resolve(store, line(project.head), origins={"proj": str(project.path)})
+    assert (source.commit, source.tree) == (project.head, project.ask("rev-parse", "HEAD^{tree}"))
+    assert (source.name, source.path, source.editable, source.patch) == ("proj", "/src/proj", True, None)
+    assert source.epoch == DATE
+    found = content(store, source)
+    assert {path: data for path, (entry, data) in found.items() if entry.type == "file"} == FILES
+    assert found["pkg"][0].type == "directory"
+    assert (found["pkg/link"][0].type, found["pkg/link"][0].target) == ("symlink", "../mod.py")
+    assert [found[p][0].mode for p in ("pkg/tool.sh", "mod.py", "pkg")] == [0o755, 0o644, 0o755]
+    assert source.file.size == store.blob(source.file.sha256).stat().st_size
+    assert (ruling.outcome, ruling.subject, ruling.line) == ("pinned", "proj", 1)
+    assert ruling.captured == line(project.head)
+
+
+def edit(project: Project) -> None:
+    project.write("mod.py", FILES["mod.py"].replace(b"line 7\n", b"changed\n"))
+
+
+def binary(project: Project) -> None:
+    project.write("pkg/data.bin", FILES["pkg/data.bin"][:-3] + b"\0\1\2new")
+
+
+def modes(project: Project) -> None:
+    (project.path / "mod.py").chmod(0o755)
+    (project.path / "pkg/tool.sh").chmod(0o644)
+
+
+def links(project: Project) -> None:
+    (project.path / "pkg/link").unlink()
+    (project.path / "pkg/link").symlink_to("tool.sh")
+    (project.path / "mod.py").unlink()
+    (project.path / "mod.py").symlink_to("elsewhere")
+
+
+def added(project: Project) -> None:
+    project.write("new/file.py", b"new\n")
+    project.write("new/empty", b"")
+    project.git("add", "--intent-to-add", "--all")
+
+
+def removed(project: Project) -> None:
+    (project.path / "crlf.txt").unlink()
+    (project.path / "pkg/data.bin").unlink()
+
+
+def odd_texts(project: Project) -> None:
+    project.write("crlf.txt", b"one\r\nthree\r\n")
+    project.write("gr\u00fc\u00dfe \u4e2d.txt", b"no newline")
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        *((change, ("--binary",)) for change in (edit, binary, modes, links, added, removed, odd_texts)),
+        *((change, ("--binary", "--no-prefix")) for change in (edit, links, added)),
+        (edit, ("--full-index",)),
+    ],
+)
+def test_captured_changes_are_in_the_tree(
+    project: Project, store: Store, change: Callable[[Project], None], options: tuple[str, ...]
+) -> None:
+    change(project)
+    captured = patch(project.diff(*options))
+    (source,), rulings = resolve(
+        store, line(project.head), patches=(captured,), origins={"proj": str(project.path)}
+    )
+    assert source.tree == project.worktree_id()
+    assert source.tree != project.ask("rev-parse", "HEAD^{tree}")
+    assert source.patch is not None
+    assert [(r.file, r.outcome) for r in rulings] == [("requirements.txt", "pinned"), ("proj.diff", "pinned")]
+    files = {path: data for path, (entry, data) in content(store, source).items() if entry.type == "file"}
+    assert files == {
+        str(path.relative_to(project.path)): path.read_bytes()
+        for path in project.path.rglob("*")
+        if path.is_file() and not path.is_symlink() and ".git" not in path.relative_to(project.path).parts
+    }
+
+
+def test_a_staged_change_is_diagnosed(project: Project, store: Store) -> None:
+    edit(project)
+    project.git("add", "mod.py")
+    project.write("mod.py", (project.path / "mod.py").read_bytes().replace(b"line 9\n", b"again\n"))
+    captured = patch(project.diff())
+    with pytest.raises(LockError) as caught:
+        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
+    blob = captured.files[0].old_blob
+    assert f"proj.diff:{captured.files[0].line}: does not apply: it was made on blob {blob} of mod.py" in str(
+        caught.value
+    )
+    assert f"not the one in commit {project.head[:12]}" in str(caught.value)
+    assert caught.value.hint == (
+        "the change was staged, or the commit is another; a plain `git diff` leaves staged changes out: "
+        "capture it again with `git diff HEAD --binary --full-index`"
+    )
+
+
+def test_a_diff_that_was_edited_is_found_out(project: Project, store: Store) -> None:
+    edit(project)
+    captured = patch(project.diff().replace(b"+changed", b"+doctored"))
+    with pytest.raises(LockError, match=r"proj\.diff:1: applied, but mod\.py is not blob \w+ as captured") as err:
+        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
+    assert err.value.hint == "the diff was edited after the capture, or lost its last newline"
+
+
+def test_a_diff_whose_lines_do_not_fit(project: Project, store: Store) -> None:
+    edit(project)
+    captured = patch(project.diff().replace(b" line 6\n", b" line six\n"))
+    with pytest.raises(LockError, match=r"proj\.diff does not apply to commit .*:\n.*mod\.py") as caught:
+        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
+    assert caught.value.hint == (
+        "it was made on another commit, or by a git with diff.noprefix or diff.external set; "
+        "capture it again with `git diff HEAD --binary --full-index`"
+    )
+
+
+def test_a_binary_file_whose_content_was_not_captured(project: Project, store: Store) -> None:
+    binary(project)
+    captured = patch(project.diff())
+    with pytest.raises(LockError, match="does not apply to commit"):
+        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
+
+
+def test_a_diff_is_matched_by_what_it_was_made_on(project: Project, store: Store) -> None:
+    edit(project)
+    fits, stray = patch(project.diff(), "x.whl.diff"), patch(project.diff(), "work.diff")
+    other = Project(project.path.parent / "other", {"a.py": b"1\n"})
+    other.write("a.py", b"2\n")
+    stray = patch(other.diff(), "work.diff")
+    (source,), rulings = resolve(
+        store, line(project.head), patches=(stray, fits), origins={"proj": str(project.path)}
+    )
+    assert source.tree == project.worktree_id()
+    assert [(r.file, r.outcome, r.kind) for r in rulings[1:]] == [
+        ("x.whl.diff", "pinned", ""), ("work.diff", "unresolved", "stray-diff"),
+    ]  # fmt: skip
+
+
+def test_two_projects_of_one_repository_share_its_diff(project: Project, store: Store) -> None:
+    edit(project)
+    lines = [f"-e git+https://example.invalid/mono.git@{project.head}#egg={n}&subdirectory={n}" for n in "ab"]
+    origins = dict.fromkeys("ab", str(project.path))
+    sources, rulings = resolve(store, *lines, patches=(patch(project.diff(), "mono.diff"),), origins=origins)
+    assert [(s.name, s.subdirectory, s.tree) for s in sources] == [
+        (name, name, project.worktree_id()) for name in "ab"
+    ]
+    assert {ruling.outcome for ruling in rulings} == {"pinned"}
+
+
+def test_a_bundle_and_an_address_give_the_same_source(project: Project, store: Store, tmp_path: Path) -> None:
+    bundle = project.bundle(tmp_path / "proj.bundle")
+    places = [str(bundle), "proj.bundle", str(project.path), f"file://{project.path}"]
+    found = {
+        resolve(store, line(project.head), origins={"proj": place}, folder=tmp_path)[0] for place in places
+    }
+    assert len(found) == 1
+
+
+def test_the_captured_address_is_fetched(project: Project, store: Store) -> None:
+    for text in (
+        f"proj @ git+file://{project.path}@{project.head}",
+        f"-e git+file://{project.path}@{project.head}#egg=proj",
+    ):
+        (source,), _ = resolve(store, text)
+        assert source.tree == project.ask("rev-parse", "HEAD^{tree}")
+        assert source.editable == text.startswith("-e")
+
+
+def test_a_commit_that_only_a_tag_or_an_old_branch_holds(project: Project, store: Store) -> None:
+    project.git("checkout", "--quiet", "-b", "side")
+    project.write("mod.py", b"side\n")
+    side = project.commit()
+    project.git("tag", "kept")
+    project.git("checkout", "--quiet", "main")
+    project.git("branch", "-D", "side")
+    for place in (str(project.path), f"file://{project.path}"):
+        (source,), _ = resolve(store, line(side[:10]), origins={"proj": place})
+        assert source.commit == side
+
+
+def test_a_shallow_clone_is_enough(project: Project, store: Store, tmp_path: Path) -> None:
+    project.write("mod.py", b"second\n")
+    head = project.commit()
+    clone = tmp_path / "clone"
+    project.git("clone", "--quiet", "--depth", "1", f"file://{project.path}", str(clone))
+    (source,), _ = resolve(store, line(head), origins={"proj": str(clone)})
+    assert source.commit == head
+
+
+def test_a_clone_of_somebody_else_is_read(project: Project, store: Store) -> None:
+    head = project.head
+    for path in (project.path, *project.path.rglob("*")):
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+    (source,), _ = resolve(store, line(head), origins={"proj": str(project.path)})
+    assert source.name == "proj"
+
+
+@pytest.mark.parametrize("revision", ["v1.0", "main", "side", "HEAD~0"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_revision_may_be_named(project: Project, store: Store, revision: str, scheme: str) -> None:
+    first = project.head
+    project.git("tag", "-a", "-m", "tag", "v1.0")
+    project.git("branch", "side")
+    project.write("mod.py", b"second\n")
+    second = project.commit()
+    place = f"{scheme}{project.path}@{revision}"
+    if revision == "HEAD~0":
+        with pytest.raises(LockError):
+            resolve(store, "-e /home/user/proj", origins={"proj": place})
+        return
+    (source,), _ = resolve(store, "-e /home/user/proj", origins={"proj": place})
+    assert source.commit == (second if revision == "main" else first)
+
+
+def test_a_revision_beside_the_captured_commit_must_be_the_same(project: Project, store: Store) -> None:
+    first = project.head
+    project.git("tag", "v1.0")
+    project.write("mod.py", b"second\n")
+    second = project.commit()
+    place = f"{project.path}@v1.0"
+    (source,), _ = resolve(store, line(first), origins={"proj": place})
+    assert source.commit == first
+    with pytest.raises(LockError, match=rf"the freeze names commit {second[:12]} of proj, and --source names v1\.0") as e:
+        resolve(store, line(second), origins={"proj": place})
+    assert e.value.hint == "leave the revision out: the captured commit is taken"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "local", "revision"),
+    [
+        ("lib.bundle", "lib.bundle", "/f/lib.bundle", None),
+        ("/abs/lib@v1", "/abs/lib", "/abs/lib", "v1"),
+        ("https://h/x.git@abc123", "https://h/x.git", None, "abc123"),
+        ("https://u:p@h/x.git", "https://u:p@h/x.git", None, None),
+        ("git@h:org/x.git", "git@h:org/x.git", None, None),
+        ("git@h:org/x.git@v1", "git@h:org/x.git", None, "v1"),
+        ("ssh://git@h/x.git", "ssh://git@h/x.git", None, None),
+    ],
+)
+def test_an_origin_is_read(text: str, place: str, local: str | None, revision: str | None) -> None:
+    found = read_origin(text, Path("/f"))
+    assert found == Origin(place=place, local=Path(local) if local else None, revision=revision)
+
+
+def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, store: Store) -> None:
+    sources, rulings = resolve(
+        store, "-e /home/user/proj", "-e /home/user/lib", origins={"lib": str(project.path)}
+    )
+    assert sources == ()
+    assert {(r.outcome, r.kind) for r in rulings} == {("unresolved", "no-source")}
+    assert rulings[0].reason == (
+        "the repository of proj is in no file of the snapshot; name it with --source proj=PATH@REV"
+    )
+    assert rulings[1].reason == "no commit of lib is known; name it with --source lib=PATH@REV"
+
+
+def test_a_commit_that_is_not_there(project: Project, store: Store) -> None:
+    for place in (str(project.path), f"file://{project.path}"):
+        with pytest.raises(LockError, match=f"commit 0123456789ab of proj is not in {place}") as caught:
+            resolve(store, line("0123456789abcdef" * 2 + "01234567"), origins={"proj": place})
+        assert caught.value.hint == (
+            "was it ever pushed? name a bundle, a clone or another remote with --source proj=PATH|URL"
+        )
+
+
+def test_a_missing_and_a_damaged_bundle(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(LockError, match=rf"the source of proj, {tmp_path}/p\.bundle, does not exist") as caught:
+        resolve(store, line("a" * 40), origins={"proj": "p.bundle"}, folder=tmp_path)
+    assert caught.value.hint == "name a bundle, a clone or another remote with --source proj=PATH|URL"
+    (tmp_path / "p.bundle").write_bytes(b"no bundle")
+    with pytest.raises(LockError, match="the repository of proj cannot be had: could not read") as damaged:
+        resolve(store, line("a" * 40), origins={"proj": "p.bundle"}, folder=tmp_path)
+    assert damaged.value.hint == caught.value.hint
+
+
+def test_a_password_in_an_address_is_not_told(store: Store) -> None:
+    place = "http://alice:s3kr1t-pa55@127.0.0.1:1/proj.git"
+    with pytest.raises(LockError, match=r"http://127\.0\.0\.1:1/proj\.git") as caught:
+        resolve(store, line("a" * 40), origins={"proj": place})
+    assert "s3kr1t" not in str(caught.value) + caught.value.hint
+
+
+def test_only_git_can_be_read(store: Store) -> None:
+    with pytest.raises(LockError, match=r"requirements\.txt:1: proj comes from a hg repository") as caught:
+        resolve(store, f"-e hg+https://example.invalid/proj@{'a' * 40}#egg=proj")
+    assert caught.value.hint == "convert it to git, and name the copy with --source proj=PATH@REV"
+
+
+def test_a_submodule_is_refused(project: Project, store: Store) -> None:
+    inner = Project(project.path.parent / "inner", {"a": b"a"})
+    project.git("submodule", "--quiet", "add", str(inner.path), "third/inner")
+    with pytest.raises(LockError, match="proj has a submodule at third/inner") as caught:
+        resolve(store, line(project.commit()), origins={"proj": str(project.path)})
+    assert caught.value.hint == (
+        "install the submodule's project as an editable of its own, or add its files to the repository"
+    )
+
+
+@pytest.mark.parametrize("rule", ["huggingface", "private-key", "github"])
+def test_a_secret_in_a_source_is_refused_and_not_kept(project: Project, store: Store, rule: str) -> None:
+    project.write("pkg/conf.py", b"# one\n# two\nX = '" + SECRETS[rule].encode() + b"'\n")
+    with pytest.raises(SnapshotError, match=rf"proj: pkg/conf\.py:3: this looks like a secret \({rule}\)") as caught:
+        resolve(store, line(project.commit()), origins={"proj": str(project.path)})
+    assert caught.value.hint == "remove it from the source and revoke it"
+    assert SECRETS[rule] not in str(caught.value)
+    assert not (store.root / "blobs").exists()
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_the_users_repository_is_not_touched(project: Project, store: Store) -> None:
+    edit(project)
+    captured = patch(project.diff())
+    before = project.fingerprint()
+    for place in (str(project.path), f"file://{project.path}"):
+        resolve(store, line(project.head), patches=(captured,), origins={"proj": place})
+    assert project.fingerprint() == before
+
+
+def test_nothing_of_a_hostile_repository_runs(project: Project, store: Store, tmp_path: Path) -> None:
+    trap = tmp_path / "ran"
+    project.write(".gitattributes", b"* text eol=crlf filter=evil ident diff=evil\n")
+    project.write("mod.py", b"# $Id$\n" + FILES["mod.py"])
+    head = project.commit()
+    edit(project)
+    captured = patch(project.diff("--no-textconv"))
+    evil = f"touch '{trap}'; cat"
+    for setting in ("filter.evil.smudge", "filter.evil.clean", "diff.evil.textconv", "diff.evil.command",
+                    "core.fsmonitor", "uploadpack.packObjectsHook", "core.sshCommand", "diff.external"):  # fmt: skip
+        project.git("config", setting, evil)
+    for hook in ("pre-commit", "post-checkout", "post-index-change", "reference-transaction", "update",
+                 "pre-receive", "post-update", "fsmonitor-watchman"):  # fmt: skip
+        path = project.path / ".git" / "hooks" / hook
+        path.write_text(f"#!/bin/sh\n{evil}\n")
+        path.chmod(0o755)
+    for place in (str(project.path), f"file://{project.path}"):
+        (source,), _ = resolve(store, line(head), patches=(captured,), origins={"proj": place})
+        blob = project.path / "mod.py"
+        assert content(store, source)["mod.py"][1] == blob.read_bytes()
+    assert not trap.exists()
+
+
+def test_hooks_of_the_users_own_git_do_not_run(project: Project, store: Store, tmp_path: Path) -> None:
+    trap = tmp_path / "ran"
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "reference-transaction").write_text(f"#!/bin/sh\ntouch '{trap}'\n")
+    (hooks / "reference-transaction").chmod(0o755)
+    config = tmp_path / "gitconfig"
+    config.write_text(f"[core]\n\thooksPath = {hooks}\n")
+    env = {**ENV, "GIT_CONFIG_GLOBAL": str(config)}
+    for place in (str(project.path), f"file://{project.path}"):
+        resolve(store, line(project.head), origins={"proj": place}, env=env)
+    assert not trap.exists()
+
+
+def test_the_users_own_git_settings_serve_for_fetching(project: Project, store: Store, tmp_path: Path) -> None:
+    config = tmp_path / "gitconfig"
+    config.write_text(f'[url "file://{project.path.parent}/"]\n\tinsteadOf = https://example.invalid/org/\n')
+    (project.path.parent / "proj.git").symlink_to(project.path / ".git")
+    (source,), _ = resolve(store, line(project.head), env={**ENV, "GIT_CONFIG_GLOBAL": str(config)})
+    assert source.commit == project.head
+
+
+@pytest.mark.parametrize("place", ["ext::sh -c touch% {}", "--upload-pack=touch {}", "ext::sh://x -c touch% {}"])
+def test_an_address_is_no_command(store: Store, tmp_path: Path, place: str) -> None:
+    trap = tmp_path / "ran"
+    with pytest.raises(LockError):
+        resolve(store, line("a" * 40), origins={"proj": place.format(trap)})
+    assert not trap.exists()
+
+
+def test_a_tree_that_leads_out_of_its_folder_is_refused(project: Project, store: Store) -> None:
+    blob = project.ask("rev-parse", "HEAD:mod.py")
+    row = f"100644 blob {blob}\t..\n".encode()
+    tree = subprocess.run(
+        ["git", "mktree"], input=row, cwd=project.path, env=ENV, check=True, capture_output=True
+    ).stdout.decode().strip()  # fmt: skip
+    commit = project.ask("commit-tree", "-m", "evil", tree)
+    project.git("update-ref", "refs/heads/evil", commit)
+    with pytest.raises(ReproError):
+        resolve(store, line(commit), origins={"proj": str(project.path)})
+    assert not (store.root / "blobs").exists()
+
+
+def test_the_same_source_has_the_same_bytes(project: Project, tmp_path: Path) -> None:
+    found = [
+        resolve(Store(tmp_path / name), line(project.head), origins={"proj": str(project.path)})[0]
+        for name in ("one", "two")
+    ]
+    assert found[0] == found[1]

@@ -1,0 +1,152 @@
+"""Deterministic tar files: the same bytes for the same entries, and nothing lost on the way back."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.archive import Entry, TarWriter, entry_of, list_tar, normal, parents, read_tar
+
+EPOCH = 1_700_000_000
+LONG = "/".join(f"folder-{n:02}-{'x' * 20}" for n in range(12))
+ENTRIES: list[tuple[Entry, bytes]] = [
+    (Entry(path="dir", type="directory", mode=0o1777, uid=5, gid=7), b""),
+    (Entry(path="dir/file", type="file", mode=0o4755, uid=3_000_000, gid=1, size=3), b"abc"),
+    (Entry(path="dir/empty", type="file", mode=0), b""),
+    (Entry(path="dir/block", type="file", mode=0o644, size=512), b"\0" * 512),
+    (Entry(path=f"{LONG}/file", type="file", mode=0o644, size=1), b"x"),
+    (Entry(path="gr\u00fc\u00dfe/\u4e2d\u6587 name", type="file", mode=0o600, size=2), b"\xff\0"),
+    (Entry(path="latin-\udce9", type="file", mode=0o600, size=1), b"1"),
+    (Entry(path="link", type="symlink", mode=0o777, target=f"../{LONG}"), b""),
+    (Entry(path="odd", type="symlink", mode=0o777, target="\u00fc\udcff"), b""),
+    (Entry(path="hard", type="hardlink", mode=0o4755, uid=3_000_000, gid=1, target="dir/file"), b""),
+    (Entry(path="null", type="char", mode=0o666, device=(1, 3)), b""),
+    (Entry(path="disk", type="block", mode=0o660, device=(259, 1048575)), b""),
+    (Entry(path="pipe", type="fifo", mode=0o644), b""),
+    (Entry(path="capable", type="file", mode=0o755, size=1, xattrs=(
+        ("security.capability", "0100000200200000000000000000000000000000"), ("user.n\u00fc", "c3bc0a00ff"),
+    )), b"c"),
+]  # fmt: skip
+
+
+def write(entries: list[tuple[Entry, bytes]] = ENTRIES, epoch: int = EPOCH) -> tuple[bytes, list[Entry]]:
+    stream = io.BytesIO()
+    writer = TarWriter(stream, epoch)
+    for entry, content in entries:
+        writer.add(entry, content if entry.type == "file" else None)
+    writer.close()
+    return stream.getvalue(), writer.listing
+
+
+def expected(entry: Entry, content: bytes) -> Entry:
+    digest = hashlib.sha256(content).hexdigest() if entry.type == "file" else ""
+    return msgspec.structs.replace(entry, sha256=digest)
+
+
+def test_nothing_is_lost_on_the_way_back() -> None:
+    data, listing = write()
+    wanted = [expected(entry, content) for entry, content in ENTRIES]
+    assert listing == wanted
+    assert list(list_tar(io.BytesIO(data))) == wanted
+    contents = {e.path: read() for e, read in read_tar(io.BytesIO(data)) if e.type == "file"}
+    assert contents == {entry.path: content for entry, content in ENTRIES if entry.type == "file"}
+
+
+def test_the_same_entries_give_the_same_bytes_whatever_the_machine() -> None:
+    data, _ = write()
+    program = (
+        "import sys, pickle; from tests.test_archive import write; import hashlib;"
+        "print(hashlib.sha256(write()[0]).hexdigest())"
+    )
+    for env in ({"LC_ALL": "C", "TZ": "Asia/Tokyo"}, {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "5"}):
+        import sys
+
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=Path(__file__).parent.parent, env=env, check=True,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == hashlib.sha256(data).hexdigest()
+
+
+def test_the_bytes_are_known() -> None:
+    plain = [ENTRIES[0], ENTRIES[1][:1] + (b"abc",)]
+    plain[1] = (Entry(path="dir/file", type="file", mode=0o644, size=3), b"abc")
+    data, _ = write(plain)
+    assert len(data) == tarfile.RECORDSIZE
+    assert data[:100] == b"dir/" + bytes(96)
+    assert data[136:148] == b"%011o\0" % EPOCH
+    assert data[257:265] == b"ustar\x0000"
+    assert data[265:329] == bytes(64)  # no names of owners
+    assert data[1024:1027] == b"abc"
+    assert data[1027:] == bytes(len(data) - 1027)
+
+
+def test_the_time_is_the_epoch_and_nothing_else_changes_with_it() -> None:
+    with tarfile.open(fileobj=io.BytesIO(write()[0])) as tar:
+        assert {info.mtime for info in tar} == {EPOCH}
+    assert write()[0] != write(epoch=EPOCH + 1)[0]
+    assert list(list_tar(io.BytesIO(write(epoch=1)[0]))) == list(list_tar(io.BytesIO(write()[0])))
+
+
+def test_gnu_tar_reads_it(tmp_path: Path) -> None:
+    entries = [item for item in ENTRIES if item[0].type in ("directory", "file", "symlink")]
+    path = tmp_path / "x.tar"
+    path.write_bytes(write(entries)[0])
+    argv = ["tar", "--list", "--quoting-style=literal", "--file", str(path)]
+    done = subprocess.run(argv, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}, check=True, capture_output=True)
+    names = done.stdout.decode("utf-8", "surrogateescape").splitlines()
+    assert names == [entry.path + "/" * (entry.type == "directory") for entry, _ in entries]
+
+
+@pytest.mark.parametrize(("content", "said"), [(b"ab", "shorter"), (b"abcd", "longer")])
+def test_content_of_another_length_is_refused(content: bytes, said: str) -> None:
+    entry = Entry(path="x", type="file", mode=0o644, size=3)
+    for given in (content, io.BytesIO(content)):
+        with pytest.raises(ValueError, match=f"x is {said} than its 3 bytes"):
+            TarWriter(io.BytesIO(), 0).add(entry, given)
+
+
+def test_a_file_needs_content() -> None:
+    with pytest.raises(ValueError, match="x is a file without content"):
+        TarWriter(io.BytesIO(), 0).add(Entry(path="x", type="file", mode=0o644, size=1))
+
+
+def test_short_forms() -> None:
+    stream = io.BytesIO()
+    writer = TarWriter(stream, EPOCH)
+    writer.directory("a")
+    writer.file("a/b", b"xy", 0o755)
+    writer.symlink("c", "a/b")
+    writer.close()
+    found = list(list_tar(io.BytesIO(stream.getvalue())))
+    assert [(e.path, e.type, e.mode, e.uid, e.size, e.target) for e in found] == [
+        ("a", "directory", 0o755, 0, 0, ""), ("a/b", "file", 0o755, 0, 2, ""), ("c", "symlink", 0o777, 0, 0, "a/b"),
+    ]  # fmt: skip
+
+
+def test_parents_come_first_and_once() -> None:
+    assert parents(["a/b/c", "a/d", "x", "a/b/e/f"]) == ["a", "a/b", "a/b/e"]
+    assert parents([]) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("./a/b", "a/b"), ("/a", "a"), (".//a/", "a"), (".", ""), ("./", ""), ("a", "a"), (".a/", ".a"), ("././a", "a")],
+)
+def test_names_are_normalised(written: str, name: str) -> None:
+    assert normal(written) == name
+
+
+def test_what_a_layer_cannot_hold_is_refused() -> None:
+    info = tarfile.TarInfo("sparse")
+    info.type = tarfile.GNUTYPE_SPARSE
+    with pytest.raises(ValueError, match=r"sparse is of the tar type b'S', which a layer cannot hold"):
+        entry_of(info)
+    info.type = tarfile.AREGTYPE
+    assert entry_of(info).type == "file"

@@ -1,0 +1,140 @@
+"""The file of decisions: what it may hold, what each mistake says, and how options go over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.decisions import Decisions, WorkloadDecision, find_decisions, merge, parse_bake, read_decisions
+from reprobuild.errors import UsageError
+from reprobuild.services import read_services
+
+WHOLE = """
+python: "3.11"
+base: debian/bookworm
+platform: linux/amd64
+sources: {mylib: mylib.bundle}
+services: {torch-index: "https://mirror.test/{local}"}
+bake: {MY_FLAG: null, MY_MODE: fast}
+drop: [LD_PRELOAD]
+accept: [withdrawn]
+profile: other
+seed: 7
+workload: {command: [python, train.py], outputs: [checkpoint.pt]}
+"""
+
+
+def written(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "reprobuild.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_every_decision_is_read(tmp_path: Path) -> None:
+    assert read_decisions(written(tmp_path, WHOLE)) == Decisions(
+        python="3.11", base="debian/bookworm", platform="linux/amd64", sources={"mylib": "mylib.bundle"},
+        services={"torch-index": "https://mirror.test/{local}"}, bake={"MY_FLAG": None, "MY_MODE": "fast"},
+        drop=("LD_PRELOAD",), accept=("withdrawn",), profile="other", seed=7,
+        workload=WorkloadDecision(command=("python", "train.py"), outputs=("checkpoint.pt",)),
+    )  # fmt: skip
+
+
+def test_an_empty_file_decides_nothing(tmp_path: Path) -> None:
+    assert read_decisions(written(tmp_path, "# nothing\n")) == Decisions()
+
+
+def test_bake_may_be_a_list(tmp_path: Path) -> None:
+    found = read_decisions(written(tmp_path, "bake: [A, B=1, C=x=y, D=]\n"))
+    assert found.bake == {"A": None, "B": "1", "C": "x=y", "D": ""}
+    assert parse_bake("A=") == ("A", "")
+
+
+KNOWN = (
+    "the decisions are: python, base, platform, sources, services, bake, drop, accept, profile, seed, workload"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("python: 3.10\n", "python: 3.1 is a number in YAML", 'write it in quotes: python: "3.10"'),
+        ("a: [", "is not YAML: ", "see docs/decisions.md for an example"),
+        (b"a: \xff\xfe\n", "is not YAML: ", "see docs/decisions.md for an example"),
+        ("pyton: '3.11'\n", "pyton", KNOWN),
+        ("drop: LD_PRELOAD\n", "$.drop", KNOWN),
+        ("seed: many\n", "$.seed", KNOWN),
+        ("bake: {A: 4}\n", "$.bake", KNOWN),
+        ("python: 3\n", "$.python", KNOWN),
+        ("workload: {command: [x]}\n", "outputs", KNOWN),
+        ("workload: {command: [x], outputs: [y], more: 1}\n", "more", KNOWN),
+        ("- python\n", "Expected `object`", KNOWN),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str | bytes, said: str, hint: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        read_decisions(path)
+    assert str(caught.value).startswith(f"{path}")
+    assert said in str(caught.value)
+    assert caught.value.hint == hint
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml cannot be read: No such file") as caught:
+        read_decisions(tmp_path / "none.yaml")
+    assert caught.value.hint == "check the path"
+
+
+def test_the_file_stands_in_the_snapshot_or_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = tmp_path / "job" / "snapshot"
+    snapshot.mkdir(parents=True)
+    assert find_decisions(snapshot) is None
+    beside = snapshot.parent / "reprobuild.yaml"
+    beside.write_text("")
+    assert find_decisions(snapshot) == beside
+    monkeypatch.chdir(snapshot)
+    assert find_decisions(Path()) == beside
+    inside = snapshot / "reprobuild.yaml"
+    inside.write_text("")
+    with pytest.raises(UsageError, match=f"there are two files of decisions: {inside} and {beside}") as caught:
+        find_decisions(snapshot)
+    assert caught.value.hint == "keep one, or name it with --decisions"
+    beside.unlink()
+    assert find_decisions(snapshot) == inside
+
+
+def test_options_go_over_the_file_and_lists_are_joined() -> None:
+    file = Decisions(
+        python="3.11", seed=1, drop=("a", "b"), bake={"X": "1", "Y": None}, sources={"p": "p.bundle"}, profile="own"
+    )
+    options = Decisions(python="3.12", drop=("b", "c"), bake={"X": None, "Z": "3"}, seed=0)
+    assert merge(file, options) == Decisions(
+        python="3.12", seed=0, drop=("a", "b", "c"), bake={"X": None, "Y": None, "Z": "3"},
+        sources={"p": "p.bundle"}, profile="own",
+    )  # fmt: skip
+    assert merge(file, Decisions()) == file
+    assert merge(Decisions(), file) == file
+
+
+def test_the_lock_keeps_no_address_of_one_machine_and_no_password(tmp_path: Path) -> None:
+    kept = read_decisions(written(tmp_path, WHOLE)).recorded()
+    assert "services" not in kept
+    assert kept["bake"] == {"MY_FLAG": None, "MY_MODE": "fast"}
+    assert Decisions().recorded() == {}
+    place = "https://alice:s3kr1t-pa55@git.test/x.git@v1"
+    assert Decisions(sources={"x": place, "y": "a b/y.bundle@v2"}).recorded() == {
+        "sources": {"x": "https://git.test/x.git@v1", "y": "a b/y.bundle@v2"}
+    }
+
+
+def test_a_service_may_be_put_elsewhere() -> None:
+    shipped = read_services({})["torch-index"]
+    assert "{local}" in shipped.url
+    assert shipped.status == "unverified live"
+    moved = read_services({"torch-index": "http://mirror.test/{local}"})["torch-index"]
+    assert (moved.url, moved.status, moved.note) == ("http://mirror.test/{local}", "given by the user", shipped.note)
+    with pytest.raises(UsageError, match="there is no service named 'torch'") as caught:
+        read_services({"torch": "x"})
+    assert caught.value.hint.startswith("the services are: ")
+    assert "torch-index" in caught.value.hint

@@ -1,0 +1,193 @@
+"""The lock: one canonical form, a digest of it, and what a file that is no lock says."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.errors import LockError
+from reprobuild.lock import (
+    Artefact, Base, Bytecode, Deb, Lock, Realised, Ruling, Setting, Source, Wheel, Workload,
+    canonical, encode, read_lock, write_lock,
+)  # fmt: skip
+from reprobuild.payload import pack_runtime, payload
+from tests.image.made import Made
+
+
+def artefact(name: str) -> Artefact:
+    return Artefact(filename=name, sha256=hashlib.sha256(name.encode()).hexdigest(), size=len(name))
+
+
+def deb(name: str, architecture: str = "amd64") -> Deb:
+    return Deb(name=name, version="1", architecture=architecture, essential=False, file=artefact(name))
+
+
+def wheel(name: str, role: Any = "environment") -> Wheel:
+    return Wheel(name=name, version="1", role=role, file=artefact(name))
+
+
+def source(name: str, **more: Any) -> Source:
+    fields = {"url": "", "commit": "c", "tree": "t", "patch": None, "path": f"/src/{name}", "editable": True}
+    return Source(**{"name": name, "epoch": 1, "file": artefact(name), **fields, **more})
+
+
+def ruling(file: str, line: int, subject: str, reason: str = "r", outcome: Any = "pinned") -> Ruling:
+    return Ruling(file=file, line=line, subject=subject, outcome=outcome, reason=reason)
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Lock:
+    debs = (deb("a"), deb("a", "i386"), deb("b"))
+    return Made(tmp_path).lock(
+        base=Base(distribution="debian", release="x", packages=debs, tools=debs),
+        wheels=(wheel("a", "build"), wheel("a"), wheel("b")),
+        sources=(source("p"), source("q")),
+        environment=(Setting(name="A", value="\u00fc", needs=("/z", "/a")), Setting(name="B", value="2")),
+        workload=Workload(command=("z", "a"), outputs=("y", "b")),
+        decisions={"bake": {"z": None, "a": "1"}, "accept": ["z", "a"]},
+        rulings=(
+            ruling("a.txt", 2, "x"), ruling("a.txt", 10, "x"), ruling("a.txt", 10, "y"), ruling("b.txt", 0, "m"),
+            ruling("b.txt", 0, "m", "another"), ruling("c", 1, "u", outcome="unresolved"),
+        ),
+        realised=Realised(
+            base="0" * 64, runtime="1" * 64, wheels=(wheel("a"), wheel("b")),
+            bytecode=(Bytecode(artefact="a", tar="t"), Bytecode(artefact="b", tar="t")),
+        ),
+    )  # fmt: skip
+
+
+def shuffled(lock: Lock, seed: int) -> Lock:
+    """Return a lock of equal content with every sequence that has no order of its own in another one."""
+    chance = random.Random(seed)
+
+    def mixed(items: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(chance.sample(items, len(items)))
+
+    assert lock.realised is not None
+    base = msgspec.structs.replace(
+        lock.base, packages=mixed(lock.base.packages), tools=mixed(lock.base.tools)
+    )
+    realised = msgspec.structs.replace(
+        lock.realised, wheels=mixed(lock.realised.wheels), bytecode=mixed(lock.realised.bytecode)
+    )
+    decisions = dict(reversed(lock.decisions.items()))
+    decisions["bake"] = dict(reversed(decisions["bake"].items()))
+    return msgspec.structs.replace(
+        lock, base=base, realised=realised, decisions=decisions, wheels=mixed(lock.wheels),
+        sources=mixed(lock.sources), environment=mixed(lock.environment), rulings=mixed(lock.rulings),
+    )  # fmt: skip
+
+
+def test_equal_content_has_equal_bytes(lock: Lock) -> None:
+    others = [shuffled(lock, seed) for seed in range(20)]
+    assert any(other != lock for other in others)
+    assert {encode(other) for other in others} == {encode(lock)}
+    assert {other.digest for other in others} == {hashlib.sha256(encode(lock)).hexdigest()}
+
+
+def test_what_has_an_order_keeps_it(lock: Lock) -> None:
+    kept = canonical(lock)
+    assert kept.environment[0].needs == ("/z", "/a")
+    assert kept.workload == Workload(command=("z", "a"), outputs=("y", "b"))
+    assert kept.decisions["accept"] == ["z", "a"]
+    assert [r.line for r in kept.rulings if r.file == "a.txt"] == [2, 10, 10]
+
+
+def test_other_content_has_another_digest(lock: Lock) -> None:
+    changes: list[dict[str, Any]] = [
+        {"seed": 1}, {"epoch": lock.epoch + 1}, {"platform": "linux/arm64"}, {"realised": None},
+        {"wheels": lock.wheels[1:]}, {"environment": (Setting(name="A", value="u"), lock.environment[1])},
+        {"decisions": {}}, {"rulings": lock.rulings[1:]}, {"workload": None}, {"snapshot": "6" * 64},
+    ]  # fmt: skip
+    digests = [msgspec.structs.replace(lock, **change).digest for change in changes]
+    assert len({lock.digest, *digests}) == len(changes) + 1
+
+
+def test_a_lock_is_written_and_read_back(lock: Lock, tmp_path: Path) -> None:
+    path = tmp_path / "reprobuild.lock"
+    write_lock(shuffled(lock, 1), path)
+    assert read_lock(path) == canonical(lock)
+    assert read_lock(path).digest == lock.digest
+    text = path.read_text()
+    assert text.endswith("}\n")
+    assert "\u00fc" in text
+    assert text.startswith('{\n  "version": 1,\n')
+    assert [item.name for item in tmp_path.iterdir() if item.suffix == ".part"] == []
+    write_lock(msgspec.structs.replace(lock, realised=None), path)
+    assert read_lock(path).realised is None
+
+
+def test_deviations_are_what_is_replaced_or_unresolved(lock: Lock) -> None:
+    more = ruling("d", 1, "w", outcome="replaced")
+    found = msgspec.structs.replace(lock, rulings=(*lock.rulings, more)).deviations
+    assert [r.subject for r in found] == ["u", "w"]
+
+
+def test_no_lock_there(tmp_path: Path) -> None:
+    with pytest.raises(LockError, match=rf"there is no lock at {tmp_path}/x\.lock") as caught:
+        read_lock(tmp_path / "x.lock")
+    assert caught.value.hint == "make one with `reprobuild lock DIR`"
+    with pytest.raises(LockError, match="cannot be read: Is a directory") as folder:
+        read_lock(tmp_path)
+    assert folder.value.hint == "check its permissions"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: b"", "truncated"),
+        (lambda raw: raw[: len(raw) // 2], "truncated"),
+        (lambda raw: b"[]", "Expected `object`"),
+        (lambda raw: b"{}", "version"),
+        (lambda raw: raw.replace(b'"epoch": 1700000000', b'"epoch": "now"'), r"\$\.epoch"),
+        (lambda raw: raw.replace(b'"seed"', b'"sead"'), "sead"),
+        (lambda raw: raw.replace(b'"unresolved"', b'"ignored"'), r"\$\.rulings\[.*\]\.outcome"),
+    ],
+)
+def test_what_is_no_lock(lock: Lock, tmp_path: Path, change: Any, said: str) -> None:
+    path = tmp_path / "reprobuild.lock"
+    path.write_bytes(change(encode(lock)))
+    with pytest.raises(LockError, match=rf"reprobuild\.lock is not a lock: .*{said}") as caught:
+        read_lock(path)
+    assert caught.value.hint == "make it again with `reprobuild lock DIR`"
+
+
+@pytest.mark.parametrize("more", [{}, {"something": "new"}])
+def test_a_lock_of_another_version(lock: Lock, tmp_path: Path, more: dict[str, str]) -> None:
+    path = tmp_path / "reprobuild.lock"
+    raw = json.loads(encode(lock))
+    path.write_text(json.dumps({**raw, **more, "version": 2}))
+    with pytest.raises(LockError, match="is a lock of version 2; this program reads version 1") as caught:
+        read_lock(path)
+    assert caught.value.hint == (
+        "use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`"
+    )
+
+
+def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    runtime = pack_runtime(made.store)
+    assert pack_runtime(made.store) == runtime
+    made.source("kept", [], url="git+https://h.test/kept")
+    made.source("installed", [], editable=False)
+    lock = made.lock()
+    assert lock.realised is not None
+    lock = msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, runtime=runtime))
+    found = payload(lock, made.store)
+    assert found == payload(lock, made.store)
+    assert json.loads(found["opt/reprobuild/sources.json"]).keys() == {"kept"}
+    assert found["opt/env/lib/python3.11/site-packages/reprobuild.pth"] == (
+        b"/opt/reprobuild/lib\nimport reprobuild_runtime.startup\n"
+    )
+    package = Path(__file__).parent.parent / "reprobuild_runtime"
+    shipped = {f"opt/reprobuild/lib/reprobuild_runtime/{p.name}": p.read_bytes() for p in package.glob("*.py")}
+    assert {path: data for path, data in found.items() if "/lib/reprobuild_runtime/" in path} == shipped
+    for one, other in itertools.pairwise(sorted(found)):
+        assert not other.startswith(f"{one}/")
