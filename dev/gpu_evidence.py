@@ -64,4 +64,6 @@ def pack(target: Path) -> int:
 
 if __name__ == "__main__":
     size = pack(Path(sys.argv[1]))
-    print(f"{sys.argv[1]}: {size / 1000:.0f} kB; run it where the GPU is: python {Path(sys.argv[1]).name} > gpu.json")
+    print(
+        f"{sys.argv[1]}: {size / 1000:.0f} kB; run it where the GPU is: python {Path(sys.argv[1]).name} > gpu.json"
+    )

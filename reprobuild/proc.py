@@ -51,14 +51,23 @@ def run(
 
     Raises:
         Failed: it exited with another code than 0; the message ends with the tail of its standard error.
-        EngineError: it is absent (or `missing`), or it ran past `timeout`.
+        EngineError: it is absent or cannot be run (or `missing`), or it ran past `timeout`.
     """
     try:
         done = subprocess.run(
             list(argv), env=dict(env), input=stdin, capture_output=True, cwd=cwd, timeout=timeout,
             stdin=subprocess.DEVNULL if stdin is None else None, check=False,
         )  # fmt: skip
-    except FileNotFoundError:
+    except OSError as err:
+        if cwd and err.filename == str(cwd):
+            raise EngineError(
+                f"could not {purpose}: {cwd}: {err.strerror}", hint="was the folder removed meanwhile?"
+            ) from None
+        if not isinstance(err, FileNotFoundError):
+            raise missing(
+                f"`{argv[0]}` cannot be run ({err.strerror}), and is needed to {purpose}",
+                hint=hint or f"check the permissions of `command -v {argv[0]}`",
+            ) from None
         raise missing(
             f"`{argv[0]}` is not on PATH, and is needed to {purpose}", hint=hint or f"install {argv[0]}"
         ) from None

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.decisions import Decisions, WorkloadDecision, find_decisions, merge, parse_bake, read_decisions
+from reprobuild.decisions import (
+    Decisions,
+    WorkloadDecision,
+    find_decisions,
+    merge,
+    parse_bake,
+    read_decisions,
+)
 from reprobuild.errors import UsageError
 from reprobuild.services import read_services
 
@@ -50,9 +57,7 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
     assert parse_bake("A=") == ("A", "")
 
 
-KNOWN = (
-    "the decisions are: python, base, platform, sources, services, bake, drop, accept, profile, seed, workload"
-)
+KNOWN = "the decisions are: python, base, platform, sources, services, bake, drop, accept, profile, seed, workload"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert caught.value.hint == "check the path"
 
 
-def test_the_file_stands_in_the_snapshot_or_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_stands_in_the_snapshot_or_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = tmp_path / "job" / "snapshot"
     snapshot.mkdir(parents=True)
     assert find_decisions(snapshot) is None
@@ -97,7 +104,9 @@ def test_the_file_stands_in_the_snapshot_or_beside_it(tmp_path: Path, monkeypatc
     assert find_decisions(Path()) == beside
     inside = snapshot / "reprobuild.yaml"
     inside.write_text("")
-    with pytest.raises(UsageError, match=f"there are two files of decisions: {inside} and {beside}") as caught:
+    with pytest.raises(
+        UsageError, match=f"there are two files of decisions: {inside} and {beside}"
+    ) as caught:
         find_decisions(snapshot)
     assert caught.value.hint == "keep one, or name it with --decisions"
     beside.unlink()
@@ -106,7 +115,12 @@ def test_the_file_stands_in_the_snapshot_or_beside_it(tmp_path: Path, monkeypatc
 
 def test_options_go_over_the_file_and_lists_are_joined() -> None:
     file = Decisions(
-        python="3.11", seed=1, drop=("a", "b"), bake={"X": "1", "Y": None}, sources={"p": "p.bundle"}, profile="own"
+        python="3.11",
+        seed=1,
+        drop=("a", "b"),
+        bake={"X": "1", "Y": None},
+        sources={"p": "p.bundle"},
+        profile="own",
     )
     options = Decisions(python="3.12", drop=("b", "c"), bake={"X": None, "Z": "3"}, seed=0)
     assert merge(file, options) == Decisions(
@@ -133,7 +147,11 @@ def test_a_service_may_be_put_elsewhere() -> None:
     assert "{local}" in shipped.url
     assert shipped.status == "unverified live"
     moved = read_services({"torch-index": "http://mirror.test/{local}"})["torch-index"]
-    assert (moved.url, moved.status, moved.note) == ("http://mirror.test/{local}", "given by the user", shipped.note)
+    assert (moved.url, moved.status, moved.note) == (
+        "http://mirror.test/{local}",
+        "given by the user",
+        shipped.note,
+    )
     with pytest.raises(UsageError, match="there is no service named 'torch'") as caught:
         read_services({"torch": "x"})
     assert caught.value.hint.startswith("the services are: ")

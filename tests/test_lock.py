@@ -14,8 +14,21 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.lock import (
-    Artefact, Base, Bytecode, Deb, Lock, Realised, Ruling, Setting, Source, Wheel, Workload,
-    canonical, encode, read_lock, write_lock,
+    Artefact,
+    Base,
+    Bytecode,
+    Deb,
+    Lock,
+    Realised,
+    Ruling,
+    Setting,
+    Source,
+    Wheel,
+    Workload,
+    canonical,
+    encode,
+    read_lock,
+    write_lock,
 )  # fmt: skip
 from reprobuild.payload import pack_runtime, payload
 from tests.image.made import Made
@@ -187,7 +200,9 @@ def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
         b"/opt/reprobuild/lib\nimport reprobuild_runtime.startup\n"
     )
     package = Path(__file__).parent.parent / "reprobuild_runtime"
-    shipped = {f"opt/reprobuild/lib/reprobuild_runtime/{p.name}": p.read_bytes() for p in package.glob("*.py")}
+    shipped = {
+        f"opt/reprobuild/lib/reprobuild_runtime/{p.name}": p.read_bytes() for p in package.glob("*.py")
+    }
     assert {path: data for path, data in found.items() if "/lib/reprobuild_runtime/" in path} == shipped
     for one, other in itertools.pairwise(sorted(found)):
         assert not other.startswith(f"{one}/")

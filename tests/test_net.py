@@ -126,7 +126,7 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://alice:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{unused.getsockname()[1]}/x"
-        with pytest.raises(FetchError, match="cannot be reached: .*Connection refused") as caught:
+        with pytest.raises(FetchError, match=r"cannot be reached: .*Connection refused") as caught:
             Net().page(url)
     assert "pa55" not in str(caught.value)
     assert "object at" not in str(caught.value)
@@ -137,7 +137,10 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_offline_asks_nobody_but_the_disk(served: Served, tmp_path: Path) -> None:
     url = served.give("/x", BODY)
-    for attempt in (lambda: Net(offline=True).page(url), lambda: Net(offline=True).download(url, tmp_path / "p")):
+    for attempt in (
+        lambda: Net(offline=True).page(url),
+        lambda: Net(offline=True).download(url, tmp_path / "p"),
+    ):
         with pytest.raises(FetchError, match=f"{url} is needed, and --offline forbids the network") as caught:
             attempt()
         assert caught.value.hint == "run without --offline once"
@@ -170,7 +173,9 @@ def test_credentials_in_an_address_are_used_and_cut_out(served: Served, tmp_path
     assert served.headers("Authorization") == [LOGIN, LOGIN]
 
 
-def test_credentials_of_netrc_are_used(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_netrc_are_used(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login alice password pa55/word\n")
     netrc.chmod(0o600)

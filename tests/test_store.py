@@ -44,11 +44,18 @@ def test_a_file_is_moved_in(store: Store) -> None:
 
 
 def test_a_scratch_folder_goes_away_whatever_happens(store: Store) -> None:
-    with pytest.raises(ZeroDivisionError), store.scratch() as folder:
-        (folder / "deep").mkdir()
-        (folder / "deep" / "file").write_bytes(b"x")
-        raise ZeroDivisionError
-    assert not folder.exists()
+    folders: list[Path] = []
+
+    def fail() -> None:
+        with store.scratch() as folder:
+            folders.append(folder)
+            (folder / "deep").mkdir()
+            (folder / "deep" / "file").write_bytes(b"x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not folders[0].exists()
 
 
 def test_what_is_not_there_is_named(store: Store) -> None:
@@ -64,7 +71,9 @@ def test_a_damaged_blob_is_named_and_removed(store: Store) -> None:
     blob.write_bytes(CONTENT + b"!")
     found = hashlib.sha256(CONTENT + b"!").hexdigest()
     again = Store(store.root)
-    with pytest.raises(FetchError, match=rf"torch in the store is damaged: sha256 {found}, locked as {SHA256}") as err:
+    with pytest.raises(
+        FetchError, match=rf"torch in the store is damaged: sha256 {found}, locked as {SHA256}"
+    ) as err:
         again.verified(SHA256, "torch")
     assert err.value.hint == "the damaged copy was removed; run the command again to fetch it anew"
     assert not again.has(SHA256)

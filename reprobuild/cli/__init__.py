@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -12,7 +13,10 @@ from typing import NoReturn
 import click
 
 from reprobuild import __version__
-from reprobuild.errors import ReproError
+from reprobuild.errors import ReproError, UsageError
+
+INTERRUPTED = 130
+OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
 
 # Verb: its line in `--help`. The module of a verb is imported when it is used, so that help is quick.
 VERBS = {
@@ -68,25 +72,57 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command line, print its errors, and return its exit code (see `errors`)."""
     try:
-        code = cli.main(arguments, prog_name="reprobuild", standalone_mode=False)
-    except ReproError as err:
+        try:
+            code = cli.main(arguments, prog_name="reprobuild", standalone_mode=False)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except Exception as err:
+            return _explain(err, arguments)
+        except KeyboardInterrupt:
+            return _explain(click.Abort(), arguments)
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        # Whoever was reading has not heard the answer, so it is none. What is left goes nowhere.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return INTERRUPTED
+
+
+def _explain(err: Exception, arguments: list[str]) -> int:
+    """Print an error, and return the exit code that it calls for."""
+    if isinstance(err, ReproError):
         _print_error(str(err), err.hint)
+        return OWN_FAILURE if arguments[:1] == ["run"] else err.exit_code
+    if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
+        _print_error(
+            err.format_message(), f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
+        )
         return err.exit_code
-    except click.ClickException as err:
+    if isinstance(err, click.ClickException):
         err.show()
         return err.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    if isinstance(err, click.Abort):
         _print_error("interrupted", "what was complete is kept; run the command again to go on")
-        return 130
-    except BrokenPipeError:
-        return 0
-    except Exception:
-        click.echo(traceback.format_exc(), err=True)
+        return INTERRUPTED
+    if isinstance(err, OSError) and err.filename is not None:
         _print_error(
-            "this is a bug in reprobuild", "please report the lines above; they hold no values of variables"
+            f"{os.fsdecode(err.filename)}: {err.strerror}",
+            "check the path, its permissions and the space left",
         )
-        return ReproError.exit_code
-    return code if isinstance(code, int) else 0
+        return UsageError.exit_code
+    click.echo(_places(err), err=True)
+    _print_error(
+        "this is a bug in reprobuild", "please report the lines above; they hold no values of variables"
+    )
+    return ReproError.exit_code
+
+
+def _places(err: BaseException) -> str:
+    """Return where and of which kind an exception is; its message could hold a secret."""
+    before = err.__cause__ or err.__context__
+    lines = [_places(before), "which led to:"] if before else []
+    return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
@@ -94,6 +130,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _print_error(what: str, hint: str) -> None:
-    click.echo(click.style("error: ", fg="red") + what, err=True)
+    color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
+    click.echo(click.style("error: ", fg="red") + what, err=True, color=color)
     if hint:
-        click.echo("\n" + click.style("hint: ", fg="cyan") + hint, err=True)
+        click.echo("\n" + click.style("hint: ", fg="cyan") + hint, err=True, color=color)

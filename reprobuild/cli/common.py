@@ -8,15 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from reprobuild.decisions import Decisions, find_decisions, merge, parse_bake, read_decisions
 from reprobuild.errors import UsageError
-from reprobuild.net import Net
-from reprobuild.pipeline import Session
-from reprobuild.store import Store
+
+# Verbs that need little start quickly: the rooms behind these names are imported where they are used.
+if TYPE_CHECKING:
+    from reprobuild.decisions import Decisions
+    from reprobuild.pipeline import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,6 +82,8 @@ def decision_options(function: F) -> F:
 
 def make_decisions(directory: Path, decisions_path: Path | None, **options: Any) -> tuple[Decisions, Path]:
     """Return the decisions of file and options, and the folder where relative sources start."""
+    from reprobuild.decisions import Decisions, find_decisions, merge, parse_bake, read_decisions
+
     found = decisions_path or find_decisions(directory)
     base = read_decisions(found) if found else Decisions()
     given = Decisions(
@@ -111,6 +114,10 @@ def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
 
 def make_session(store: Path | None, *, offline: bool = False, folder: Path = Path()) -> Session:
     """Return what the verbs work with: this is where environment, clock and terminal are read."""
+    from reprobuild.net import Net
+    from reprobuild.pipeline import Session
+    from reprobuild.store import Store
+
     env = dict(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     began = time.monotonic()

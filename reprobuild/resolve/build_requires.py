@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
@@ -41,20 +42,35 @@ def resolve_build_requires(
         LockError: a requirement cannot be read or met.
     """
     wheels: dict[str, Wheel] = {}
-    for source in sources:
-        waiting = [(text, source.name) for text in read_requires(source, store)]
-        while waiting:
-            text, asker = waiting.pop(0)
-            requirement = _parse(text, asker)
-            name = canonicalize_name(requirement.name)
-            if name in wheels or (
-                requirement.marker and not requirement.marker.evaluate(_environment(target))
-            ):
-                continue
-            wheels[name] = _lock(requirement, asker, files, target)
+    waiting = [
+        (_parse(text, source.name), source.name)
+        for source in sources
+        for text in read_requires(source, store)
+    ]
+    waiting = [(requirement, asker) for requirement, asker in waiting if _applies(requirement, target)]
+    together: dict[str, SpecifierSet] = {}  # all sources are built with the same wheels
+    for requirement, _ in waiting:
+        name = canonicalize_name(requirement.name)
+        together[name] = together.get(name, SpecifierSet()) & requirement.specifier
+    while waiting:
+        requirement, asker = waiting.pop(0)
+        name = canonicalize_name(requirement.name)
+        if name not in wheels:
+            asked = together.get(name, SpecifierSet()) & requirement.specifier
+            wheels[name] = _lock(requirement, asked, asker, files, target)
             fetch(wheels[name].file)
-            waiting += [(need, name) for need in _needs(wheels[name], store)]
+            needs = [_parse(need, name) for need in _needs(wheels[name], store)]
+            waiting += [(need, name) for need in needs if _applies(need, target)]
+        elif not requirement.specifier.contains(wheels[name].version, prereleases=True):
+            raise LockError(
+                f"{asker} needs {requirement} to be built, and {name} {wheels[name].version} was chosen",
+                hint=f"name {name} in the build-system.requires of the sources, with a version that suits all",
+            )
     return tuple(wheels.values())
+
+
+def _applies(requirement: Requirement, target: Target) -> bool:
+    return not requirement.marker or requirement.marker.evaluate(_environment(target))
 
 
 def read_requires(source: Source, store: Store) -> list[str]:
@@ -90,11 +106,14 @@ def _parse(text: str, asker: str) -> Requirement:
         ) from None
 
 
-def _lock(requirement: Requirement, asker: str, files: FileLists, target: Target) -> Wheel:
-    found = newest(requirement.name, str(requirement.specifier), files, target)
+def _lock(
+    requirement: Requirement, asked: SpecifierSet, asker: str, files: FileLists, target: Target
+) -> Wheel:
+    found = newest(requirement.name, str(asked), files, target)
     if found is None:
+        others = "" if asked == requirement.specifier else f" (all sources together: {asked})"
         raise LockError(
-            f"{asker} needs {requirement} to be built, and no index of this machine has a wheel of it",
+            f"{asker} needs {requirement} to be built{others}, and no index of this machine has a wheel of it",
             hint="check the name in its pyproject.toml, and pip's indexes",
         )
     version, file = found

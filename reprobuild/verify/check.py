@@ -168,8 +168,9 @@ def compare_workload(
 
 def _compare_output(name: str, one: Finished, two: Finished) -> Comparison:
     label = f"workload output {name}"
-    if name not in one.outputs or name not in two.outputs:
-        there = ", ".join(sorted(one.outputs)) or "nothing"
+    lacking = [done for done in (one, two) if name not in done.outputs]
+    if lacking:
+        there = ", ".join(sorted(lacking[0].outputs)) or "nothing"
         return Comparison(
             name=label, verdict="inconclusive", detail=f"the command wrote {there}, and not {name}"
         )

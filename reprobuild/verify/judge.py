@@ -22,7 +22,7 @@ def compare_probes(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[
             return [
                 Comparison(name="probes", verdict="inconclusive", detail=str(answer.get("why", "no answer")))
             ]
-    one, two = first["probes"], second["probes"]
+    one, two = first.get("probes", {}), second.get("probes", {})
     failed = {**first.get("failed", {}), **second.get("failed", {})}
     names = sorted({*one, *two, *failed})
     if not names:

@@ -35,7 +35,9 @@ def test_a_deviation_is_accepted_by_class_name_or_line(word: str) -> None:
     assert [r.subject for r in found] == ["A", "B", "C", "numpy"]
 
 
-@pytest.mark.parametrize("word", ["", "env.txt", "env.txt:", "7", "Numpy", "replaced", "env.txt:70", "suspect"])
+@pytest.mark.parametrize(
+    "word", ["", "env.txt", "env.txt:", "7", "Numpy", "replaced", "env.txt:70", "suspect"]
+)
 def test_anything_else_accepts_nothing(word: str) -> None:
     with pytest.raises(LockError):
         accept([*FINE, GONE], [word])
@@ -49,9 +51,7 @@ def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
         "  env.txt:9: FOO: unresolved (suspect-value): because",
         "  env.txt:7: numpy: replaced (withdrawn): because",
     ]
-    assert caught.value.hint == (
-        "to go on without exactly these: --accept suspect-value --accept withdrawn"
-    )
+    assert caught.value.hint == ("to go on without exactly these: --accept suspect-value --accept withdrawn")
     accept([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
 
 
@@ -82,7 +82,9 @@ def test_a_base_without_a_c_library() -> None:
 def test_a_made_system_and_a_source_become_a_lock(
     around: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = Project(tmp_path / "proj", {"pyproject.toml": b"[build-system]\nrequires = []\n", "a.py": b"1\n"})
+    project = Project(
+        tmp_path / "proj", {"pyproject.toml": b"[build-system]\nrequires = []\n", "a.py": b"1\n"}
+    )
     project.write("a.py", b"2\n")
     snapshot = Snapshot(
         digest="5" * 64, patches=(patch(project.diff()),),
@@ -91,7 +93,7 @@ def test_a_made_system_and_a_source_become_a_lock(
     )  # fmt: skip
     made = index(
         stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
-        stanza("fakeroot", "1"),
+        stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
     )  # fmt: skip
     monkeypatch.setattr(compose, "configured_index", lambda *_, **__: made)  # apt's own tests are elsewhere
     decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)

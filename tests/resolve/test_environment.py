@@ -65,7 +65,10 @@ def test_what_stays_out(names: str, reason: str) -> None:
         ("OMP_NUM_THREADS=8 MKL_CBWR=COMPATIBLE KMP_AFFINITY=none OPENBLAS_NUM_THREADS=1", MATTERS),
         ("CUBLAS_WORKSPACE_CONFIG=:4096:8 NVIDIA_TF32_OVERRIDE=0 NCCL_ALGO=Ring NCCL_PROTO=Simple", MATTERS),
         ("PYTHONHASHSEED=0 TF_DETERMINISTIC_OPS=1 XLA_FLAGS=--x CUDA_LAUNCH_BLOCKING=1", MATTERS),
-        ("TORCHINDUCTOR_MAX_AUTOTUNE=1 PYTORCH_CUDA_ALLOC_CONF=a:b TRITON_PTXAS=x MALLOC_ARENA_MAX=2", MATTERS),
+        (
+            "TORCHINDUCTOR_MAX_AUTOTUNE=1 PYTORCH_CUDA_ALLOC_CONF=a:b TRITON_PTXAS=x MALLOC_ARENA_MAX=2",
+            MATTERS,
+        ),
         ("LANG=C.UTF-8 LC_ALL=C LC_NUMERIC=POSIX LC_TIME=C.utf8 TZ=UTC", TEXT),
     ],
 )
@@ -73,7 +76,9 @@ def test_what_is_baked(text: str, reason: str) -> None:
     pairs = dict(pair.split("=", 1) for pair in text.split())
     settings, rulings = decide(*(variable(name, value) for name, value in pairs.items()))
     assert settings == pairs
-    assert {(r.subject, r.outcome, r.reason) for r in rulings.values()} == {(n, "pinned", reason) for n in pairs}
+    assert {(r.subject, r.outcome, r.reason) for r in rulings.values()} == {
+        (n, "pinned", reason) for n in pairs
+    }
 
 
 @pytest.mark.parametrize("pair", ["LANG=en_US.UTF-8", "LC_ALL=de_DE", "TZ=Europe/Berlin", "LANG=C.UTF-8x"])
@@ -91,7 +96,9 @@ def test_every_rule_is_met_by_these_tests() -> None:
 
 
 def test_a_system_library_is_preloaded_with_its_package() -> None:
-    value = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libm.so.6 /lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+    value = (
+        "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2:libm.so.6 /lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+    )
     settings, (ruling,) = resolve_environment([variable("LD_PRELOAD", value)], bake={}, drop=())
     needs = ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
     assert settings == (Setting(name="LD_PRELOAD", value=value, needs=needs),)
@@ -99,7 +106,9 @@ def test_a_system_library_is_preloaded_with_its_package() -> None:
     assert preload_packages(settings) == ["libjemalloc2", "libtcmalloc-minimal4"]
 
 
-@pytest.mark.parametrize("library", ["/cluster/sw/libfast.so", "/home/user/lib/libjemalloc.so", "/opt/x/y.so"])
+@pytest.mark.parametrize(
+    "library", ["/cluster/sw/libfast.so", "/home/user/lib/libjemalloc.so", "/opt/x/y.so"]
+)
 def test_a_library_of_the_site_is_unresolved(library: str) -> None:
     settings, rulings = decide(variable("LD_PRELOAD", f"/usr/lib/x86_64-linux-gnu/libgomp.so.1 {library}"))
     assert settings == {}

@@ -81,7 +81,9 @@ def index(request: pytest.FixtureRequest, served: Served) -> Index:
     return Index(served, form=request.param)
 
 
-def lists(*simple: str, links: Sequence[str] = (), torch: str | None = None, net: Net | None = None) -> FileLists:
+def lists(
+    *simple: str, links: Sequence[str] = (), torch: str | None = None, net: Net | None = None
+) -> FileLists:
     found = Indexes(find_links=tuple(links), simple=simple, credentials={})
     return FileLists(found, net or Net(), lambda label: torch and torch.format(local=label))
 
@@ -271,7 +273,9 @@ def test_a_page_of_links(served: Served) -> None:
 
 def test_a_file_without_a_published_hash(index: Index) -> None:
     index.add("tool-1.0-py3-none-any.whl", hashes={})
-    with pytest.raises(FetchError, match=f"{index.url} publishes no sha256 for tool-1.0-py3-none-any.whl") as err:
+    with pytest.raises(
+        FetchError, match=f"{index.url} publishes no sha256 for tool-1.0-py3-none-any.whl"
+    ) as err:
         lock(lists(index.url), "tool==1.0")
     assert err.value.hint == "put the file into a folder, and that folder into pip's find-links"
 
@@ -282,7 +286,9 @@ def test_a_file_without_a_published_hash(index: Index) -> None:
         Reply(b"hello", headers={"Content-Type": "application/json"}),
         Reply(b"{}", headers=JSON),
         Reply(b"\xff\xfe", headers=HTML),
-        Reply(json.dumps({"meta": {"api-version": "2.0"}, "name": "tool", "files": []}).encode(), headers=JSON),
+        Reply(
+            json.dumps({"meta": {"api-version": "2.0"}, "name": "tool", "files": []}).encode(), headers=JSON
+        ),
     ],
 )
 def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
@@ -293,7 +299,9 @@ def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
 
 
 def test_credentials_reach_their_host_and_no_lock(index: Index, served: Served) -> None:
-    index.add("tool-1.0-py3-none-any.whl", url=f"http://bob:hunter2@{served.host}/files/tool-1.0-py3-none-any.whl")
+    index.add(
+        "tool-1.0-py3-none-any.whl", url=f"http://bob:hunter2@{served.host}/files/tool-1.0-py3-none-any.whl"
+    )
     page = served.replies["/simple/tool/"][0]
     served.give("/simple/tool/", Reply(page.body, headers=page.headers, login="alice:pw"))
     wheel, ruling = lock(lists(index.url, net=Net(credentials={served.host: ("alice", "pw")})), "tool==1.0")
@@ -317,7 +325,9 @@ def test_an_archive_line_is_that_very_file(served: Served) -> None:
     assert wheel.file.url == f"{served.url}/files/{ARCHIVE}"
     wheel, ruling = lock(lists(index.url), f"{at}#sha256={'e' * 64}")
     assert wheel is not None
-    assert wheel.file == Artefact(filename=ARCHIVE, sha256="e" * 64, size=0, url=f"https://files.test/{ARCHIVE}")
+    assert wheel.file == Artefact(
+        filename=ARCHIVE, sha256="e" * 64, size=0, url=f"https://files.test/{ARCHIVE}"
+    )
     assert ruling.outcome == "pinned"
     assert taken(lists(index.url), at) == ARCHIVE
 
@@ -359,7 +369,14 @@ def test_a_line_that_names_no_file(text: str, kind: str, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("specifier", "version"),
-    [("", "70.1"), (">=40.8.0", "70.1"), ("<60", "59.8"), ("==59.*", "59.8"), (">=71.0rc1", "71.0rc1"), (">80", None)],
+    [
+        ("", "70.1"),
+        (">=40.8.0", "70.1"),
+        ("<60", "59.8"),
+        ("==59.*", "59.8"),
+        (">=71.0rc1", "71.0rc1"),
+        (">80", None),
+    ],
 )
 def test_the_newest_release_that_fits(index: Index, specifier: str, version: str | None) -> None:
     for release in ("59.8", "9.1", "70.1", "71.0rc1"):

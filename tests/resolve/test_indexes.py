@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.resolve import indexes as module
 from reprobuild.resolve.indexes import Indexes, read_indexes
 
 
@@ -33,7 +32,11 @@ def uv_file(env: dict[str, str], tmp_path: Path, text: str) -> None:
 
 def test_without_configuration_it_is_pips_own_default(env: dict[str, str]) -> None:
     asked = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "--help"], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pip", "download", "--help"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     (default,) = read_indexes(env).simple
     assert default in "".join(asked.stdout.split())
@@ -41,14 +44,18 @@ def test_without_configuration_it_is_pips_own_default(env: dict[str, str]) -> No
 
 
 def test_pips_file_is_read_and_credentials_are_set_apart(env: dict[str, str], tmp_path: Path) -> None:
-    pip_file(env, tmp_path, f"""
+    pip_file(
+        env,
+        tmp_path,
+        f"""
 [global]
 index-url = https://alice:p%40ss@first.test:8443/simple/
 extra-index-url = https://second.test/simple
     https://token@third.test/simple/
 find-links = {tmp_path}/wheels
     https://links.test/page.html
-""")
+""",
+    )
     assert read_indexes(env) == Indexes(
         find_links=((tmp_path / "wheels").as_uri(), "https://links.test/page.html"),
         simple=("https://first.test:8443/simple", "https://second.test/simple", "https://third.test/simple"),
@@ -56,7 +63,9 @@ find-links = {tmp_path}/wheels
     )
 
 
-def test_pips_variables_go_over_its_sections_and_those_over_global(env: dict[str, str], tmp_path: Path) -> None:
+def test_pips_variables_go_over_its_sections_and_those_over_global(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     text = "[global]\nindex-url = https://g.test/s\nextra-index-url = https://ge.test/s\n"
     text += "[install]\nextra-index-url = https://ie.test/s\n[search]\nindex = https://no.test/s\n"
     pip_file(env, tmp_path, text)
@@ -75,7 +84,10 @@ def test_no_index_is_obeyed(env: dict[str, str], value: str, simple: tuple[str, 
 
 
 def test_uvs_file_is_read(env: dict[str, str], tmp_path: Path) -> None:
-    uv_file(env, tmp_path, """
+    uv_file(
+        env,
+        tmp_path,
+        """
 find-links = ["/wheels"]
 [[index]]
 name = "extra"
@@ -85,7 +97,8 @@ url = "https://default.test/simple"
 default = true
 [pip]
 extra-index-url = ["https://pip.test/simple"]
-""")
+""",
+    )
     assert read_indexes(env) == Indexes(
         find_links=("file:///wheels",),
         simple=("https://default.test/simple", "https://pip.test/simple", "https://extra.test/simple"),
@@ -97,7 +110,10 @@ def test_uvs_variables_go_over_its_files(env: dict[str, str], tmp_path: Path) ->
     uv_file(env, tmp_path, 'index-url = "https://file.test/s"\nextra-index-url = ["https://fe.test/s"]\n')
     assert read_indexes(env).simple == ("https://file.test/s", "https://fe.test/s")
     (tmp_path / "own.toml").write_text('index-url = "https://own.test/s"\n')
-    env |= {"UV_CONFIG_FILE": str(tmp_path / "own.toml"), "UV_INDEX": "named=https://n.test/s https://m.test/s?a=b"}
+    env |= {
+        "UV_CONFIG_FILE": str(tmp_path / "own.toml"),
+        "UV_INDEX": "named=https://n.test/s https://m.test/s?a=b",
+    }
     assert read_indexes(env).simple == ("https://own.test/s", "https://n.test/s", "https://m.test/s?a=b")
     env |= {"UV_DEFAULT_INDEX": "https://d.test/s", "UV_FIND_LINKS": "https://l.test/a,https://l.test/b"}
     found = read_indexes(env)
@@ -118,13 +134,15 @@ def test_a_broken_file_of_uv(env: dict[str, str], tmp_path: Path) -> None:
     assert caught.value.hint == "uv itself will refuse this file; mend it"
 
 
-def test_a_pip_that_does_not_answer(env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pip_that_does_not_answer(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pip_file(env, tmp_path, "no section")
     with pytest.raises(LockError, match="could not ask pip for the indexes of this machine") as caught:
         read_indexes(env)
     assert caught.value.hint == (
         f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
     )
-    monkeypatch.setattr(module.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(LockError, match="is not on PATH"):
         read_indexes(env)

@@ -95,8 +95,8 @@ def test_what_is_no_version(decided: str) -> None:
 
 
 def test_another_patch_release_than_the_systems() -> None:
-    with pytest.raises(LockError, match=r"Python 3\.11\.9 was decided, and the captured system has 3\.11\.2") as err:
+    with pytest.raises(
+        LockError, match=r"Python 3\.11\.9 was decided, and the captured system has 3\.11\.2"
+    ) as err:
         resolve_interpreter(snapshot(*APT), "3.11.9")
-    assert err.value.hint == (
-        "only the system's own Python can be put into the image today: --python 3.11.2"
-    )
+    assert err.value.hint == ("only the system's own Python can be put into the image today: --python 3.11.2")

@@ -146,7 +146,9 @@ def test_a_staged_change_is_diagnosed(project: Project, store: Store) -> None:
 def test_a_diff_that_was_edited_is_found_out(project: Project, store: Store) -> None:
     edit(project)
     captured = patch(project.diff().replace(b"+changed", b"+doctored"))
-    with pytest.raises(LockError, match=r"proj\.diff:1: applied, but mod\.py is not blob \w+ as captured") as err:
+    with pytest.raises(
+        LockError, match=r"proj\.diff:1: applied, but mod\.py is not blob \w+ as captured"
+    ) as err:
         resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
     assert err.value.hint == "the diff was edited after the capture, or lost its last newline"
 
@@ -268,7 +270,9 @@ def test_a_revision_beside_the_captured_commit_must_be_the_same(project: Project
     place = f"{project.path}@v1.0"
     (source,), _ = resolve(store, line(first), origins={"proj": place})
     assert source.commit == first
-    with pytest.raises(LockError, match=rf"the freeze names commit {second[:12]} of proj, and --source names v1\.0") as e:
+    with pytest.raises(
+        LockError, match=rf"the freeze names commit {second[:12]} of proj, and --source names v1\.0"
+    ) as e:
         resolve(store, line(second), origins={"proj": place})
     assert e.value.hint == "leave the revision out: the captured commit is taken"
 
@@ -312,7 +316,9 @@ def test_a_commit_that_is_not_there(project: Project, store: Store) -> None:
 
 
 def test_a_missing_and_a_damaged_bundle(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(LockError, match=rf"the source of proj, {tmp_path}/p\.bundle, does not exist") as caught:
+    with pytest.raises(
+        LockError, match=rf"the source of proj, {tmp_path}/p\.bundle, does not exist"
+    ) as caught:
         resolve(store, line("a" * 40), origins={"proj": "p.bundle"}, folder=tmp_path)
     assert caught.value.hint == "name a bundle, a clone or another remote with --source proj=PATH|URL"
     (tmp_path / "p.bundle").write_bytes(b"no bundle")
@@ -347,7 +353,9 @@ def test_a_submodule_is_refused(project: Project, store: Store) -> None:
 @pytest.mark.parametrize("rule", ["huggingface", "private-key", "github"])
 def test_a_secret_in_a_source_is_refused_and_not_kept(project: Project, store: Store, rule: str) -> None:
     project.write("pkg/conf.py", b"# one\n# two\nX = '" + SECRETS[rule].encode() + b"'\n")
-    with pytest.raises(SnapshotError, match=rf"proj: pkg/conf\.py:3: this looks like a secret \({rule}\)") as caught:
+    with pytest.raises(
+        SnapshotError, match=rf"proj: pkg/conf\.py:3: this looks like a secret \({rule}\)"
+    ) as caught:
         resolve(store, line(project.commit()), origins={"proj": str(project.path)})
     assert caught.value.hint == "remove it from the source and revoke it"
     assert SECRETS[rule] not in str(caught.value)
@@ -401,7 +409,9 @@ def test_hooks_of_the_users_own_git_do_not_run(project: Project, store: Store, t
     assert not trap.exists()
 
 
-def test_the_users_own_git_settings_serve_for_fetching(project: Project, store: Store, tmp_path: Path) -> None:
+def test_the_users_own_git_settings_serve_for_fetching(
+    project: Project, store: Store, tmp_path: Path
+) -> None:
     config = tmp_path / "gitconfig"
     config.write_text(f'[url "file://{project.path.parent}/"]\n\tinsteadOf = https://example.invalid/org/\n')
     (project.path.parent / "proj.git").symlink_to(project.path / ".git")
@@ -409,7 +419,9 @@ def test_the_users_own_git_settings_serve_for_fetching(project: Project, store: 
     assert source.commit == project.head
 
 
-@pytest.mark.parametrize("place", ["ext::sh -c touch% {}", "--upload-pack=touch {}", "ext::sh://x -c touch% {}"])
+@pytest.mark.parametrize(
+    "place", ["ext::sh -c touch% {}", "--upload-pack=touch {}", "ext::sh://x -c touch% {}"]
+)
 def test_an_address_is_no_command(store: Store, tmp_path: Path, place: str) -> None:
     trap = tmp_path / "ran"
     with pytest.raises(LockError):

@@ -1,0 +1,117 @@
+"""The door to other programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import BuildError, EngineError
+from reprobuild.proc import TAIL_LINES, Failed, run
+
+ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+
+
+def python(script: str, *arguments: str, **more: object) -> bytes:
+    return run([sys.executable, "-I", "-S", "-c", script, *arguments], env=ENV, purpose="test", **more)  # type: ignore[arg-type]
+
+
+def test_standard_output_comes_back() -> None:
+    assert python("print('Grüße')") == "Grüße\n".encode()
+
+
+def test_much_on_both_streams() -> None:
+    """No pipe fills up and waits for ever."""
+    script = "import sys; sys.stderr.write('e' * 300_000); sys.stdout.write('o' * 300_000); sys.stderr.write('e' * 300_000)"
+    assert python(script, timeout=30) == b"o" * 300_000
+
+
+def test_much_on_standard_input() -> None:
+    data = os.urandom(1_000_000)
+    script = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    assert python(script, stdin=data, timeout=30) == data
+
+
+def test_standard_input_is_empty_where_none_is_given() -> None:
+    assert python("import sys; print(repr(sys.stdin.read()))", timeout=30) == b"''\n"
+
+
+def test_the_environment_is_the_one_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOT_GIVEN", "1")
+    assert python("import os; print(sorted(os.environ))") == b"['LC_ALL', 'PATH']\n"
+
+
+def test_the_working_directory(tmp_path: Path) -> None:
+    assert python("import os; print(os.getcwd())", cwd=tmp_path) == f"{tmp_path.resolve()}\n".encode()
+
+
+def test_no_shell() -> None:
+    words = ["$HOME", "a b", "; exit 3", "*", "`id`", "'", ""]
+    assert python("import sys; print(sys.argv[1:])", *words) == f"{words}\n".encode()
+
+
+def test_the_exit_code_and_the_tail_of_the_errors() -> None:
+    script = "import sys; [print('line', n, file=sys.stderr) for n in range(100)]; print('out'); sys.exit(7)"
+    with pytest.raises(Failed, match="could not test: `.*` exited 7\nline 80\n") as failed:
+        python(script)
+    assert failed.value.code == 7
+    assert failed.value.exit_code == EngineError.exit_code
+    assert len(str(failed.value).splitlines()) == 1 + TAIL_LINES
+    assert str(failed.value).endswith("line 99")
+    assert failed.value.stderr.startswith("line 0\n")
+
+
+def test_a_signal() -> None:
+    with pytest.raises(Failed) as failed:
+        python("import os; os.kill(os.getpid(), 9)")
+    assert failed.value.code == -9
+
+
+def test_errors_that_are_no_text() -> None:
+    with pytest.raises(Failed, match="�") as failed:
+        python(r"import sys; sys.stderr.buffer.write(b'\xff\xfe'); sys.exit(1)")
+    assert failed.value.code == 1
+
+
+def test_a_program_that_is_absent(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="`no-such` is not on PATH, and is needed to unpack") as failed:
+        run(["no-such"], env={"PATH": str(tmp_path)}, purpose="unpack")
+    assert failed.value.hint == "install no-such"
+
+
+def test_an_absent_program_as_another_error_with_another_hint() -> None:
+    with pytest.raises(BuildError) as failed:
+        run(["no-such"], env=ENV, purpose="unpack", missing=BuildError, hint="apt-get install it")
+    assert failed.value.hint == "apt-get install it"
+
+
+def test_the_program_is_looked_up_on_the_given_path(tmp_path: Path) -> None:
+    script = tmp_path / "mine"
+    script.write_text("#!/bin/sh\necho mine\n")
+    script.chmod(0o755)
+    assert run(["mine"], env={"PATH": str(tmp_path)}, purpose="test") == b"mine\n"
+
+
+def test_a_program_that_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("#!/bin/sh\n")
+    with pytest.raises(EngineError, match=r"`mine` cannot be run \(Permission denied\)") as failed:
+        run(["mine"], env={"PATH": str(tmp_path)}, purpose="test")
+    assert failed.value.hint == "check the permissions of `command -v mine`"
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="could not test: .*/gone: No such file or directory") as failed:
+        python("pass", cwd=tmp_path / "gone")
+    assert failed.value.hint == "was the folder removed meanwhile?"
+
+
+def test_past_the_timeout() -> None:
+    began = time.monotonic()
+    with pytest.raises(EngineError, match="could not test: `.*` did not end within 1 s") as failed:
+        python("import time; time.sleep(60)", timeout=1)
+    assert time.monotonic() - began < 20
+    assert failed.value.hint.startswith("run the command by hand to see where it waits: ")
+    assert failed.value.hint.endswith("-c 'import time; time.sleep(60)'")

@@ -1,0 +1,183 @@
+"""What people read at the end: text lines, and a page that no captured value can change."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from reprobuild.compare import Change
+from reprobuild.image.build import Image
+from reprobuild.report.html import render_html
+from reprobuild.report.text import (
+    describe,
+    render_differences,
+    render_rulings,
+    render_snapshot,
+    render_text,
+)
+from reprobuild.snapshot import read_snapshot
+from reprobuild.verify.verdict import Comparison, Determinism, Difference
+from tests.conftest import EXAMPLE
+from tests.verify.samples import make_lock, make_verdict, ruling
+
+IMAGE = Image(
+    layout="image", reference="reprobuild:0123456789ab", tree="sha256:1", config="sha256:2", manifest="sha256:3",
+    layers=4,
+)  # fmt: skip
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</td></table><iframe src=//example.org>",
+    "&lt;b&gt;",
+    "identical</td><td>",
+]
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {(name, value or "") for name, value in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"\n{data}"
+
+
+PLAIN_TAGS = {"html", "meta", "title", "style", "h1", "h2", "table", "tr", "th", "td", "p"}
+
+
+def page(bad: str = "plain") -> tuple[str, Page]:
+    lock = make_lock(
+        rulings=(
+            ruling(bad, bad, "unresolved", bad, kind=bad, accepted=True),
+            ruling("torch", "torch==1.0"),
+        )
+    )
+    verdict = make_verdict(
+        "inconclusive", "not-covered", "residue",
+        comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
+        control=Comparison(name="control", verdict="inconclusive", detail=bad),
+        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad),),
+        fingerprint={bad: bad, "nested": {bad: [bad]}},
+        notes=(bad,),
+    )  # fmt: skip
+    image = Image(layout="image", reference=bad, tree=bad, config=bad, manifest=bad, layers=1)
+    text = render_html(lock, image, verdict)
+    return text, Page(text)
+
+
+@pytest.mark.parametrize("bad", HOSTILE)
+def test_hostile_values_stay_text(bad: str) -> None:
+    text, parsed = page(bad)
+    assert parsed.tags <= PLAIN_TAGS
+    assert {name for name, _ in parsed.attributes} <= {"lang", "charset", "class"}
+    assert parsed.text.count(bad) > 10
+    plain, _ = page()
+    assert text.count("<td") == plain.count("<td")
+
+
+def test_no_address_outside_the_page_and_no_script() -> None:
+    text, parsed = page()
+    assert "script" not in parsed.tags
+    assert not {name for name, _ in parsed.attributes} & {"src", "href", "action", "style"}
+    for word in ("http:", "https:", "url(", "@import", "//"):
+        assert word not in text
+
+
+def test_the_page_has_every_answer() -> None:
+    _, parsed = page("this value")
+    for text in ("inconclusive", "not-covered", "residue", "drift", "requirements.txt:1", "torch", "42"):
+        assert f"\n{text}" in parsed.text
+    classes = {value for name, value in parsed.attributes if name == "class"}
+    assert classes == {"inconclusive", "not-covered", "residue", "drift"}
+
+
+def test_a_page_without_anything_to_tell() -> None:
+    text = render_html(make_lock(rulings=()), IMAGE, make_verdict(comparisons=()))
+    assert text.count("<p>none</p>") == 4
+    assert text.startswith("<!doctype html>")
+    assert "unexplained" not in text
+
+
+def test_an_unexplained_difference_is_called_so() -> None:
+    difference = Difference(list="env.txt", captured="A", image="", reason="")
+    verdict = make_verdict(round_trip="residue", differences=(difference,))
+    assert "<td>unexplained</td>" in render_html(make_lock(), IMAGE, verdict)
+    lines = render_text(make_lock(), IMAGE, verdict).splitlines()
+    assert "  env.txt: captured A, image nothing: UNEXPLAINED" in lines
+
+
+def test_the_closing_lines() -> None:
+    lines = render_text(make_lock(), IMAGE, make_verdict()).splitlines()
+    assert lines[0] == "requirements.txt  2 pinned"
+    assert lines[1] == "deviations: none"
+    assert "1 of 1 comparisons identical, seed 42" in lines
+    assert "control: 8 different results" in lines
+    assert "run it: docker run --rm -e REPROBUILD_SEED=7 reprobuild:0123456789ab COMMAND" in lines
+    assert lines[-6:] == [
+        f"lock      sha256:{make_lock().digest}",
+        "tree      sha256:1",
+        "config    sha256:2",
+        "manifest  sha256:3",
+        "round trip: exact",
+        "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
+    ]
+
+
+def test_the_closing_lines_without_a_verdict() -> None:
+    lines = render_text(make_lock(), IMAGE, None).splitlines()
+    assert lines[-2:] == ["round trip: not-run", "determinism: not-run"]
+
+
+def test_what_was_not_identical_is_listed() -> None:
+    verdict = make_verdict(
+        comparisons=(
+            Comparison(name="matmul", verdict="identical"),
+            Comparison(name="dropout", verdict="drift", detail="1 and 2"),
+            Comparison(name="conv", verdict="inconclusive", detail="no answer"),
+        ),
+        determinism=Determinism(cpu="drift", gpu="not-covered", collectives="not-covered"),
+        notes=("no GPU was checked",),
+    )
+    lines = render_text(make_lock(), IMAGE, verdict).splitlines()
+    assert "1 of 3 comparisons identical, seed 42" in lines
+    assert "  dropout: drift: 1 and 2" in lines
+    assert "  conv: inconclusive: no answer" in lines
+    assert "no GPU was checked" in lines
+    assert lines[-1] == "determinism: cpu drift, gpu not-covered, collectives not-covered"
+
+
+def test_deviations() -> None:
+    gone = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-version", accepted=True)
+    line = "requirements.txt:1: a: unresolved (unknown-version): no index has it"
+    assert describe(gone) == line
+    text = render_rulings(make_lock(rulings=(gone,)))
+    assert text.splitlines()[:3] == ["requirements.txt  1 unresolved", "deviations:", f"  {line}"]
+    assert text.endswith(f"lock      sha256:{make_lock(rulings=(gone,)).digest}")
+
+
+def test_a_lock_without_rulings() -> None:
+    assert render_rulings(make_lock(rulings=())).startswith("deviations: none\n")
+
+
+def test_a_snapshot() -> None:
+    text = render_snapshot(read_snapshot(EXAMPLE / "snapshot"))
+    assert "secrets       WANDB_API_KEY (values are not kept)" in text.splitlines()
+    assert (
+        "changes       tinytrain.diff (1 files)" in text or "changes       tinytrain.diff (2 files)" in text
+    )
+    assert "needs more      requirements.txt:" in text
+    assert "absent        nothing" in text
+
+
+def test_differences() -> None:
+    changes = [Change(kind="environment", name="LD_PRELOAD", one=None, other="x")]
+    assert render_differences(changes) == "environment: LD_PRELOAD: nothing -> x"

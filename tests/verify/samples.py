@@ -1,0 +1,147 @@
+"""A small lock, and an engine that gives prepared answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reprobuild.engines.model import Engine, Finished, Sink, Task
+from reprobuild.lock import Artefact, Base, Deb, Interpreter, Lock, Ruling, Setting, Source, Wheel
+from reprobuild.verify.verdict import VERSION, Comparison, Determinism, Verdict
+
+SHA = "a" * 64
+PROBES = {"matmul": "1" * 64, "dropout": "2" * 64}
+FINGERPRINT = {"torch": "2.13", "cuda_build": False}
+
+
+def make_lock(**more: Any) -> Lock:
+    """Return a lock of torch, one source, two packages and two variables; `more` replaces fields."""
+    lock = Lock(
+        version=1, snapshot="5" * 64, platform="linux/amd64", epoch=0, seed=None, profile="torch",
+        interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
+        base=Base(distribution="debian", release="bookworm", packages=(deb("bash"), deb("dpkg"))),
+        wheels=(wheel("torch"),), sources=(source("mylib", "7" * 40),),
+        environment=(Setting(name="A", value="1"), Setting(name="LINES", value="one\ntwo")),
+        workdir="/src", workload=None, decisions={},
+        rulings=(ruling("torch", "torch==1.0"), ruling("mylib", "-e git+https://example.org/mylib@c#egg=mylib")),
+    )  # fmt: skip
+    return msgspec.structs.replace(lock, **more)
+
+
+def artefact(name: str) -> Artefact:
+    return Artefact(filename=name, sha256=SHA, size=1)
+
+
+def deb(name: str, version: str = "1-1") -> Deb:
+    return Deb(
+        name=name, version=version, architecture="amd64", essential=False, file=artefact(f"{name}.deb")
+    )
+
+
+def wheel(name: str, version: str = "1.0", **more: Any) -> Wheel:
+    file = artefact(f"{name}-{version}-py3-none-any.whl")
+    return msgspec.structs.replace(Wheel(name=name, version=version, role="environment", file=file), **more)
+
+
+def source(name: str, tree: str) -> Source:
+    return Source(
+        name=name, url="", commit="c" * 40, tree=tree, patch=None, path=f"/src/{name}", editable=True, epoch=0,
+        file=artefact(f"{name}.tar"),
+    )  # fmt: skip
+
+
+def ruling(subject: str, captured: str, outcome: Any = "pinned", reason: str = "", **more: Any) -> Ruling:
+    return Ruling(
+        file="requirements.txt", line=1, subject=subject, outcome=outcome, reason=reason, captured=captured, **more
+    )  # fmt: skip
+
+
+def make_verdict(
+    cpu: Any = "identical", gpu: Any = "not-applicable", round_trip: Any = "exact", **more: Any
+) -> Verdict:
+    verdict = Verdict(
+        version=VERSION, image=f"sha256:{SHA}", seed=42,
+        determinism=Determinism(cpu=cpu, gpu=gpu, collectives=gpu), round_trip=round_trip,
+        comparisons=(Comparison(name="matmul", verdict="identical", detail="1"),),
+        control=Comparison(name="control", verdict="drift", detail="8 different results"),
+        differences=(), fingerprint={}, notes=(),
+    )  # fmt: skip
+    return msgspec.structs.replace(verdict, **more)
+
+
+def done(stdout: object = b"", *, code: int = 0, stderr: bytes = b"", **outputs: bytes) -> Finished:
+    """Return how a container ended; what is not bytes is printed as JSON."""
+    text = stdout if isinstance(stdout, bytes) else json.dumps(stdout).encode()
+    return Finished(code=code, stdout=text, stderr=stderr, outputs=outputs)
+
+
+def frozen(*items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"python": "3.11.2", "distributions": list(items)}
+
+
+def good_answers() -> dict[str, list[Finished]]:
+    """Return what an image of `make_lock()` answers where all is well; the last answer is repeated."""
+    editable = {"name": "mylib", "freeze": "-e git+https://example.org/mylib@c#egg=mylib", "tree": "7" * 40}
+    probes = {
+        "ran": True,
+        "probes": PROBES,
+        "failed": {},
+        "start": {"random": "3"},
+        "fingerprint": FINGERPRINT,
+    }
+    control = {"ran": True, "control": {"effective": True, "distinct": 8, "repeats": 8, "threads": 4}}
+    return {
+        "freeze": [done(frozen({"name": "torch", "freeze": "torch==1.0"}, editable))],
+        "dpkg": [done(b"bash 1-1 installed\ndpkg 1-1 installed\ngone 1 config-files\n")],
+        "env": [done(b"A=1\0LINES=one\ntwo\0PATH=/bin\0")],
+        "probes": [done(probes)],
+        "control": [done(control)],
+        "workload": [done(**{"model.pt": b"weights"})],
+    }  # fmt: skip
+
+
+class PreparedEngine:
+    """An engine whose containers give prepared answers; it remembers every task."""
+
+    NAME = "prepared"
+
+    def __init__(self, answers: Mapping[str, Sequence[Finished]]) -> None:
+        self.answers = {kind: list(found) for kind, found in answers.items()}
+        self.tasks: list[tuple[str, Task]] = []
+
+    def version(self, env: Mapping[str, str]) -> str | None:
+        return "1"
+
+    def load(self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+        return False
+
+    def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+        kind = kind_of(task)
+        self.tasks.append((kind, task))
+        answers = self.answers[kind]
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def attach(self, reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
+        finished = self.run(reference, task, env)
+        sink(1, finished.stdout)
+        return finished.code
+
+
+def kind_of(task: Task) -> str:
+    words = task.arguments
+    if words[-1].endswith("freeze.py"):
+        return "freeze"
+    if words[0] == "dpkg-query":
+        return "dpkg"
+    if words == ("env", "-0"):
+        return "env"
+    if len(words) > 1 and words[1].endswith("probes.py"):
+        return "control" if json.loads(words[2]).get("control") else "probes"
+    return "workload"
+
+
+_ENGINE: Engine = PreparedEngine({})  # it has the shape of one
