@@ -29,8 +29,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """Every decision, each with the value that means "decide from evidence".
 
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
-    `bake` maps a variable to its value, or to None for the captured one; `folder` is where relative paths
-    in `sources` start, and is not part of the lock.
+    `bake` maps a variable to its value, or to None for the captured one.
     """
 
     python: str | None = None

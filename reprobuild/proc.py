@@ -59,7 +59,7 @@ def run(
             stdin=subprocess.DEVNULL if stdin is None else None, check=False,
         )  # fmt: skip
     except OSError as err:
-        if cwd and err.filename == str(cwd):
+        if cwd and str(err.filename) == str(cwd):
             raise EngineError(
                 f"could not {purpose}: {cwd}: {err.strerror}", hint="was the folder removed meanwhile?"
             ) from None

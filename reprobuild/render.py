@@ -158,7 +158,7 @@ def render_pylock(lock: Lock) -> str:
             packages.append({"name": wheel.name, "version": wheel.version, "wheels": [file]})
     for source in lock.sources:
         vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
-        vcs |= {"url": source.url} if source.url else {"path": source.path}
+        vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}
         vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}
         packages.append({"name": source.name, "vcs": vcs})
     minor = ".".join(lock.interpreter.version.split(".")[:2])

@@ -25,6 +25,8 @@ ENTRIES: list[tuple[Entry, bytes]] = [
     (Entry(path="gr\u00fc\u00dfe/\u4e2d\u6587 name", type="file", mode=0o600, size=2), b"\xff\0"),
     (Entry(path="latin-\udce9", type="file", mode=0o600, size=1), b"1"),
     (Entry(path="link", type="symlink", mode=0o777, target=f"../{LONG}"), b""),
+    (Entry(path="dots", type="symlink", mode=0o777, target="./dir/"), b""),
+    (Entry(path="absolute", type="symlink", mode=0o777, target="/dir/file"), b""),
     (Entry(path="odd", type="symlink", mode=0o777, target="\u00fc\udcff"), b""),
     (Entry(path="hard", type="hardlink", mode=0o4755, uid=3_000_000, gid=1, target="dir/file"), b""),
     (Entry(path="null", type="char", mode=0o666, device=(1, 3)), b""),

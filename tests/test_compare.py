@@ -115,7 +115,7 @@ def test_one_field_of_a_lock(fields: dict[str, object], kind: str, name: str) ->
 
 
 def test_interpreter_packages_and_what_was_realised() -> None:
-    one = make_lock()
+    one = make_lock(realised=Realised(base="0" * 64, runtime="2" * 64, wheels=(), bytecode=()))
     realised = Realised(
         base="1" * 64, runtime="2" * 64, wheels=(wheel("mylib"),),
         bytecode=(Bytecode(artefact=SHA, tar="3" * 64), Bytecode(artefact="f" * 64, tar="4" * 64)),

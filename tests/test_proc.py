@@ -25,7 +25,7 @@ def test_standard_output_comes_back() -> None:
 
 def test_much_on_both_streams() -> None:
     """No pipe fills up and waits for ever."""
-    script = "import sys; sys.stderr.write('e' * 300_000); sys.stdout.write('o' * 300_000); sys.stderr.write('e' * 300_000)"
+    script = "import sys; [stream.write('o' * 300_000) for stream in (sys.stderr, sys.stdout, sys.stderr)]"
     assert python(script, timeout=30) == b"o" * 300_000
 
 
@@ -55,7 +55,7 @@ def test_no_shell() -> None:
 
 def test_the_exit_code_and_the_tail_of_the_errors() -> None:
     script = "import sys; [print('line', n, file=sys.stderr) for n in range(100)]; print('out'); sys.exit(7)"
-    with pytest.raises(Failed, match="could not test: `.*` exited 7\nline 80\n") as failed:
+    with pytest.raises(Failed, match=r"could not test: `.*` exited 7\nline 80\n") as failed:
         python(script)
     assert failed.value.code == 7
     assert failed.value.exit_code == EngineError.exit_code
@@ -103,14 +103,14 @@ def test_a_program_that_cannot_be_run(tmp_path: Path) -> None:
 
 
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="could not test: .*/gone: No such file or directory") as failed:
+    with pytest.raises(EngineError, match=r"could not test: .*/gone: No such file or directory") as failed:
         python("pass", cwd=tmp_path / "gone")
     assert failed.value.hint == "was the folder removed meanwhile?"
 
 
 def test_past_the_timeout() -> None:
     began = time.monotonic()
-    with pytest.raises(EngineError, match="could not test: `.*` did not end within 1 s") as failed:
+    with pytest.raises(EngineError, match=r"could not test: `.*` did not end within 1 s") as failed:
         python("import time; time.sleep(60)", timeout=1)
     assert time.monotonic() - began < 20
     assert failed.value.hint.startswith("run the command by hand to see where it waits: ")

@@ -66,10 +66,10 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_line(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run_line(arguments: list[str]) -> int:
     """Run one command line, print its errors, and return its exit code (see `errors`)."""
     try:
         try:
@@ -82,7 +82,7 @@ def run(arguments: list[str]) -> int:
         except KeyboardInterrupt:
             return _explain(click.Abort(), arguments)
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # click makes the second of the first
         # Whoever was reading has not heard the answer, so it is none. What is left goes nowhere.
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

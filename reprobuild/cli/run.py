@@ -10,7 +10,16 @@ from reprobuild import pipeline
 from reprobuild.cli import common
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+class _Command(click.Command):
+    """One whose own options and those of the user's command cannot be taken for each other."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" not in args and not {"-h", "--help"} & set(args):
+            raise click.UsageError("the command to run stands after `--`, and there is no `--`", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command)
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed; without one, one is drawn and logged.")
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable.")

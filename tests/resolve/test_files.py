@@ -298,6 +298,18 @@ def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
     assert caught.value.hint == "check pip's index-url"
 
 
+def test_a_later_minor_version_of_the_api_is_read(served: Served) -> None:
+    name = "tool-1.0-py3-none-any.whl"
+    meta = '<meta name="pypi:repository-version" content="1.99">'
+    page = f'<html><head>{meta}</head><body><a href="{name}#sha256={"a" * 64}">{name}</a></body></html>'
+    served.give("/html/tool/", Reply(page.encode(), headers=HTML))
+    assert taken(lists(f"{served.url}/html"), "tool==1.0") == name
+    files = [{"filename": name, "url": name, "hashes": {"sha256": "a" * 64}, "new": 1}]
+    body = json.dumps({"meta": {"api-version": "1.99"}, "name": "tool", "files": files})
+    served.give("/json/tool/", Reply(body.encode(), headers=JSON))
+    assert taken(lists(f"{served.url}/json"), "tool==1.0") == name
+
+
 def test_credentials_reach_their_host_and_no_lock(index: Index, served: Served) -> None:
     index.add(
         "tool-1.0-py3-none-any.whl", url=f"http://bob:hunter2@{served.host}/files/tool-1.0-py3-none-any.whl"

@@ -34,7 +34,7 @@ def found(version: str, minor: str, evidence: str) -> Interpreter:
         (snapshot(package("python3.10-minimal", "3.10.12-1~22.04.3")),
          found("3.10.12", "3.10", "apt-packages.txt lists python3.10")),
         (snapshot(*BOTH), found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
-        (snapshot(*APT, package("python3.9", "3.9.2-1", "residual")),
+        (snapshot(APT[0], package("python3.9", "3.9.2-1", "residual")),
          found("3.11.2", "3.11", "apt-packages.txt lists python3.11")),
         (snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0"),
          found("3.12.4", "3.12", "module Python/3.12.4-GCCcore-13.2.0, modules.txt:2")),

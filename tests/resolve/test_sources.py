@@ -420,12 +420,19 @@ def test_the_users_own_git_settings_serve_for_fetching(
 
 
 @pytest.mark.parametrize(
-    "place", ["ext::sh -c touch% {}", "--upload-pack=touch {}", "ext::sh://x -c touch% {}"]
+    "place", ["ext::sh -c touch% {}% ://", "--upload-pack=touch {}", "--upload-pack=touch {} ://"]
 )
 def test_an_address_is_no_command(store: Store, tmp_path: Path, place: str) -> None:
     trap = tmp_path / "ran"
+    config = tmp_path / "gitconfig"
+    config.write_text('[protocol "ext"]\n\tallow = always\n')
     with pytest.raises(LockError):
-        resolve(store, line("a" * 40), origins={"proj": place.format(trap)})
+        resolve(
+            store,
+            line("a" * 40),
+            origins={"proj": place.format(trap)},
+            env={**ENV, "GIT_CONFIG_GLOBAL": str(config)},
+        )
     assert not trap.exists()
 
 

@@ -1,0 +1,570 @@
+"""The command line: help, streams, error format, exit codes, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+from reprobuild import cli, errors, pipeline
+from reprobuild.image.build import Image
+from reprobuild.lock import Lock, write_lock
+from reprobuild.snapshot import read_snapshot
+from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
+from tests.image.made import Made
+from tests.snapshot.samples import SECRETS
+from tests.verify.samples import PreparedEngine, done, good_answers, make_lock, make_verdict, ruling
+
+SNAPSHOT = EXAMPLE / "snapshot"
+VERBS = tuple(cli.VERBS)
+SECRET = "73616d706c65" + "0123456789abcdef"
+IMAGE = Image(
+    layout="image",
+    reference="reprobuild:test",
+    tree="sha256:1",
+    config="sha256:2",
+    manifest="sha256:3",
+    layers=1,
+)
+
+
+class Said:
+    """Runs a command line in this process, and keeps what it printed."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self._capfd = capfd
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: object) -> int:
+        code = cli.run_line([str(argument) for argument in arguments])
+        self.out, self.err = self._capfd.readouterr()
+        return code
+
+    def failed(self, *arguments: object) -> tuple[int, str, str]:
+        """Return code, error and hint of a command line that must fail in the one format."""
+        code = self(*arguments)
+        assert self.out == ""
+        found = re.fullmatch(r"(?:\[.*\] .*\n)*error: (.+?)\n\nhint: (.+)\n", self.err, re.DOTALL)
+        assert found, self.err
+        return code, found.group(1), found.group(2)
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    return Said(capfd)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A folder of results that has a lock and an image, though no layout."""
+    return make_results(tmp_path / "out", make_lock())
+
+
+def make_results(out: Path, lock: Lock) -> Path:
+    out.mkdir()
+    write_lock(lock, out / pipeline.LOCK)
+    (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(IMAGE))
+    return out
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
+    """An engine of prepared answers, in the place of the one that answers on this machine."""
+    prepared = PreparedEngine(good_answers())
+    monkeypatch.setattr(pipeline, "find_engine", lambda name, env: prepared)
+    return prepared
+
+
+# --- help ------------------------------------------------------------------------------------
+
+
+def test_verbs_are_the_modules() -> None:
+    modules = {path.stem for path in (ROOT / "reprobuild" / "cli").glob("*.py")}
+    assert {verb.replace("-", "_") for verb in VERBS} == modules - {"__init__", "__main__", "common"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(verb: str, said: Said) -> None:
+    assert said(verb, "--help") == 0
+    assert f"Usage: reprobuild {verb} " in said.out
+    assert re.search(rf"\n  Example:\n    reprobuild {verb} \S", said.out)
+    assert said(verb, "-h") == 0
+    command = cli.cli.get_command(click.Context(cli.cli), verb)
+    assert command
+    silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+    assert silent == []
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"run"}))
+def test_every_verb_but_run_has_json(verb: str) -> None:
+    command: click.Command = import_module(f"reprobuild.cli.{verb.replace('-', '_')}").command
+    assert "as_json" in {param.name for param in command.params}
+
+
+def test_the_list_of_verbs(said: Said) -> None:
+    assert said("--help") == 0
+    for verb, text in cli.VERBS.items():
+        assert f" {verb} {text} " in " ".join(said.out.split()) + " "
+    assert said("--version") == 0
+    assert said.out.startswith("reprobuild, version ")
+
+
+def test_no_arguments_is_a_question_for_help(said: Said) -> None:
+    assert said() == 2
+    assert said.err.startswith("Usage: reprobuild ")
+
+
+def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.ReproError)
+    ]
+    codes = {kind.exit_code for kind in kinds}
+    assert len(kinds) == len(codes)
+    shipped_later = {errors.ShipError.exit_code} if "bundle" not in VERBS else set()
+    assert {int(code) for code, _ in rows} == {0, 1, cli.INTERRUPTED} | codes - shipped_later
+
+
+# --- the error format ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_unknown_option(verb: str, said: Said) -> None:
+    code, what, hint = said.failed(verb, "--no-such-option")
+    assert code == 2
+    assert "--no-such-option" in what or verb == "run"
+    assert hint == f"see `reprobuild {verb} --help`"
+
+
+def test_an_unknown_verb(said: Said) -> None:
+    assert said.failed("freeze") == (2, "No such command 'freeze'.", "see `reprobuild --help`")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what", "hint"),
+    [
+        (("show", "gone"), 3, "there is no folder `gone`", "capture one with"),
+        (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
+        (("verify", "gone"), 2, "gone holds no image", "build one with `reprobuild from-snapshot DIR -o OUT`"),
+        (("run", "gone", "--", "id"), 125, "gone holds no image", "build one with"),
+        (
+            ("lock", str(SNAPSHOT), "--source", "mylib"),
+            2, "--source mylib: not of the form NAME=...", "for example --source mylib=/path",
+        ),
+        (
+            ("lock", str(SNAPSHOT), "--service", "=x"),
+            2, "--service =x: not of the form NAME=...", "for example --service mylib=/path",
+        ),
+        (("lock", str(SNAPSHOT), "--seed", "-1"), 2, "Invalid value for '--seed'", "see `reprobuild lock --help`"),
+        (("verify", "gone", "--engine", "lxc"), 2, "Invalid value for '--engine'", "see `reprobuild verify --help`"),
+    ],
+)  # fmt: skip
+def test_what_happened_and_what_to_do(
+    arguments: tuple[str, ...], code: int, what: str, hint: str, said: Said
+) -> None:
+    found = said.failed(*arguments)
+    assert found[0] == code
+    assert found[1].startswith(what)
+    assert found[2].startswith(hint)
+
+
+def test_results_that_cannot_be_written(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    made = Made(tmp_path / "made")
+    write_lock(made.lock(), tmp_path / "given.lock")
+    code, what, hint = said.failed("render", tmp_path / "given.lock", "-o", tmp_path / "file" / "out")
+    assert code == 2
+    assert what == f"{tmp_path}/file/out: Not a directory"
+    assert hint == "check the path, its permissions and the space left"
+
+
+def test_compare_of_two_kinds(said: Said, results: Path) -> None:
+    code, what, hint = said.failed("compare", results, SNAPSHOT)
+    assert (code, hint) == (2, "compare two locks, or two snapshots")
+    assert what.endswith("are not of one kind")
+
+
+def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:
+    write_lock(make_lock(), tmp_path / "given.lock")
+    code, what, hint = said.failed(
+        "from-snapshot", SNAPSHOT, "-o", tmp_path / "out", "--lock", tmp_path / "given.lock", "--no-verify"
+    )
+    assert code == 4
+    assert what.startswith(f"{tmp_path}/given.lock was made from another snapshot (555555555555, not ")
+    assert hint == "make a new lock with `reprobuild lock DIR`"
+
+
+def test_a_lock_of_other_sources(said: Said, tmp_path: Path) -> None:
+    write_lock(make_lock(snapshot=read_snapshot(SNAPSHOT).digest), tmp_path / "given.lock")
+    code, what, hint = said.failed(
+        "from-snapshot", SNAPSHOT, "-o", tmp_path / "out", "--lock", tmp_path / "given.lock", "--no-verify",
+        "--store", tmp_path / "store",
+    )  # fmt: skip
+    assert (code, what) == (4, "the sources are not those of the lock")
+    assert hint == "make a new lock with `reprobuild lock DIR`"
+
+
+def test_an_engine_that_is_not_there(results: Path) -> None:
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
+        found = reprobuild(*arguments, env=env)
+        assert (found.returncode, found.stdout) == (code, "")
+        assert found.stderr.startswith(
+            "error: no container engine answers (tried docker)\n\nhint: start one, "
+        )
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def document(said: Said, code: int, *arguments: object) -> Any:
+    """Return the one JSON document on standard output; prose is on standard error."""
+    assert said(*arguments, "--json") == code, said.err
+    assert "{" not in said.err
+    return json.loads(said.out)
+
+
+def test_show(said: Said) -> None:
+    token = next(
+        line.partition("=")[2]
+        for line in (SNAPSHOT / "env.txt").read_text().splitlines()
+        if line.startswith("WANDB_API_KEY=")
+    )
+    assert said("show", SNAPSHOT) == 0
+    assert "secrets       WANDB_API_KEY (values are not kept)" in said.out
+    assert token not in said.out + said.err
+    found = document(said, 0, "show", SNAPSHOT)
+    assert token not in said.out + said.err
+    values = {variable["name"]: variable["value"] for variable in found["variables"]}
+    assert values["WANDB_API_KEY"] is None
+    assert values["LD_PRELOAD"].endswith("libjemalloc.so.2")
+    assert len(found["requirements"]) == len((SNAPSHOT / "requirements.txt").read_text().splitlines())
+
+
+def test_compare_locks(said: Said, results: Path, tmp_path: Path) -> None:
+    other = make_results(tmp_path / "other", make_lock(seed=7))
+    assert said("compare", results, results / "reprobuild.lock") == 0
+    assert said.out == "no difference\n"
+    assert document(said, 0, "compare", results, results) == []
+    assert said("compare", results, other) == 1
+    assert said.out == "other: seed: None -> 7\n"
+    assert document(said, 1, "compare", results, other) == [
+        {"kind": "other", "name": "seed", "one": "None", "other": "7"}
+    ]
+
+
+def test_compare_snapshots(said: Said, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in SNAPSHOT.iterdir():
+        lines = path.read_text().splitlines(keepends=True)
+        (other / path.name).write_text("".join(line for line in lines if not line.startswith("LD_PRELOAD=")))
+    assert said("compare", SNAPSHOT, SNAPSHOT) == 0
+    assert said("compare", SNAPSHOT, other) == 1
+    assert said.out == "environment: LD_PRELOAD: /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -> nothing\n"
+
+
+def test_render(said: Said, tmp_path: Path) -> None:
+    write_lock(Made(tmp_path / "made").lock(), tmp_path / "given.lock")
+    found = document(said, 0, "render", tmp_path / "given.lock", "-o", tmp_path / "recipe")
+    assert found["files"] == sorted(map(str, (tmp_path / "recipe").iterdir()))
+    assert said("render", tmp_path / "given.lock", "-o", tmp_path / "recipe") == 0
+    assert said.out.splitlines() == found["files"]
+
+
+def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    made.wheel("mylib", {"mylib.py": b""})
+    write_lock(made.lock(realised=None), tmp_path / "given.lock")
+    arguments = ("fetch", tmp_path / "given.lock", "--store", made.store.root)
+    assert document(said, 0, *arguments) == {"files": 1, "fetched": 0}
+    assert said(*arguments) == 0
+    assert said.out == "1 files in the store, 0 of them fetched now\n"
+
+
+SUMMARY = {"out", "lock", "image", "verdict", "deviations"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({}, 0),
+        ({"env": [done(b"A=2\0")]}, 10),
+        (
+            {
+                "probes": [
+                    done({"ran": True, "probes": {"a": "1"}}),
+                    done({"ran": True, "probes": {"a": "2"}}),
+                ]
+            },
+            8,
+        ),
+        ({"probes": [done(b"")]}, 9),
+    ],
+)
+def test_verify(
+    change: dict[str, Any], code: int, said: Said, results: Path, engine: PreparedEngine
+) -> None:  # fmt: skip
+    answers = {**good_answers(), **change}
+    engine.answers = {kind: list(found) for kind, found in answers.items()}
+    found = document(said, code, "verify", results)
+    assert set(found) == SUMMARY
+    assert set(found["verdict"]["determinism"]) == {"cpu", "gpu", "collectives"}
+    assert (
+        json.loads((results / "verdict.json").read_bytes())["determinism"] == found["verdict"]["determinism"]
+    )
+    assert "<!doctype html>" in (results / "report.html").read_text()
+    engine.answers = {kind: list(found) for kind, found in answers.items()}
+    assert said("verify", results) == code
+    assert said.out.splitlines()[-1].startswith("determinism: cpu ")
+    assert "the probes, twice in fresh containers" in said.err
+
+
+def test_verify_without_the_control(said: Said, results: Path, engine: PreparedEngine) -> None:
+    found = document(said, 9, "verify", results, "--no-control")
+    assert found["verdict"]["determinism"]["cpu"] == "inconclusive"
+
+
+def test_verify_of_a_torch_for_cuda(said: Said, results: Path, engine: PreparedEngine) -> None:
+    answer = json.loads(engine.answers["probes"][0].stdout)
+    answer["fingerprint"]["cuda_build"] = True
+    engine.answers["probes"] = [done(answer)]
+    assert document(said, 9, "verify", results)["verdict"]["determinism"]["gpu"] == "not-covered"
+    assert (
+        document(said, 0, "verify", results, "--scope", "cpu")["verdict"]["determinism"]["gpu"]
+        == "not-applicable"
+    )
+
+
+def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they print; what they do is tested by the main job."""
+    lock = make_lock(
+        rulings=(ruling("a", "a==1", "unresolved", "no index has it", kind="gone", accepted=True),)
+    )
+    target = results / "new.lock"
+    monkeypatch.setattr(pipeline, "build", lambda *_, **__: (lock, IMAGE))
+    found = document(said, 0, "build", results / "reprobuild.lock", "-o", results)
+    assert set(found) == SUMMARY
+    assert found["verdict"]["determinism"] == {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
+    assert found["verdict"]["round_trip"] == "not-run"
+    assert found["deviations"][0]["subject"] == "a"
+    assert said("build", results / "reprobuild.lock", "-o", results) == 0
+    assert said.out.endswith("round trip: not-run\ndeterminism: not-run\n")
+
+    for verdict, code in ((make_verdict(), 0), (make_verdict("drift"), 8), (None, 0)):
+        monkeypatch.setattr(pipeline, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
+        found = document(said, code, "from-snapshot", SNAPSHOT, "-o", results)
+        assert found["lock"] == f"sha256:{lock.digest}"
+        assert set(found["image"]) == {"reference", "tree", "config", "manifest"}
+        assert said("from-snapshot", SNAPSHOT, "-o", results) == code
+
+    monkeypatch.setattr("reprobuild.cli.lock.resolve", lambda *_: lock)
+    assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {
+        "lock": f"sha256:{lock.digest}",
+        "path": str(target),
+    }
+    assert said("lock", SNAPSHOT, "-o", target) == 0
+    assert "a: unresolved (gone): no index has it" in said.out
+
+
+# --- run -------------------------------------------------------------------------------------
+
+
+def test_run_gives_the_command_s_code_and_output(said: Said, results: Path, engine: PreparedEngine) -> None:
+    engine.answers["workload"] = [done(b"caf\xc3\xa9\n", code=42)]
+    code = said(
+        "run",
+        results,
+        "--seed",
+        "7",
+        "--env",
+        "A=b=c",
+        "--env",
+        "HOME",
+        "-v",
+        "data:/data",
+        "--",
+        "python",
+        "--seed",
+        "x",
+    )
+    assert (code, said.out) == (42, "café\n")
+    ((_, task),) = engine.tasks
+    assert task.arguments == ("python", "--seed", "x")
+    assert task.environment == {"REPROBUILD_SEED": "7", "A": "b=c", "HOME": os.environ["HOME"]}
+    assert task.volumes == ((str(Path("data").absolute()), "/data"),)
+    assert (task.network, task.timeout) == ("none", 0)
+
+
+def test_run_takes_its_own_options_on_either_side(said: Said, results: Path, engine: PreparedEngine) -> None:
+    assert (
+        said("run", "--seed", "1", results, "--network", "host", "--", "sh", "-c", "x", "--", "--help") == 0
+    )
+    ((_, task),) = engine.tasks
+    assert task.arguments == ("sh", "-c", "x", "--", "--help")
+    assert (task.environment, task.network) == ({"REPROBUILD_SEED": "1"}, "host")
+
+
+@pytest.mark.parametrize(
+    "words", [("python", "train.py", "--seed", "3"), ("--",), ("--epochs", "3", "--", "x"), ()]
+)
+def test_run_without_a_plain_command(
+    words: tuple[str, ...], said: Said, results: Path, engine: PreparedEngine
+) -> None:  # fmt: skip
+    code, what, hint = said.failed("run", results, *words)
+    assert (code, hint) == (2, "see `reprobuild run --help`")
+    assert re.search("stands after `--`|Missing argument|No such option", what)
+    assert engine.tasks == []
+
+
+def test_run_without_a_seed(said: Said, results: Path, engine: PreparedEngine) -> None:
+    assert said("run", results, "--", "python") == 0
+    assert engine.tasks[0][1].environment == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "what", "hint"),
+    [
+        (
+            "--env",
+            "NOT_SET_HERE",
+            "--env NOT_SET_HERE: it is not set here",
+            "give its value: --env NOT_SET_HERE=VALUE",
+        ),
+        ("-v", "data", "--volume data: not of the form HOST:CONTAINER", "for example --volume data:/data"),
+        ("-v", "a:b", "--volume a:b: not of the form HOST:CONTAINER", "for example --volume data:/data"),
+    ],
+)
+def test_run_with_what_cannot_be(
+    option: str, value: str, what: str, hint: str, said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    assert said.failed("run", results, option, value, "--", "id") == (125, what, hint)
+    assert engine.tasks == []
+
+
+# --- bugs and secrets ------------------------------------------------------------------------
+
+
+def test_a_bug_is_told_without_values(said: Said, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+
+    def buggy(*_: object) -> None:
+        try:
+            {}[os.environ["MY_TOKEN"]]
+        except KeyError as err:
+            raise RuntimeError(f"cannot use {dict(os.environ)}") from err
+
+    monkeypatch.setattr(pipeline, "compare", buggy)
+    assert said("compare", results, results) == 70
+    assert said.out == ""
+    assert SECRET not in said.err
+    assert "in buggy" in said.err
+    assert said.err.index("KeyError") < said.err.index("which led to:") < said.err.index("RuntimeError")
+    assert said.err.endswith(
+        "error: this is a bug in reprobuild\n\nhint: please report the lines above; they hold no values of variables\n"
+    )
+
+
+@pytest.mark.parametrize("rule", ["huggingface", "github"])
+def test_a_secret_in_a_file_of_ours_stops_the_build(rule: str) -> None:
+    files = {"pylock.toml": b"fine\n", "Dockerfile": f"FROM x\nENV A={SECRETS[rule]}\n".encode()}
+    with pytest.raises(
+        errors.BuildError, match=rf"^Dockerfile:2: this looks like a secret \({rule}\)"
+    ) as failed:
+        pipeline.refuse_secrets(files)
+    assert (
+        failed.value.hint
+        == "leave its variable or package out with --drop NAME; pass secrets when the image runs"
+    )
+    assert SECRETS[rule] not in str(failed.value)
+    pipeline.refuse_secrets({"pylock.toml": files["pylock.toml"]})
+
+
+# --- as a process ----------------------------------------------------------------------------
+
+
+def on_terminal(env: Mapping[str, str]) -> str:
+    """Return what is seen of an error on a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [*PROGRAM, "show", "gone"], cwd=ROOT, env=dict(env), stderr=theirs, timeout=60, check=False
+        )
+        return os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_colour_on_a_terminal_unless_nobody_wants_it() -> None:
+    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    assert "\x1b[31merror: \x1b[0m" in on_terminal({**env, "TERM": "xterm"})
+    plain = on_terminal({**env, "TERM": "xterm", "NO_COLOR": "1"})
+    assert "\x1b" not in plain
+    assert plain.startswith("error: there is no folder")
+    assert "\x1b" not in reprobuild("show", "gone", env=env).stderr
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_has_gone(stream: str) -> None:
+    """No noise, and no exit code that could be taken for an answer."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = ("show", str(SNAPSHOT), "--json") if stream == "stdout" else ("show", "gone")
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writing}
+    done = subprocess.run([*PROGRAM, *arguments], cwd=ROOT, timeout=60, check=False, **streams)
+    os.close(writing)
+    assert done.returncode == 130
+    assert not done.stdout
+    assert not done.stderr
+
+
+@pytest.fixture
+def silent_engine(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
+    """An address where somebody listens and never answers."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "silent.sock"))
+        listening.listen()
+        yield listening, f"unix://{tmp_path / 'silent.sock'}"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[socket.socket, str]) -> None:
+    listening, host = silent_engine
+    with subprocess.Popen(
+        [*PROGRAM, "verify", str(results), "--json"], cwd=ROOT, env={**os.environ, "DOCKER_HOST": host},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert select.select([listening], [], [], 60)[0]
+        process.send_signal(signum)
+        out, err = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert out == ""
+    assert (
+        err.lstrip()
+        == "error: interrupted\n\nhint: what was complete is kept; run the command again to go on\n"
+    )
+
+
+def test_the_program_that_is_installed() -> None:
+    script = Path(sys.executable).parent / "reprobuild"
+    for argv in ([str(script)], list(PROGRAM)):
+        done = subprocess.run([*argv, "show", "gone"], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr.startswith("error: there is no folder")
