@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from packaging.utils import canonicalize_name
 from reprobuild.archive import TarWriter, parents
 from reprobuild.config import environ_file
 from reprobuild.lock import PREFIX, Lock, Source
-from reprobuild.payload import payload, read_runtime
+from reprobuild.payload import payload
+from reprobuild.render import base_file, own_folder, source_file
 from reprobuild.store import Store
 
 # The native builder gives larger wheels a layer of their own, first: `image.plan.LARGE`.
@@ -45,23 +47,23 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
 
 def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
     assert lock.realised is not None
-    for folder in ("wheels", "bytecode", "sources", "tools"):
+    own = own_folder(lock)
+    for folder in ("wheels", "bytecode", "sources", own):
         (part / folder).mkdir(parents=True)
-    blobs = {"base.tar": lock.realised.base}
+    blobs = {base_file(lock): lock.realised.base}
     facts = install_facts(lock, store)
     for wheel in facts["wheels"]:
-        blobs[f"wheels/{wheel['file']}"] = wheel["sha256"]
-        if wheel["bytecode"]:
-            blobs[f"bytecode/{wheel['file']}.tar"] = wheel["bytecode"]
-    blobs |= {f"sources/{source.name}.tar": source.file.sha256 for source in lock.sources}
+        blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
+    blobs |= {source_file(source): source.file.sha256 for source in lock.sources}
     with ThreadPoolExecutor() as pool:  # hashing lets other threads run
         paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
     for name, path in zip(blobs, paths, strict=True):
         _place(path, part / name)
-    (part / "requirements.txt").write_text(texts["requirements.txt"])
-    (part / "install.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    (part / "tools" / "install.py").write_bytes(read_runtime(lock, store)["install.py"])
-    _write_payload(lock, store, part / "payload.tar")
+    (part / own / "requirements.txt").write_text(texts["requirements.txt"])
+    (part / own / "install.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    # Ours, not that of the sealed lock: it must know what this version writes into install.json.
+    (part / own / "install.py").write_bytes(files("reprobuild_runtime").joinpath("install.py").read_bytes())
+    _write_payload(lock, store, part / own / "payload.tar")
     _settle(part, lock.epoch)
 
 
@@ -74,18 +76,19 @@ def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
     bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
     urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
     wheels: dict[str, dict[str, Any]] = {}
+    large: set[str] = set()
     for wheel in (*lock.wheels, *lock.realised.wheels):
         if wheel.role == "environment":
             made_here = wheel in lock.realised.wheels
-            wheels[wheel.file.filename] = {
-                "file": wheel.file.filename,
-                "sha256": wheel.file.sha256,
-                "bytecode": bytecode.get(wheel.file.sha256, ""),
+            name, sha256 = wheel.file.filename, wheel.file.sha256
+            code = bytecode.get(sha256)
+            wheels[name] = {
+                "wheel": {"path": f"{own_folder(lock) if made_here else 'wheels'}/{name}", "sha256": sha256},
+                "bytecode": code and {"path": f"bytecode/{name}-{code[:12]}.tar", "sha256": code},
                 "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
             }
-    large = {
-        name for name, wheel in wheels.items() if store.blob(wheel["sha256"]).stat().st_size >= LARGE_WHEEL
-    }
+            if store.blob(sha256).stat().st_size >= LARGE_WHEEL:
+                large.add(name)
     return {
         "prefix": PREFIX,
         "executable": lock.interpreter.executable,

@@ -18,7 +18,7 @@ import tomli_w
 
 from reprobuild.config import image_config, split_environment
 from reprobuild.errors import BuildError
-from reprobuild.lock import FILES, PREFIX, Lock, Wheel
+from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel
 
 TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
@@ -36,6 +36,26 @@ def render(lock: Lock) -> dict[str, str]:
     facts = _facts(lock)
     texts = {name: _environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
     return {**texts, "pylock.toml": render_pylock(lock)}
+
+
+def own_folder(lock: Lock) -> str:
+    """Return the folder of the context for what follows from this lock alone.
+
+    No two contexts may hold different content under one path: BuildKit keeps the files of a context from
+    one build to the next, and takes a file with an equal path, size and time for the same file.
+    """
+    return f"lock-{lock.digest[:12]}"
+
+
+def base_file(lock: Lock) -> str:
+    """Return the path of the base's tar in the context."""
+    assert lock.realised is not None
+    return f"base-{lock.realised.base[:12]}.tar"
+
+
+def source_file(source: Source) -> str:
+    """Return the path of a source's tar in the context."""
+    return f"sources/{source.name}-{source.file.sha256[:12]}.tar"
 
 
 @cache
@@ -107,6 +127,8 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "snapshot": lock.snapshot,
         "lock": lock.digest,
         "epoch": lock.epoch,
+        "own": own_folder(lock),
+        "base": base_file(lock),
         "distribution": lock.base.distribution,
         "release": lock.base.release,
         "package_count": len(lock.base.packages),
@@ -125,6 +147,7 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
             {
                 "name": s.name,
                 "path": s.path,
+                "file": source_file(s),
                 "commit": s.commit,
                 "patched": s.patch is not None,
                 "editable": s.editable,

@@ -1,10 +1,10 @@
 """Make the Python environment of an image from the build context: a step of its Dockerfile and Apptainer.def.
 
-    /usr/bin/python3.11 -I -S -B /mnt/tools/install.py /mnt
+    /usr/bin/python3.11 -I -S -B /mnt/LOCK/install.py /mnt/LOCK/install.json
 
 runs inside the image under construction, with the context at /mnt, without network, as root. It writes below
-the prefix alone. `install.json` in the context says what to install: each wheel with its sha256, in order. A
-second argument names another root directory than /.
+the prefix alone. `install.json` says what to install: each wheel with its sha256, in order. A second argument
+names another root directory than /.
 
 It does what pip would do, without pip. A wheel is a zip archive of files with fixed places, so this page is all
 there is to check (https://packaging.python.org/en/latest/specifications/binary-distribution-format/). pip would
@@ -197,26 +197,27 @@ def hash_file(path: str) -> str:
     return digest.hexdigest()
 
 
-def checked(path: str, sha256: str) -> str:
-    """Return the path if the file is the one that the lock names."""
+def checked(context: str, file: dict[str, str]) -> str:
+    """Return the path of a file of the context if it is the one that the lock names."""
+    path, sha256 = f"{context}/{file['path']}", file["sha256"]
     found = hash_file(path)
     if found != sha256:
         sys.exit(f"install.py: {path} is not the file of the lock: its sha256 is {found}, not {sha256}")
     return path
 
 
-def main(context: str, image: str = "") -> None:
-    """Install everything that `install.json` names."""
+def main(facts_file: str, image: str = "") -> None:
+    """Install everything that `install.json` names; its paths begin at the folder above."""
     os.umask(0o022)
-    with open(f"{context}/install.json", encoding="utf-8") as stream:
+    context = os.path.dirname(os.path.dirname(os.path.abspath(facts_file)))
+    with open(facts_file, encoding="utf-8") as stream:
         facts = json.load(stream)
     prefix = Prefix(facts, image)
     prefix.create()
-    for wheel in facts["wheels"]:
-        name = wheel["file"]
-        install(checked(f"{context}/wheels/{name}", wheel["sha256"]), wheel["direct_url"], prefix)
-        if wheel["bytecode"]:
-            unpack_bytecode(checked(f"{context}/bytecode/{name}.tar", wheel["bytecode"]), prefix)
+    for item in facts["wheels"]:
+        install(checked(context, item["wheel"]), item["direct_url"], prefix)
+        if item["bytecode"]:
+            unpack_bytecode(checked(context, item["bytecode"]), prefix)
     prefix.set_times(facts["epoch"])
 
 

@@ -192,7 +192,7 @@ def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, Entr
         elif present.type != "symlink" or folder != "/".join(steps):
             raise BuildError(
                 f"the working folder {lock.workdir} cannot be: /{folder} is a {present.type}",
-                hint="name another folder as `workdir` in reprobuild.yaml",
+                hint=f"leave out the system package that brings /{folder} with `--drop NAME`",
             )
     python = ".".join(lock.interpreter.version.split(".")[:2])
     return Recipe(title="reprobuild's own files", parts=tuple(parts), python=python, epoch=lock.epoch)

@@ -29,16 +29,14 @@ _KINDS: tuple[tuple[str, str, _Parser], ...] = (
 )
 # Ours or for people: neither is a captured line.
 _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
-_RECIPE = (
-    "capture one with `reprobuild capture -o DIR`, or name the folder that holds env.txt and requirements.txt"
-)
+_RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 
 
 def read_snapshot(folder: Path) -> Snapshot:
     """Return all that a captured folder holds.
 
     Args:
-        folder: what `reprobuild capture` or the chapter's recipe wrote.
+        folder: what the chapter's recipe wrote.
 
     Raises:
         SnapshotError: there is no such folder or nothing captured in it, or a file in it is damaged,

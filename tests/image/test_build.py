@@ -17,12 +17,13 @@ from reprobuild.errors import BuildError
 from reprobuild.image import oci
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.oci import MAKE_AGAIN, layout_digest, layout_tree, open_layer, read_layout
+from reprobuild.image.oci import layout_digest, layout_tree, open_layer, read_layout
 from reprobuild.image.tree import merge
 from reprobuild.lock import Setting
 from reprobuild.store import Store
 from tests.image.made import SITE, Made, file, symlink
 
+MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 FILES = {
     "/opt/reprobuild/lib/reprobuild_runtime/entrypoint.py": b"run\n",
     f"{SITE}/reprobuild.pth": b"import x\n",
@@ -280,8 +281,9 @@ def test_a_damaged_layer_is_seen_when_it_is_read(full: Made, tmp_path: Path) -> 
                 check(layout)
             assert caught.value.hint == MAKE_AGAIN
     path.unlink()
-    with pytest.raises(BuildError, match="No such file"):
+    with pytest.raises(BuildError, match="No such file") as caught:
         layout_digest(layout)
+    assert caught.value.hint == MAKE_AGAIN
 
 
 def test_what_is_no_layout_is_refused(full: Made, tmp_path: Path) -> None:
@@ -328,5 +330,6 @@ def test_layouts_of_other_builders_are_read(full: Made, tmp_path: Path) -> None:
         assert layout_digest(layout) == image.tree
         assert layout.manifest != image.manifest
     rewritten(tmp_path / "image", "application/x+lzma", bytes)
-    with pytest.raises(BuildError, match="unknown kind application/x"):
+    with pytest.raises(BuildError, match="unknown kind application/x") as caught:
         layout_digest(read_layout(tmp_path / "image"))
+    assert caught.value.hint == MAKE_AGAIN

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.image.blobs import decode_listing, encode_listing
-from reprobuild.image.tree import DAMAGED, merge, tree_digest
+from reprobuild.image.tree import merge, tree_digest
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
 CONFIG = {
@@ -138,7 +138,9 @@ def test_whiteouts_of_other_builders_remove_what_is_below() -> None:
 def test_layers_that_no_engine_can_unpack(entries: list[tuple[Entry, bytes]], words: str) -> None:
     with pytest.raises(BuildError, match=words) as caught:
         merge([listing(*entries)])
-    assert caught.value.hint == DAMAGED
+    assert caught.value.hint == (
+        "the layer is damaged, or its builder broke the image specification; build the image again"
+    )
 
 
 def test_a_listing_comes_back_as_it_was() -> None:

@@ -25,7 +25,7 @@ from reprobuild.lock import Lock, Setting
 from reprobuild.render import render
 from reprobuild.store import hash_file
 from tests.conftest import ROOT
-from tests.image.made import SITE, Made, file
+from tests.image.made import BASE, SITE, Made, file, make_tar
 
 PROGRAM = ROOT / "reprobuild_runtime" / "install.py"
 
@@ -51,7 +51,16 @@ def install(made: Made, lock: Lock, root: Path) -> subprocess.CompletedProcess[s
 
 
 def run_installer(folder: Path, root: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-I", "-S", "-B", folder / "tools/install.py", folder, root]
+    (own,) = folder.glob("lock-*")
+    argv: list[str | Path] = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-B",
+        own / "install.py",
+        own / "install.json",
+        root,
+    ]
     return subprocess.run(argv, capture_output=True, text=True, check=False, umask=0o077)
 
 
@@ -138,14 +147,14 @@ def test_every_time_is_the_epoch_and_nothing_is_left_behind(made: Made, tmp_path
     prefix = root / "opt/env"
     assert {path.lstat().st_mtime for path in [prefix, *prefix.rglob("*")]} == {lock.epoch}
     assert [path.name for path in root.iterdir()] == ["opt"]
-    assert not list((made.root / "out/context/tools").glob("__pycache__"))
+    assert not list((made.root / "out/context").rglob("__pycache__"))
 
 
 def test_a_wheel_with_other_bytes_is_refused(made: Made, tmp_path: Path) -> None:
     made.wheel("one", {"one.py": b"1\n"})
     assert install(made, sealed(made), tmp_path / "first").returncode == 0
     folder = made.root / "out/context"
-    path = next(folder.glob("wheels/one-*"))
+    (path,) = folder.glob("wheels/one-*")
     content = path.read_bytes()
     path.unlink()  # it is a link to the store's
     path.write_bytes(content + b"\0")
@@ -197,7 +206,8 @@ def test_it_is_old_python_and_standard_library() -> None:
 
 def test_the_order_of_wheels_is_the_order_of_layers(made: Made) -> None:
     lock = awkward(made)
-    names = [wheel["file"].split("-")[0] for wheel in install_facts(lock, made.store)["wheels"]]
+    facts = install_facts(lock, made.store)
+    names = [Path(item["wheel"]["path"]).name.split("-")[0] for item in facts["wheels"]]
     assert names == ["two", "Big.Tool", "one", "project"]
 
 
@@ -206,5 +216,32 @@ def test_variables_with_line_breaks_are_in_the_payload(made: Made, tmp_path: Pat
     assert install(made, lock, tmp_path / "root").returncode == 0
     folder = tmp_path / "payload"
     folder.mkdir()
-    subprocess.run(["tar", "-xf", made.root / "out/context/payload.tar", "-C", folder], check=True)
+    (payload_tar,) = made.root.glob("out/context/lock-*/payload.tar")
+    subprocess.run(["tar", "-xf", payload_tar, "-C", folder], check=True)
     assert json.loads((folder / "opt/reprobuild/environ.json").read_text()) == {"NOTE": "one\ntwo"}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): hash_file(path) for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def test_no_two_contexts_hold_one_path_with_different_content(made: Made) -> None:
+    """BuildKit would take the former one's file: paths, sizes and times are equal, for the epoch is."""
+    found = []
+    for value in ("1", "2"):
+        made.built.clear()
+        made.sources.clear()
+        made.wheel("project", {"project.pth": value.encode()}, built=True)
+        made.source("project", [file("project.py", value.encode())])
+        made.base = made.store.add(make_tar([*BASE, file("etc/value", value.encode())]))
+        wheel = made.built[0]
+        made.compiled(wheel.file.sha256, {f"{SITE}/__pycache__/p.cpython-311.pyc": value.encode()})
+        lock = sealed(made, environment=(Setting(name="N", value=value),))
+        out = made.root / value
+        out.mkdir()
+        found.append(contents(write_context(lock, made.store, out, render(lock))))
+    one, other = found
+    assert len(one) == len(other) == 8
+    assert [path for path in one if path in other and one[path] != other[path]] == []

@@ -39,13 +39,17 @@ def instructions(dockerfile: str) -> list[str]:
 
 
 def test_the_dockerfile_says_no_more_than_this(lock: Lock) -> None:
-    install = '["/usr/bin/python3.11", "-I", "-S", "-B", "/mnt/tools/install.py", "/mnt"]'
+    own = f"lock-{lock.digest[:12]}"
+    install = f'"/usr/bin/python3.11", "-I", "-S", "-B", "/mnt/{own}/install.py", "/mnt/{own}/install.json"'
+    assert lock.realised is not None
+    base, source = lock.realised.base[:12], lock.sources[0].file.sha256[:12]
     assert instructions(render(lock)["Dockerfile"]) == [
         "FROM scratch",
-        "ADD base.tar /",
-        f"RUN --mount=type=bind,target=/mnt {install}",
-        'ADD ["sources/project.tar", "/src/project/"]',
-        "ADD payload.tar /",
+        f"ADD base-{base}.tar /",
+        "RUN --mount=type=bind,target=/mnt \\",
+        f"    [{install}]",
+        f'ADD ["sources/project-{source}.tar", "/src/project/"]',
+        f"ADD {own}/payload.tar /",
         'ENV BRACES="{{ name }}"',
         'ENV LANG="C.UTF-8"',
         r'ENV NOTE="say \"\$5\" \\"',

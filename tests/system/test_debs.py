@@ -50,7 +50,7 @@ def test_what_is_no_package_is_refused_by_name(tmp_path: Path, content: bytes) -
     deb.write_bytes(content)
     with pytest.raises(BuildError, match=r"tool_1\.deb is not a Debian package") as err:
         read_control(deb, "tool_1.deb")
-    assert "fetch LOCK" in err.value.hint
+    assert err.value.hint == "remove the file from the store and run `reprobuild fetch LOCK` again"
 
 
 def read_all(deb: Path) -> None:

@@ -6,6 +6,8 @@ from reprobuild.errors import LockError
 from reprobuild.resolve.release import infer_release
 from tests.system.samples import package
 
+HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
+
 
 @pytest.mark.parametrize(
     ("version", "release"),
@@ -40,7 +42,7 @@ def test_suites_and_versions_name_the_release_and_all_evidence_is_told() -> None
 def test_stable_alone_is_no_evidence_but_a_stable_update_is() -> None:
     with pytest.raises(LockError, match="nothing in the snapshot tells") as err:
         infer_release([package("a", "1-1", suites=("stable",))])
-    assert "base: debian/bookworm" in err.value.hint
+    assert err.value.hint == HINT
     assert infer_release([package("a", "1-1~deb12u1", suites=("oldstable",))]).codename == "bookworm"
 
 
@@ -54,9 +56,10 @@ def test_the_decision_wins() -> None:
 def test_a_decision_that_names_no_release_is_refused(base: str) -> None:
     with pytest.raises(LockError, match="is not a distribution and a release") as err:
         infer_release([], base)
-    assert "base: debian/bookworm" in err.value.hint
+    assert err.value.hint == HINT
 
 
 def test_evidence_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(LockError, match="more than one release"):
+    with pytest.raises(LockError, match="more than one release") as err:
         infer_release([package("base-files", "12.4+deb12u1"), package("a", "1", suites=("jammy",))])
+    assert err.value.hint == HINT

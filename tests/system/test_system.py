@@ -177,7 +177,7 @@ def test_an_unversioned_provides_does_not_meet_a_version() -> None:
     stanzas = [stanza("aa", "1", "vv (>= 2)"), stanza("pp", "1", "", "Provides: vv")]
     with pytest.raises(LockError, match=r"aa 1 needs vv \(>= 2\), which debian/made does not have") as err:
         resolve([package("aa", "1", "manual")], *stanzas)
-    assert "--drop aa" in err.value.hint
+    assert err.value.hint == "give apt a source that has it, or leave aa out with `--drop aa`"
     found, _ = resolve(
         [package("aa", "1", "manual")], stanzas[0], stanza("pp", "1", "", "Provides: vv (= 2)")
     )
@@ -211,7 +211,7 @@ def test_backports_are_only_taken_where_captured() -> None:
 def test_a_root_that_the_release_does_not_have_is_an_error() -> None:
     with pytest.raises(LockError, match=r"the environment needs the system package python3\.9") as err:
         resolve([], roots=["python3.9"])
-    assert "another base or Python" in err.value.hint
+    assert err.value.hint == "choose another base or Python, or give apt a source that has it"
 
 
 def test_no_package_list_is_one_deviation() -> None:
@@ -238,7 +238,7 @@ def test_a_damaged_or_hostile_index_is_refused(field: str) -> None:
         LockError, match=rf"index of http://mirror\.test/d/ is damaged: {key} of 'evil'"
     ) as err:
         resolve([], "\n".join([*lines, field]) + "\n", roots=["evil"])
-    assert "apt's configuration" in err.value.hint
+    assert err.value.hint == ("check that apt source of this machine, or remove it from apt's configuration")
 
 
 def test_a_name_with_a_shell_in_it_is_only_an_unknown_package() -> None:

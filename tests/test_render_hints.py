@@ -1,0 +1,39 @@
+"""Hints of the recipe and of the search for an engine, as people read them."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprobuild.engines import find_engine
+from reprobuild.errors import BuildError, EngineError
+from reprobuild.render import render
+from tests.image.made import Made
+
+
+def test_a_lock_that_is_not_sealed(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="the lock is not sealed") as caught:
+        render(Made(tmp_path).lock(realised=None))
+    assert caught.value.hint == "run `reprobuild build` or `from-snapshot`, which seal it"
+
+
+@pytest.fixture
+def _sockets_that_the_sdk_forgets() -> Iterator[None]:
+    """The SDK does not close a socket that could not connect, which is an error in a later test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+@pytest.mark.usefixtures("_sockets_that_the_sdk_forgets")
+def test_no_engine_answers() -> None:
+    with pytest.raises(EngineError, match="no container engine answers") as caught:
+        find_engine(None, {"DOCKER_HOST": "unix:///nonexistent/docker.sock"})
+    assert (
+        caught.value.hint == "start one, point DOCKER_HOST at one, or leave the checks out with --no-verify"
+    )
