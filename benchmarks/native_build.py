@@ -271,7 +271,8 @@ def imported(folder: Path, results: Path) -> Iterator[Docker]:
         except (OSError, subprocess.CalledProcessError):
             raise NotRunError(f"`{' '.join(probe)}` does not answer") from None
     docker = Docker(folder, results)
-    _output(["docker", "import", str(results / "context" / "base.tar"), docker.base])
+    base = next((results / "context").glob("base-*.tar"))
+    _output(["docker", "import", str(base), docker.base])
     try:
         yield docker
     finally:
