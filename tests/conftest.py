@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,3 +59,11 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     assert done.returncode == 0, done.stderr + done.stdout
     lock, image = read_image(out)
     return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)
+
+
+@pytest.fixture
+def example_copy(tmp_path: Path) -> Path:
+    """The example's snapshot, decisions and bundle, to be changed by a test."""
+    copy = tmp_path / "example"
+    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("project", "cluster"))
+    return copy

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 from tests.conftest import EXAMPLE, Built, reprobuild
 
 SNAPSHOT = EXAMPLE / "snapshot"
-
-
-@pytest.fixture
-def example_copy(tmp_path: Path) -> Path:
-    copy = tmp_path / "example"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("project", "cluster"))
-    return copy
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-
-import pytest
 
 from tests.conftest import EXAMPLE, Built, reprobuild
 
 SNAPSHOT = EXAMPLE / "snapshot"
-
-
-@pytest.fixture
-def example_copy(tmp_path: Path) -> Path:
-    copy = tmp_path / "example"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("project", "cluster"))
-    return copy
 
 
 def build(example: Path, out: Path, built: Built, *options: str) -> tuple[int, str]:

@@ -53,7 +53,7 @@ def one(*rows: str) -> Requirement:
         ("m @ file:///tmp/build/80754af9/m_1644481695334/work/dist", {"kind": "conda"}),
         ("m @ file:///C:/ci/m_1600290345082/work", {"kind": "conda"}),
         ("m @ file:///home/me/src/ci/m_1611921544520/work", {"kind": "conda"}),
-        ("m @ file:///tmp/build/8/m_1609355006118/work/dist/m-0.7.0-py3-none-any.whl", {"kind": "conda", "version": "0.7.0"}),
+        ("m @ file:///tmp/build/8/m_1609355006118/work/m-0.7.0-py3-none-any.whl", {"kind": "conda", "version": "0.7.0"}),
         ("torch @ file:///opt/src/torch", {"kind": "directory", "path": "/opt/src/torch", "version": None}),
         (f"m @ git+https://example.org/o/m@{SHA}", {"kind": "vcs", "url": "git+https://example.org/o/m", "commit": SHA}),
         (
