@@ -159,7 +159,7 @@ def test_an_unknown_verb(said: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "what", "hint"),
     [
-        (("show", "gone"), 3, "there is no folder `gone`", "capture one with"),
+        (("show", "gone"), 3, "there is no folder `gone`", "take one with the recipe in README.md"),
         (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
         (("verify", "gone"), 2, "gone holds no image", "build one with `reprobuild from-snapshot DIR -o OUT`"),
         (("run", "gone", "--", "id"), 125, "gone holds no image", "build one with"),
