@@ -185,7 +185,7 @@ class FakeDocker:
 def test_the_build_figures_are_ratios_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_build, "_output", lambda argv: "1\n")
     native = FakeNative()
-    figures = native_build._figures(native, FakeDocker(), 2)  # type: ignore[arg-type]
+    figures = native_build._figures(native, FakeDocker(), 2)
     made, cached, without_apt, careful = (found.value for found in figures)
     assert native.calls == [False, False, False, True, False, False, True]
     assert (made, cached, careful) == (0.11, 0.01, 0.5)

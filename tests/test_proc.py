@@ -16,7 +16,7 @@ ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
 
 def python(script: str, *arguments: str, **more: object) -> bytes:
-    return run([sys.executable, "-I", "-S", "-c", script, *arguments], env=ENV, purpose="test", **more)  # type: ignore[arg-type]
+    return run([sys.executable, "-I", "-S", "-c", script, *arguments], env=ENV, purpose="test", **more)
 
 
 def test_standard_output_comes_back() -> None:

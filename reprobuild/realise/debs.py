@@ -45,12 +45,12 @@ def open_part(deb: Path, part: str, name: str) -> Iterator[tarfile.TarFile]:
             member = next(m for m in members if m.name == part or m.name.startswith(part + "."))
             if member.name.endswith(".zst"):
                 with (
-                    zstandard.ZstdDecompressor().stream_reader(member) as plain,  # type: ignore[arg-type]
+                    zstandard.ZstdDecompressor().stream_reader(member) as plain,  # type: ignore[arg-type]  # only read() is called
                     tarfile.open(fileobj=plain, mode="r|") as tar,
                 ):
                     yield tar
             else:
-                with tarfile.open(fileobj=member, mode="r|*") as tar:  # type: ignore[call-overload]
+                with tarfile.open(fileobj=member, mode="r|*") as tar:  # type: ignore[call-overload]  # likewise
                     yield tar
     except (ArError, StopIteration, tarfile.TarError, zstandard.ZstdError, EOFError) as err:
         raise BuildError(f"{name} is not a Debian package: {str(err) or part}", hint=_DAMAGED) from None

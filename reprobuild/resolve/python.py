@@ -15,7 +15,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from reprobuild.lock import Artefact, Ruling, Wheel
+from reprobuild.lock import Artefact, Outcome, Ruling, Wheel
 from reprobuild.resolve.files import Distribution, FileLists, at_address, same_version
 from reprobuild.snapshot.model import Requirement
 
@@ -65,9 +65,9 @@ def resolve_requirements(
     return tuple(wheel for wheel, _ in answers if wheel), tuple(ruling for _, ruling in answers)
 
 
-def _ruling(line: Requirement, outcome: str, reason: str, kind: str = "") -> Ruling:
+def _ruling(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Ruling:
     return Ruling(
-        file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,  # type: ignore[arg-type]
+        file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
         reason=reason, kind=kind, captured=line.text,
     )  # fmt: skip
 

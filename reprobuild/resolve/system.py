@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from debian.debian_support import Version
 
-from reprobuild.lock import Base, Deb, Ruling
+from reprobuild.lock import Base, Deb, Outcome, Ruling
 from reprobuild.resolve.closure import Choice, Closure, upstream
 from reprobuild.resolve.deb_index import SystemIndex
 from reprobuild.resolve.system_rules import exclusion
@@ -110,12 +110,12 @@ def _ruling(package: Package, chosen: Mapping[str, Choice], refusal: str, index:
     """Say what became of one captured package."""
     place, name, version = package.place, package.name, package.version
 
-    def ruled(outcome: str, reason: str, kind: str = "") -> Ruling:
+    def ruled(outcome: Outcome, reason: str, kind: str = "") -> Ruling:
         return Ruling(
             file=place.file,
             line=place.line,
             subject=name,
-            outcome=outcome,  # type: ignore[arg-type]  # one of the five, below
+            outcome=outcome,
             reason=reason,
             kind=kind,
         )

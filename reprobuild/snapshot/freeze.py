@@ -194,7 +194,7 @@ class _Reader:
             self._remark(number, line, "a secret where a requirement should be: not read", understood=False)
             return
         place = Place(self.file, number)
-        self.requirements.append(Requirement(place=place, text=text.shown(line), **fields))  # type: ignore[arg-type]
+        self.requirements.append(Requirement(place=place, text=text.shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))

@@ -130,7 +130,7 @@ def make_tiny(folder: Path, reference: str, files: Mapping[str, bytes] | None = 
 def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:
     target = io.BytesIO()
     with LayerSink(target) as sink:
-        writer = TarWriter(sink, 0)  # type: ignore[arg-type]
+        writer = TarWriter(sink, 0)
         for name in sorted({str(parent) for path in files for parent in Path(path).parents} - {"."}):
             writer.directory(name)
         for path, content in files.items():

@@ -238,7 +238,7 @@ def test_values_that_no_dockerfile_can_hold_travel_in_a_file(full: Made, tmp_pat
     layout = read_layout(tmp_path / "image")
     assert [pair for pair in layout.config["config"]["Env"] if pair[0] not in "PL"] == ["ONE=x"]
     with open_layer(layout, len(layout.layers) - 1) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-        texts = {info.name: tar.extractfile(info).read() for info in tar if info.isfile()}  # type: ignore[union-attr]
+        texts = {info.name: tar.extractfile(info).read() for info in tar if info.isfile()}
     assert json.loads(texts["opt/reprobuild/environ.json"]) == {"TWO": "1\n2", "Ä": "\t"}
     given = {**FILES, "/opt/reprobuild/environ.json": b"{}"}
     build(full, tmp_path, lock=full.lock(environment=settings), files=given)
@@ -253,7 +253,7 @@ def test_a_docker_archive_holds_the_same_image(full: Made, tmp_path: Path) -> No
         write_docker_archive(layout, stream)
     assert streams[0].getvalue() == streams[1].getvalue()
     with tarfile.open(fileobj=io.BytesIO(streams[0].getvalue())) as tar:
-        texts = {info.name: tar.extractfile(info).read() for info in tar if info.isfile()}  # type: ignore[union-attr]
+        texts = {info.name: tar.extractfile(info).read() for info in tar if info.isfile()}
     (manifest,) = json.loads(texts["manifest.json"])
     assert manifest["RepoTags"] == ["demo:1"]
     assert manifest["Config"] == f"{image.config[7:]}.json"

@@ -117,7 +117,7 @@ def test_the_skeleton_is_a_virtual_environment(made: Made) -> None:
     }
     assert found[SITE].type == "directory"
     with tarfile.open(fileobj=io.BytesIO(unpacked(layer, made.store))) as tar:
-        text = tar.extractfile("opt/env/pyvenv.cfg").read()  # type: ignore[union-attr]
+        text = tar.extractfile("opt/env/pyvenv.cfg").read()
     assert text == b"home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.2\n"
 
 
@@ -130,7 +130,7 @@ def test_editable_projects_say_where_they_stand(made: Made) -> None:
     with tarfile.open(fileobj=io.BytesIO(unpacked(layer, made.store))) as tar:
         urls = [name for name in tar.getnames() if name.endswith("direct_url.json")]
         assert urls == [f"{SITE}/edit-1.0.dist-info/direct_url.json"]
-        text = tar.extractfile(urls[0]).read()  # type: ignore[union-attr]
+        text = tar.extractfile(urls[0]).read()
     assert text == b'{"dir_info": {"editable": true}, "url": "file:///src/edit/py"}'
 
 

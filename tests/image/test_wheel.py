@@ -23,13 +23,13 @@ INFO = f"{SITE}/pkg-1.0.dist-info"
 
 
 def wheel(folder: Path, files: dict[str, bytes], **more: object) -> Path:
-    return make_wheel(folder / "pkg-1.0-py3-none-any.whl", files, **more)  # type: ignore[arg-type]
+    return make_wheel(folder / "pkg-1.0-py3-none-any.whl", files, **more)
 
 
 def installed(path: Path, **more: object) -> dict[str, tuple[int, bytes]]:
     """Return {path: (mode, content)} of the files of a wheel."""
     found = {}
-    with wheel_entries(path, path.name, "3.11", **more) as items:  # type: ignore[arg-type]
+    with wheel_entries(path, path.name, "3.11", **more) as items:
         assert [item.entry.path for item in items] == sorted({item.entry.path for item in items})
         for item in items:
             assert (item.entry.uid, item.entry.gid) == (0, 0)
@@ -305,7 +305,7 @@ def test_a_real_wheel_becomes_the_tree_that_pip_makes(tmp_path: Path, real_wheel
         assert only <= {"REQUESTED", "direct_url.json"}
         different = set()
         for name in set(ours) & set(theirs):
-            with ours[name].open() as stream:  # type: ignore[misc]
+            with ours[name].open() as stream:
                 if stream.read() != theirs[name].read_bytes():
                     different.add(name)
             assert ours[name].entry.mode == theirs[name].stat().st_mode & 0o777

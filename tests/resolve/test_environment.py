@@ -15,7 +15,7 @@ from tests.snapshot.samples import SECRETS
 
 
 def variable(name: str, value: str | None = "x", **more: str) -> Variable:
-    return Variable(place=Place("env.txt", 3), name=name, value=value, **more)  # type: ignore[arg-type]
+    return Variable(place=Place("env.txt", 3), name=name, value=value, **more)
 
 
 def decide(

@@ -33,7 +33,7 @@ FILES = sorted(p for kind in KINDS for p in (CORPUS / kind).iterdir())
 
 def read(file: str) -> tuple[Any, Any]:
     path = CORPUS / file
-    return KINDS[path.parent.name][0](path.read_bytes())  # type: ignore[no-any-return]
+    return KINDS[path.parent.name][0](path.read_bytes())
 
 
 def requirement(file: str, name: str) -> Requirement:

@@ -122,7 +122,7 @@ def test_links_that_stay(folder: Path) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_only_regular_files_are_opened(folder: Path, make: object) -> None:
     (folder / "env.txt").unlink()
-    make(folder / "env.txt")  # type: ignore[operator]
+    make(folder / "env.txt")
     with pytest.raises(SnapshotError, match="not a regular file") as err:
         read_snapshot(folder)
     assert err.value.hint == "put the captured text there, or remove it"

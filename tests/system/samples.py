@@ -51,7 +51,7 @@ def package(
 def tar_bytes(members: Sequence[tuple[tarfile.TarInfo, bytes]], compression: str = "") -> bytes:
     """Return a tar of the given members."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=f"w:{compression}") as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=buffer, mode=f"w:{compression}") as tar:
         for info, content in members:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))

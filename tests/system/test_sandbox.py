@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 def inside(root: Path, script: str, **options: object) -> str:
     argv = ["/bin/sh", "-c", script]
-    return run_in_root(root, argv, epoch=EPOCH, purpose="look", **options).decode()  # type: ignore[arg-type]
+    return run_in_root(root, argv, epoch=EPOCH, purpose="look", **options).decode()
 
 
 def test_the_environment_is_constant(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

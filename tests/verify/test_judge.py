@@ -128,7 +128,7 @@ def test_no_probes() -> None:
     ],
 )
 def test_the_control(given: dict[str, Any] | None, verdict: str, detail: str) -> None:
-    assert judge_control(given) == Comparison(name="control", verdict=verdict, detail=detail)  # type: ignore[arg-type]
+    assert judge_control(given) == Comparison(name="control", verdict=verdict, detail=detail)
 
 
 # --- determinism -----------------------------------------------------------------------------
