@@ -562,6 +562,41 @@ def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[soc
     )
 
 
+LOST_SIGNAL = """
+import select, signal, threading
+from reprobuild.cli.interrupt import listen
+listen()
+def send():
+    signal.pthread_kill(threading.get_ident(), signal.{signum})  # this thread gets it: no call of main's ends
+threading.Timer(0.3, send).start()
+try:
+    select.select([], [], [], 600)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM"])
+def test_a_signal_whose_moment_was_lost(signum: str) -> None:
+    script = LOST_SIGNAL.format(signum=signum)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True, timeout=60
+    )
+    assert done.stdout == "interrupted\n"
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    script = (
+        "import signal; from reprobuild.cli.interrupt import listen\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); listen(); signal.raise_signal(signal.SIGINT)\n"
+        "print('went on')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout == "went on\n"
+
+
 def test_the_program_that_is_installed() -> None:
     script = Path(sys.executable).parent / "reprobuild"
     for argv in ([str(script)], list(PROGRAM)):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 from importlib import import_module
-from types import FrameType
 from typing import NoReturn
 
 import click
 
 from reprobuild import __version__
+from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
 
 INTERRUPTED = 130
@@ -65,7 +64,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    listen()
     sys.exit(run_line(sys.argv[1:]))
 
 
@@ -123,10 +122,6 @@ def _places(err: BaseException) -> str:
     before = err.__cause__ or err.__context__
     lines = [_places(before), "which led to:"] if before else []
     return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _print_error(what: str, hint: str) -> None:
