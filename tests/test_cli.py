@@ -94,7 +94,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
 
 def test_verbs_are_the_modules() -> None:
     modules = {path.stem for path in (ROOT / "reprobuild" / "cli").glob("*.py")}
-    assert {verb.replace("-", "_") for verb in VERBS} == modules - {"__init__", "__main__", "common"}
+    assert {verb.replace("-", "_") for verb in VERBS} == modules - {
+        "__init__",
+        "__main__",
+        "common",
+        "interrupt",
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)
