@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Literal
@@ -71,18 +72,7 @@ class TarWriter:
         Raises:
             ValueError: the content is shorter or longer than `entry.size`.
         """
-        info = tarfile.TarInfo(entry.path)
-        info.type = _TAR_TYPES[entry.type]
-        info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, self._epoch
-        info.linkname = entry.target
-        info.devmajor, info.devminor = entry.device
-        info.pax_headers = {
-            f"SCHILY.xattr.{name}": bytes.fromhex(value).decode("utf-8", "surrogateescape")
-            for name, value in entry.xattrs
-        }
-        if entry.type == "file":
-            info.size = entry.size
-        self._write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        self._write(plain_header(entry, self._epoch) or full_header(entry, self._epoch))
         if entry.type == "file":
             entry = msgspec.structs.replace(entry, sha256=self._copy(entry, content))
         self.listing.append(entry)
@@ -121,6 +111,52 @@ class TarWriter:
         """Write the end of the archive; the stream stays open."""
         self._write(bytes(2 * tarfile.BLOCKSIZE))
         self._write(bytes(-self._written % tarfile.RECORDSIZE))
+
+
+def full_header(entry: Entry, epoch: int) -> bytes:
+    """Return the tar header of an entry, as the standard library writes it, pax records included."""
+    info = tarfile.TarInfo(entry.path)
+    info.type = _TAR_TYPES[entry.type]
+    info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, epoch
+    info.linkname = entry.target
+    info.devmajor, info.devminor = entry.device
+    info.pax_headers = {
+        f"SCHILY.xattr.{name}": bytes.fromhex(value).decode("utf-8", "surrogateescape")
+        for name, value in entry.xattrs
+    }
+    if entry.type == "file":
+        info.size = entry.size
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+# Fields of POSIX.1-1988 ustar: name, mode, uid, gid, size, mtime, checksum (as spaces), type, link name,
+# magic and version, names of owners, device numbers, prefix, padding.
+_HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s64s8s8s155s12s")
+_NUMBER = b"%07o\0"
+
+
+def plain_header(entry: Entry, epoch: int) -> bytes | None:
+    """Return the header that `tarfile` would write, ten times as fast, or None for what needs more care.
+
+    Of 30 000 entries of an image, all but some hundred are files with a short ASCII name.
+    """
+    name, size = entry.path, entry.size
+    if (
+        entry.type != "file"
+        or len(name) > 100
+        or not name.isascii()
+        or name.endswith("/")
+        or entry.xattrs
+        or size >= 1 << 33
+        or not 0 <= epoch < 1 << 33
+        or max(entry.uid, entry.gid) >= 1 << 21
+    ):
+        return None
+    header = _HEADER.pack(
+        name.encode("ascii"), _NUMBER % (entry.mode & 0o7777), _NUMBER % entry.uid, _NUMBER % entry.gid,
+        b"%011o\0" % size, b"%011o\0" % epoch, b"        ", b"0", b"", b"ustar\x0000", b"", b"", b"", b"", b"",
+    )  # fmt: skip
+    return b"%s%06o\0%s" % (header[:148], sum(header), header[155:])
 
 
 def parents(paths: Iterable[str]) -> list[str]:

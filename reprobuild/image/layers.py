@@ -75,8 +75,7 @@ def make_layer(recipe: Recipe, store: Store, level: int = LEVEL) -> Layer:
     if known is not None:
         return known
     if recipe.base:
-        base = store.verified(recipe.base, recipe.title)
-        layer = copy_layer(base, recipe.title, store, level)
+        layer = copy_layer(recipe.base, recipe.title, store, level)
     else:
         with recipe_items(recipe, store) as items:
             layer = write_layer(items, recipe.title, recipe.epoch, store, level)

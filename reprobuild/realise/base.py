@@ -11,8 +11,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from reprobuild.archive import TarWriter, read_tar
+from reprobuild.archive import Entry, TarWriter, read_tar
 from reprobuild.errors import BuildError
+from reprobuild.listing import keep_listing
 from reprobuild.lock import Base, Deb
 from reprobuild.proc import Failed
 from reprobuild.realise import java
@@ -97,8 +98,9 @@ def realise_base(base: Base, store: Store, epoch: int) -> str:
         _write_plan(base, store, plan)
         _install(store, root, tools, plan, out, epoch)
         tree = folder / "tree.tar"
-        _rewrite(out / "tree.tar", tree, epoch)
+        listing = _rewrite(out / "tree.tar", tree, epoch)
         digest = store.adopt(tree, hash_file(tree))
+    keep_listing(digest, listing, store)
     store.remember(key, {"tree": digest})
     return digest
 
@@ -180,8 +182,8 @@ def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch
         ) from None
 
 
-def _rewrite(found: Path, tree: Path, epoch: int) -> None:
-    """Write the tree anew: one time for all, no names of owners, mount points empty."""
+def _rewrite(found: Path, tree: Path, epoch: int) -> list[Entry]:
+    """Write the tree anew: one time for all, no names of owners, mount points empty; return what is in it."""
     with found.open("rb") as source, tree.open("wb") as target:
         writer = TarWriter(target, epoch)
         for entry, content in read_tar(source):
@@ -193,3 +195,4 @@ def _rewrite(found: Path, tree: Path, epoch: int) -> None:
             elif entry.path and top not in _EMPTY:
                 writer.add(entry, content() if entry.type == "file" else None)
         writer.close()
+    return writer.listing

@@ -209,11 +209,12 @@ def test_a_layer_is_made_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
     assert make_layers(recipes, Store(made.store.root)) == first
 
 
+@pytest.mark.parametrize("title", ["1 wheels", "debian bookworm, 0 packages"])
 @pytest.mark.parametrize("which", ["blob", "listing"])
 @pytest.mark.parametrize("damage", ["changed", "missing"])
-def test_a_damaged_layer_is_made_again(made: Made, which: str, damage: str) -> None:
+def test_a_damaged_layer_is_made_again(made: Made, title: str, which: str, damage: str) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    recipe = by_title(made)["1 wheels"]
+    recipe = by_title(made)[title]
     first = make_layer(recipe, made.store)
     path = made.store.blob(getattr(first, which))
     content = path.read_bytes()

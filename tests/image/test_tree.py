@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.blobs import decode_listing, encode_listing
 from reprobuild.image.tree import merge, tree_digest
+from reprobuild.listing import decode_listing, encode_listing
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
 CONFIG = {
