@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
-from reprobuild.lock import Lock, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
 from reprobuild.realise import realise
@@ -133,8 +134,11 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
 
 
 def fetch_lock(lock: Lock, session: Session) -> int:
-    """Bring all that a lock names into the store; return the number of files that were missing."""
-    wanted = artefacts(lock)
+    """Bring all that a lock names into the store, and verify it; return the number of files that were missing."""
+    return _bring(artefacts(lock), session)
+
+
+def _bring(wanted: Sequence[Artefact], session: Session) -> int:
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
@@ -147,7 +151,8 @@ def fetch_lock(lock: Lock, session: Session) -> int:
 def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) -> tuple[Lock, Image]:
     """Seal a lock, and write lock, recipe, context and image into `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    fetch_lock(lock, session)
+    # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
+    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
     sealed = realise(lock, session.store, session.say)
     texts = render(sealed)
     refuse_secrets(
@@ -157,10 +162,12 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
     for name, text in texts.items():
         if name != "requirements.txt":
             (out / name).write_text(text)
-    write_context(sealed, session.store, out, texts)
     session.say("image: layers and OCI layout")
-    reference = tag or f"reprobuild:{sealed.digest[:12]}"
-    image = build_image(sealed, session.store, out, files=payload(sealed, session.store), reference=reference)
+    reference, files = tag or f"reprobuild:{sealed.digest[:12]}", payload(sealed, session.store)
+    with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
+        context = pool.submit(write_context, sealed, session.store, out, texts)
+        image = build_image(sealed, session.store, out, files=files, reference=reference)
+        context.result()
     (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     return sealed, image
 

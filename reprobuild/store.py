@@ -16,6 +16,8 @@ import json
 import os
 import shutil
 import tempfile
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._verified: set[str] = set()
+        # Threads that want one blob wait for the first, which hashes it.
+        self._hashing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def blob(self, sha256: str) -> Path:
         """Return where a blob stands, or would stand; no check."""
@@ -60,9 +64,13 @@ class Store:
             FetchError: it is not there, or its bytes changed; a changed blob is removed, so that the next
                 run fetches or makes it again.
         """
+        with self._hashing[sha256]:
+            if sha256 not in self._verified:
+                self._verify(sha256, what)
+        return self.blob(sha256)
+
+    def _verify(self, sha256: str, what: str) -> None:
         path = self.blob(sha256)
-        if sha256 in self._verified:
-            return path
         if not path.is_file():
             raise FetchError(
                 f"{what} is not in the store {self.root}", hint="run `reprobuild fetch LOCK`, with a network"
@@ -75,7 +83,6 @@ class Store:
                 hint="the damaged copy was removed; run the command again to fetch it anew",
             )
         self._verified.add(sha256)
-        return path
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -35,8 +35,7 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
     """
     if lock.realised and _complete(lock.realised, store):
         return lock
-    say(f"installing {len(lock.base.packages)} system packages with dpkg, once for this set")
-    base = realise_base(lock.base, store, lock.epoch)
+    base = realise_base(lock.base, store, lock.epoch, say)
     needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     with _Root(base, store) as root:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from reprobuild.archive import Entry, TarWriter, read_tar
@@ -68,7 +69,7 @@ tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix --
 _RECIPE = "2"  # to be raised when the tree changes by other code than the two scripts
 
 
-def realise_base(base: Base, store: Store, epoch: int) -> str:
+def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None] = lambda _: None) -> str:
     """Install the packages of a base, and return the sha256 of its finished tree.
 
     The tree is an uncompressed tar in the store: entries in the order of a sorted walk, all times the
@@ -78,6 +79,7 @@ def realise_base(base: Base, store: Store, epoch: int) -> str:
         base: packages and tools, all in the store.
         store: where they are, and where the tree goes.
         epoch: SOURCE_DATE_EPOCH for the maintainer scripts, and the time of every entry.
+        say: told when it begins.
 
     Raises:
         FetchError: a package is not in the store, or damaged.
@@ -88,6 +90,7 @@ def realise_base(base: Base, store: Store, epoch: int) -> str:
     known = store.recall(key)
     if isinstance(known, dict) and store.has(known.get("tree", "")):
         return str(known["tree"])
+    say(f"installing {len(base.packages)} system packages with dpkg, once for this set")
     with store.scratch() as folder:
         root, tools, plan, out = (folder / name for name in ("root", "tools", "plan", "out"))
         for made in (root, tools, plan, out):
