@@ -21,7 +21,7 @@ from reprobuild.realise import java
 from reprobuild.realise.debs import Control, batches, open_part, read_control
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
-from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store, hash_file
 
 _PLACE = "/run/reprobuild"
@@ -175,7 +175,7 @@ def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch
     }
     try:
         run_in_root(
-            root, ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",
+            Root(folder=root), ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",
             binds=binds, env=settings,
         )  # fmt: skip
     except Failed as err:

@@ -16,7 +16,7 @@ from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
 from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.proc import Failed
-from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store, hash_file
 
 RECIPE = 1
@@ -30,7 +30,7 @@ def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
 
 
 def compile_wheels(
-    wheels: Iterable[Wheel], base: Base, interpreter: Interpreter, root: Path, store: Store
+    wheels: Iterable[Wheel], base: Base, interpreter: Interpreter, root: Root, store: Store
 ) -> tuple[Bytecode, ...]:
     """Compile the modules of each wheel for its place in the image.
 

@@ -16,7 +16,7 @@ from reprobuild.errors import BuildError
 from reprobuild.lock import Artefact, Base, Interpreter, Source, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store
 
 RECIPE = 1
@@ -43,7 +43,7 @@ def recall_wheel(key: str, store: Store) -> Wheel | None:
 
 
 def build_wheel(
-    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
+    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Root, store: Store, epoch: int
 ) -> Wheel:
     """Build the wheel of a source; an editable one's points to the source's place in the image.
 

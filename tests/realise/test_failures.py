@@ -17,6 +17,7 @@ from reprobuild.realise import realise
 from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import compile_wheels
 from reprobuild.realise.wheels import build_wheel
+from reprobuild.sandbox import Root
 from tests.image.made import EPOCH, Made, file
 
 
@@ -77,26 +78,26 @@ def test_a_base_that_comes_out_otherwise(made: Made) -> None:
 def test_a_wheel_that_leads_out(made: Made, root: Path, name: str) -> None:
     wheel = made.wheel("pkg", {name: b""})
     with pytest.raises(BuildError, match="leads out of its wheel") as caught:
-        compile_wheels([wheel], made.lock().base, python("/usr/bin/true"), root, made.store)
+        compile_wheels([wheel], made.lock().base, python("/usr/bin/true"), Root(folder=root), made.store)
     assert caught.value.hint == "the wheel is hostile or damaged; do not use it"
 
 
 def test_a_compiler_that_fails(made: Made, root: Path) -> None:
     wheel = made.wheel("pkg", {"pkg.py": b""})
     with pytest.raises(BuildError, match="could not compile the modules of the environment") as caught:
-        compile_wheels([wheel], made.lock().base, python("/usr/bin/false"), root, made.store)
+        compile_wheels([wheel], made.lock().base, python("/usr/bin/false"), Root(folder=root), made.store)
     assert caught.value.hint == "is the disk full?"
 
 
 def test_a_backend_that_fails(made: Made, root: Path) -> None:
     source = made.source("proj", [file("a.py", b"")])
     with pytest.raises(BuildError, match="could not build proj") as caught:
-        build_wheel(source, [], python("/usr/bin/false"), root, made.store, EPOCH)
+        build_wheel(source, [], python("/usr/bin/false"), Root(folder=root), made.store, EPOCH)
     assert caught.value.hint == ("build proj by hand with its backend; there is no network while it is built")
 
 
 def test_a_backend_that_leaves_no_wheel(made: Made, root: Path) -> None:
     source = made.source("proj", [file("a.py", b"")])
     with pytest.raises(BuildError, match="the backend of proj left no wheel") as caught:
-        build_wheel(source, [], python("/usr/bin/true"), root, made.store, EPOCH)
+        build_wheel(source, [], python("/usr/bin/true"), Root(folder=root), made.store, EPOCH)
     assert caught.value.hint == "build it by hand with `python -m build --wheel`"
