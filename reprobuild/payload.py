@@ -7,7 +7,7 @@ import json
 from importlib.resources import files
 
 from reprobuild.archive import TarWriter, read_tar
-from reprobuild.lock import EPOCH, FILES, PREFIX, Lock
+from reprobuild.lock import EPOCH, FILES, PREFIX, Lock, Source
 from reprobuild.store import Store
 
 # PEP 3147 folders appear when a program imports from the source tree.
@@ -42,24 +42,23 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
     found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
-    found[f"{FILES}/sources.json"] = _json(_sources(lock))
+    found |= dict(origin(source) for source in lock.sources if source.editable)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     return {path.lstrip("/"): content for path, content in found.items()}
 
 
-def _sources(lock: Lock) -> dict[str, dict[str, object]]:
-    return {
-        source.name: {
-            "url": source.url,
-            "commit": source.commit,
-            "tree": source.tree,
-            "path": source.path,
-            "subdirectory": source.subdirectory,
-            "generated": list(GENERATED),
-        }
-        for source in lock.sources
-        if source.editable
+def origin(source: Source) -> tuple[str, bytes]:
+    """Return path and content of the file that says where an editable source comes from."""
+    facts = {
+        "name": source.name,
+        "url": source.url,
+        "commit": source.commit,
+        "tree": source.tree,
+        "path": source.path,
+        "subdirectory": source.subdirectory,
+        "generated": list(GENERATED),
     }
+    return f"{FILES}/sources/{source.path.strip('/').replace('/', '-')}.json", _json(facts)
 
 
 def _json(value: object) -> bytes:

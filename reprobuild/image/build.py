@@ -15,6 +15,7 @@ from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.plan import files_recipe, plan
 from reprobuild.image.tree import merge, tree_digest
 from reprobuild.lock import Lock
+from reprobuild.payload import origin
 from reprobuild.store import Store
 
 LAYOUT = "image"
@@ -71,7 +72,9 @@ def build_image(
         if recipe != recipes[index]:
             layers[index] = make_layer(recipe, store, level)
             listings[index] = read_listing(layers[index], store)
-    own = {**environ_file(lock), **{path.strip("/"): content for path, content in files.items()}}
+    placed = {origin(source)[0].strip("/") for source in lock.sources if source.editable}
+    given = {path.strip("/"): content for path, content in files.items()}
+    own = {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}
     tree = merge(listings)
     layers.append(make_layer(files_recipe(lock, own, tree), store, level))
     tree = merge([read_listing(layers[-1], store)], below=tree)

@@ -21,6 +21,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.content import conflict
 from reprobuild.image.wheel import direct_url_text, site_packages
 from reprobuild.lock import PREFIX, Artefact, Lock, Source
+from reprobuild.payload import origin
 from reprobuild.store import Store
 
 # Goes into the key of every layer: raise it when other bytes come from the same parts.
@@ -130,7 +131,10 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         place = source.path.strip("/")
         tree = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
-        recipes.append(recipe(title, GivenPart(place), *with_bytecode(tree, source.file, place)))
+        # With the source, so that its next change remakes this layer alone.
+        origins = [origin(source)] if source.editable else []
+        given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
+        recipes.append(recipe(title, GivenPart(place), *given, *with_bytecode(tree, source.file, place)))
     return recipes
 
 

@@ -150,6 +150,10 @@ def test_sources_are_normalised_and_stand_at_their_place(made: Made) -> None:
     layer = make_layer(plan(made.lock(), made.store)[-1], made.store)
     listing = read_listing(layer, made.store)
     assert [(entry.path, entry.type, oct(entry.mode)) for entry in listing] == [
+        ("opt", "directory", "0o755"),
+        ("opt/reprobuild", "directory", "0o755"),
+        ("opt/reprobuild/sources", "directory", "0o755"),
+        ("opt/reprobuild/sources/src-proj.json", "file", "0o644"),
         ("src", "directory", "0o755"),
         ("src/proj", "directory", "0o755"),
         ("src/proj/again.py", "file", "0o644"),

@@ -90,7 +90,8 @@ def native(made: Made, lock: Lock) -> Seen:
     def line(entry: Entry) -> tuple[str, int, str, str]:
         return entry.type, entry.mode, entry.target, entry.sha256
 
-    return {path: line(entry) for path, entry in tree.items() if f"{path}/".startswith(("opt/",))}
+    ours = {path: line(entry) for path, entry in tree.items() if f"{path}/".startswith("opt/")}
+    return {path: line for path, line in ours.items() if not path.startswith("opt/reprobuild")}
 
 
 def awkward(made: Made) -> Lock:
