@@ -19,10 +19,11 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.image import layers as layers_module
 from reprobuild.image.blobs import Layer, LayerSink, read_listing
 from reprobuild.image.layers import make_layer, make_layers, settle_overlaps
-from reprobuild.image.plan import LARGE, Recipe, TarPart, WheelPart, files_recipe, plan
+from reprobuild.image.plan import Recipe, TarPart, WheelPart, files_recipe, plan
 from reprobuild.image.tree import merge
 from reprobuild.lock import encode
 from reprobuild.store import Store, hash_file
+from reprobuild.wheelorder import LARGE, MOST, order_wheels
 from tests.image.made import EPOCH, SITE, Made, file, folder, make_tar, symlink
 
 BOTH = "no image can hold both: leave one out with `--drop NAME`, or pin versions that do not overlap"
@@ -76,6 +77,16 @@ def test_this_wheel_makes_these_bytes(made: Made) -> None:
     made.compiled(wheel.file.sha256, {f"{SITE}/pkg/__pycache__/a.cpython-311.pyc": b"code"})
     layer = make_layer(by_title(made)["1 wheels"], made.store)
     assert layer.diff_id == "8dc3599b7f1c2dc3a7bd2e1f191dcccb3bbe6f885463a27e9a772ad54eb86c14"
+
+
+def test_the_largest_stand_alone_up_to_what_engines_take() -> None:
+    sizes = {f"wheel{number:03}": LARGE + number for number in range(MOST + 5)} | {"small": LARGE - 1}
+    order = order_wheels(sizes)
+    assert order.alone == tuple(f"wheel{number:03}" for number in range(5, MOST + 5))
+    assert order.together == ("small", *(f"wheel{number:03}" for number in range(5)))
+    assert order.names == order.alone + order.together
+    assert order_wheels(dict(reversed(sizes.items()))) == order
+    assert len(order.alone) < 128 - 30
 
 
 def test_large_wheels_stand_alone_and_small_ones_together(made: Made) -> None:
