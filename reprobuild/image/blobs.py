@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
-import zipfile
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,13 +17,15 @@ from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, TarWriter, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.content import HOSTILE, Item
+from reprobuild.guard import tars, zips
+from reprobuild.guard.names import HOSTILE
+from reprobuild.image.content import Item
 from reprobuild.store import Store
 
 LEVEL = 3
 # Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB whatever its size.
 DEPTH = 4
-DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError)
+DAMAGED = (*zips.UNREADABLE, *tars.UNREADABLE)
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -165,8 +164,8 @@ def copy_layer(tar: Path, title: str, store: Store, level: int = LEVEL) -> Layer
         with tar.open("rb") as stream:
             tee = _Tee(stream, sink)
             try:
-                listing = list(list_tar(tee))  # type: ignore[arg-type]  # only read() is called
-            except (tarfile.TarError, ValueError) as err:
+                listing = list(list_tar(tee, title))  # type: ignore[arg-type]  # only read() is called
+            except tars.UNREADABLE as err:
                 raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
             while tee.read(CHUNK):
                 pass
