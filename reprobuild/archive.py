@@ -16,6 +16,9 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.guard import tars
+from reprobuild.guard.names import check_name, check_target
+
 CHUNK = 1 << 20
 
 EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
@@ -170,16 +173,17 @@ def parents(paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
+def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry, Callable[[], bytes]]]:
     """Yield each entry of a tar stream, and a function that gives the content of a file.
 
     The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
 
     Raises:
         ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
     """
-    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
-        for info in tar:
+    with tars.open_stream(stream) as tar:
+        for info in tars.members(tar, origin):
 
             def content(info: tarfile.TarInfo = info) -> bytes:
                 opened = tar.extractfile(info)
@@ -188,15 +192,22 @@ def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
             yield entry_of(info), content
 
 
-def list_tar(stream: IO[bytes]) -> Iterator[Entry]:
+def list_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[Entry]:
     """Yield each entry of a tar stream with the hash of its content, which is read in pieces.
+
+    `origin` is what the user knows the tar by.
 
     Raises:
         ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.tars.members`.
     """
-    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
-        for info in tar:
+    with tars.open_stream(stream) as tar:
+        for info in tars.members(tar, origin):
             entry = entry_of(info)
+            if entry.path:
+                check_name(entry.path, origin)
+            if entry.type == "symlink":
+                check_target(entry.target, entry.path, origin)
             opened = tar.extractfile(info) if entry.type == "file" else None
             if opened is not None:
                 digest = hashlib.sha256()

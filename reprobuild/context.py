@@ -20,6 +20,7 @@ from reprobuild.payload import payload
 from reprobuild.render import base_file, own_folder, source_file
 from reprobuild.store import Store
 from reprobuild.wheelorder import order_wheels
+from reprobuild.whole import whole_folder
 
 
 def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
@@ -31,15 +32,9 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
         out: the folder of results; a former context is replaced.
         texts: the recipe, of which `requirements.txt` goes into the context.
     """
-    part = out / "context.part"
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    target = out / "context"
+    with whole_folder(target) as part:
         _fill(lock, store, part, texts)
-        target = out / "context"
-        shutil.rmtree(target, ignore_errors=True)
-        part.replace(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return target
 
 

@@ -7,6 +7,8 @@ import json
 from importlib.resources import files
 
 from reprobuild.archive import TarWriter, read_tar
+from reprobuild.errors import BuildError
+from reprobuild.guard import tars
 from reprobuild.lock import EPOCH, FILES, PREFIX, Lock, Source
 from reprobuild.store import Store
 
@@ -33,7 +35,13 @@ def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
     """Return {file name: content} of the runtime package that the lock was sealed with."""
     assert lock.realised is not None
     with store.verified(lock.realised.runtime, "the runtime package").open("rb") as stream:
-        return {entry.path: content() for entry, content in read_tar(stream)}
+        try:
+            return {entry.path: content() for entry, content in read_tar(stream)}
+        except tars.UNREADABLE as err:
+            raise BuildError(
+                f"the runtime package of the lock is none: {err}",
+                hint="seal the lock again: build from the unsealed one",
+            ) from None
 
 
 def payload(lock: Lock, store: Store) -> dict[str, bytes]:

@@ -19,6 +19,7 @@ from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
+from reprobuild.image.oci import read_layout
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -32,6 +33,7 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
 from reprobuild.verify.check import verify_image
 from reprobuild.verify.verdict import Verdict
+from reprobuild.whole import write_file
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
 
@@ -161,14 +163,14 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
     write_lock(sealed, out / LOCK)
     for name, text in texts.items():
         if name != "requirements.txt":
-            (out / name).write_text(text)
+            write_file(out / name, text.encode())
     session.say("image: layers and OCI layout")
     reference, files = tag or f"reprobuild:{sealed.digest[:12]}", payload(sealed, session.store)
     with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
         context = pool.submit(write_context, sealed, session.store, out, texts)
         image = build_image(sealed, session.store, out, files=files, reference=reference)
         context.result()
-    (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     return sealed, image
 
 
@@ -190,7 +192,8 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     """Return the lock and the image of a folder of results.
 
     Raises:
-        UsageError: the folder holds no image.
+        UsageError: the folder holds no image, or what it holds does not belong together: a build into it was
+            interrupted.
     """
     try:
         image = msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
@@ -198,7 +201,14 @@ def read_image(out: Path) -> tuple[Lock, Image]:
         raise UsageError(
             f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`"
         ) from None
-    return read_lock(out / LOCK), image
+    lock, layout = read_lock(out / LOCK), out / image.layout
+    other = layout.exists() and read_layout(layout).manifest != image.manifest
+    if image.lock != lock.digest or other:
+        raise UsageError(
+            f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
+            hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
+        )
+    return lock, image
 
 
 def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
@@ -210,8 +220,8 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         lock, image.reference, image.manifest, engine, session.env,
         control=checks.control, cpu_only=checks.cpu_only, say=session.say,
     )  # fmt: skip
-    (out / VERDICT).write_bytes(msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    (out / REPORT).write_text(render_html(lock, image, verdict))
+    write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
+    write_file(out / REPORT, render_html(lock, image, verdict).encode())
     return verdict
 
 

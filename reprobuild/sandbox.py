@@ -8,12 +8,13 @@ or is killed, its processes and mounts are gone with the namespaces.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.errors import EngineError
+from reprobuild.errors import BuildError, EngineError
 from reprobuild.proc import Failed, run
 
 HOSTNAME = "reprobuild"
@@ -24,6 +25,7 @@ _HINT = (
     "user.max_user_namespaces; in a container, start it with `--security-opt seccomp=unconfined`, or run "
     "`reprobuild` outside"
 )
+_ODD = "a package or source that does so is hostile, or broken; leave it out"
 _NAMESPACES = (
     "--user", "--map-root-user", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child",
 )  # fmt: skip
@@ -170,6 +172,25 @@ def run_in_root(
         env={"PATH": PATH, "LC_ALL": "C"}, purpose=purpose, stdin=stdin, timeout=timeout,
         hint="install util-linux",
     )  # fmt: skip
+
+
+def left_behind(path: Path, program: str) -> Path:
+    """Return a file that a command left in a writable bind, to be read outside of the sandbox.
+
+    Args:
+        path: where it must stand; the folder above must be one that the command could not replace.
+        program: what ran, for the error.
+
+    Raises:
+        BuildError: it is absent, or a link or device, which would be followed or waited for outside.
+    """
+    try:
+        kind = path.lstat().st_mode
+    except OSError as err:
+        raise BuildError(f"{program} left no {path.name}: {err.strerror}", hint=_ODD) from None
+    if not stat.S_ISREG(kind):
+        raise BuildError(f"{program} left {path.name} as something else than a file", hint=_ODD)
+    return path
 
 
 def _check_place(root: Path, target: str) -> None:

@@ -3,7 +3,7 @@
     blobs/HH/HASH     content, read-only, verified when it is first used by a process
     made/KEY          JSON: what was made from inputs with this key (layers, realised trees)
     partial/HASH      downloads that were interrupted
-    tmp/              unfinished work; removed by the next process that finds it old
+    tmp/              unfinished work; removed by the next process that finds its own one gone
 
 Every file appears by rename, so an interrupted process leaves nothing half-written.
 """
@@ -13,9 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.errors import FetchError
+from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
 
@@ -86,14 +84,9 @@ class Store:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a private folder inside the store that is removed afterwards."""
-        parent = self.root / "tmp"
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=parent))
-        try:
+        """Give a private folder inside the store that is removed afterwards, and those of killed processes."""
+        with private_folder(self.root / "tmp", prefix="") as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def adopt(self, path: Path, sha256: str | None = None) -> str:
         """Move a finished file of the store's own file system in, and return its sha256.
@@ -111,11 +104,16 @@ class Store:
         return digest
 
     def add(self, content: bytes) -> str:
-        """Keep bytes, and return their sha256."""
+        """Keep bytes, and return their sha256; what is there already is not written again."""
+        digest = hashlib.sha256(content).hexdigest()
+        with contextlib.suppress(OSError):
+            if self.blob(digest).read_bytes() == content:
+                self._verified.add(digest)
+                return digest
         with self.scratch() as folder:
             path = folder / "blob"
             path.write_bytes(content)
-            return self.adopt(path, hashlib.sha256(content).hexdigest())
+            return self.adopt(path, digest)
 
     def recall(self, key: str) -> Any | None:
         """Return what `remember` kept under the key, or None."""
@@ -127,7 +125,8 @@ class Store:
     def remember(self, key: str, value: Any) -> None:
         """Keep a JSON value under a key (hex digest of what it was made from)."""
         path = self.root / "made" / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{key}.{os.getpid()}.part")
-        part.write_text(json.dumps(value, sort_keys=True))
-        part.replace(path)
+        with self.scratch() as folder:
+            part = folder / key
+            part.write_text(json.dumps(value, sort_keys=True))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(path)

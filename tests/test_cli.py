@@ -77,7 +77,8 @@ def results(tmp_path: Path) -> Path:
 def make_results(out: Path, lock: Lock) -> Path:
     out.mkdir()
     write_lock(lock, out / pipeline.LOCK)
-    (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(IMAGE))
+    image = msgspec.structs.replace(IMAGE, lock=lock.digest)
+    (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(image))
     return out
 
 

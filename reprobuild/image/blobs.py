@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tarfile
-import zipfile
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,14 +15,16 @@ from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, TarWriter, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.content import HOSTILE, Item
+from reprobuild.guard import tars, zips
+from reprobuild.guard.names import HOSTILE
+from reprobuild.image.content import Item
 from reprobuild.listing import decode_listing, encode_listing, keep_listing, known_listing
 from reprobuild.store import Store
 
 LEVEL = 3
 # Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB whatever its size.
 DEPTH = 4
-DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError)
+DAMAGED = (*zips.UNREADABLE, *tars.UNREADABLE)
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -168,8 +167,8 @@ def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL) -> Layer:
 def _listed(tar: Path, title: str) -> list[Entry]:
     with tar.open("rb") as stream:
         try:
-            return list(list_tar(stream))
-        except (tarfile.TarError, ValueError) as err:
+            return list(list_tar(stream, title))
+        except tars.UNREADABLE as err:
             raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
 
 

@@ -25,7 +25,7 @@ class Image(Struct, frozen=True, kw_only=True):
     """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
 
     `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too.
+    `manifest` depends on the versions of reprobuild and zstd, too. `lock` is the digest of the sealed lock, in hex.
     """
 
     layout: str
@@ -34,6 +34,7 @@ class Image(Struct, frozen=True, kw_only=True):
     config: str
     manifest: str
     layers: int
+    lock: str = ""
 
 
 def build_image(
@@ -89,4 +90,5 @@ def build_image(
         config=written.config,
         manifest=written.manifest,
         layers=len(layers),
+        lock=lock.digest,
     )

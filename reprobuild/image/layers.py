@@ -12,8 +12,9 @@ import msgspec
 
 from reprobuild.archive import Entry
 from reprobuild.errors import FetchError
+from reprobuild.guard.names import check_path
 from reprobuild.image.blobs import LEVEL, Layer, copy_layer, write_layer
-from reprobuild.image.content import Item, arranged, check_path, conflict, link, tar_items, text
+from reprobuild.image.content import Item, arranged, conflict, link, tar_items, text
 from reprobuild.image.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
 from reprobuild.image.wheel import wheel_entries
 from reprobuild.store import Store

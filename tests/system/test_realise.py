@@ -164,7 +164,11 @@ def test_a_missing_package_is_named(base: Base, tmp_path: Path) -> None:
 def test_a_hostile_package_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path)
     data = tar_bytes([(member("./../../etc/evil"), b"x")], "xz")
-    deb = add_deb(store, "evil", ar_bytes([("debian-binary", b"2.0\n"), ("data.tar.xz", data)]))
+    deb = add_deb(
+        store,
+        "evil",
+        ar_bytes([("debian-binary", b"2.0\n"), ("control.tar", tar_bytes([])), ("data.tar.xz", data)]),
+    )
     with pytest.raises(BuildError, match=r"evil\.deb holds a path that leaves its folder"):
         realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
     assert not list((store.root / "tmp").iterdir())
