@@ -603,6 +603,16 @@ def test_an_ignored_signal_stays_ignored() -> None:
     assert done.stdout == "went on\n"
 
 
+def test_a_folder_that_a_capability_opens(example_copy: Path) -> None:
+    """access(2) says no there, and opening works."""
+    example_copy.chmod(0o700)
+    grant = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    prefix = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", *grant]
+    done = reprobuild("show", example_copy / "snapshot", prefix=prefix)
+    assert done.returncode == 0, done.stderr
+    assert "requirements.txt" in done.stdout
+
+
 def test_the_program_that_is_installed() -> None:
     script = Path(sys.executable).parent / "reprobuild"
     for argv in ([str(script)], list(PROGRAM)):
