@@ -29,7 +29,8 @@ def enroot_files(config: Mapping[str, Any]) -> Own:
         BuildError: a variable cannot be set by a shell.
     """
     check_names(config)
-    plain, changed = [], []
+    plain: list[tuple[str, str]] = []
+    changed: list[tuple[str, str]] = []
     for pair in sorted(config.get("Env") or ()):
         name, _, value = pair.partition("=")
         (changed if _CHANGED.search(value) or name.startswith("ENROOT_") else plain).append((name, value))

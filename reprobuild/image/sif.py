@@ -40,7 +40,9 @@ _DESCRIPTOR = struct.Struct("<iBIIIqqqqqqq128s384s")
 _FILESYSTEM = struct.Struct("<ii3s")
 TABLE = 4096
 DATA = TABLE + CAPACITY * _DESCRIPTOR.size
-_WRITE_AGAIN = "it is damaged, or made by something else: write it again with `reprobuild build LOCK -o OUT --sif`"
+_WRITE_AGAIN = (
+    "it is damaged, or made by something else: write it again with `reprobuild build LOCK -o OUT --sif`"
+)
 
 
 class Object(Struct, frozen=True, kw_only=True):

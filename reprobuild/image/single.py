@@ -10,17 +10,18 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from msgspec import Struct
+import msgspec
 
 from reprobuild.archive import CHUNK
 from reprobuild.image import sif
+from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
-from reprobuild.image.oci import Layout
+from reprobuild.image.oci import read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.squash import Compressor, check_program, write_squashfs
 
@@ -28,43 +29,64 @@ Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-class Single(Struct, frozen=True, kw_only=True):
-    """The files that were written: {kind: sha256 in hex}, and the device nodes that are not in them."""
-
-    digests: dict[Kind, str]
-    devices: tuple[str, ...]
-
-
 def filename(kind: Kind) -> str:
     """Return the name of a file in the folder of results."""
     return f"image.{kind}"
 
 
-def write_single(
-    layout: Layout, out: Path, kinds: Collection[Kind], *, definition: str, env: Mapping[str, str],
-    compressor: Compressor = "zstd",
-) -> Single:  # fmt: skip
+def kept_singles(image: Image, former: Image | None, out: Path, say: Callable[[str], None]) -> Image:
+    """Return the image with the files of an earlier run that are still its own; those of another image go.
+
+    Args:
+        image: as it was built now.
+        former: what the folder of results told before.
+        out: the folder of results.
+        say: is told what is removed.
+    """
+    kept: dict[str, str] = {}
+    for kind in KINDS:
+        digest, path = getattr(former, kind, ""), out / filename(kind)
+        if digest and former and former.manifest == image.manifest and path.is_file():
+            kept[kind] = digest
+        elif digest and path.is_file():
+            path.unlink()
+            say(f"removed {path}: it was of another image")
+    return msgspec.structs.replace(image, **kept)
+
+
+def write_singles(
+    image: Image, out: Path, kinds: Collection[Kind], definition: str, env: Mapping[str, str],
+    say: Callable[[str], None], *, compressor: Compressor = "zstd",
+) -> dict[str, str]:  # fmt: skip
     """Write `out/image.sif`, `out/image.sqsh` or both, each whole or not at all.
 
     Args:
-        layout: the image.
+        image: its layout stands in `out`.
         out: the folder of results, which needs space for the unpacked image meanwhile.
         kinds: which files.
         definition: the text of the definition file, for the SIF.
         env: the user's environment.
+        say: is told what is done, and what is not in the files.
         compressor: `gzip` for kernels that know no zstd.
+
+    Returns:
+        {kind: "sha256:..."}.
 
     Raises:
         BuildError: the layout is damaged, or holds what cannot be in such a file.
         EngineError: `mksquashfs` is absent, too old, or failed.
     """
     check_program(env)
-    digests: dict[Kind, str] = {}
-    with flattened(layout, out) as flat:
+    digests: dict[str, str] = {}
+    with flattened(read_layout(out / image.layout), out) as flat:
+        if flat.devices:
+            names = ", ".join(f"/{path}" for path in flat.devices[:3])
+            say(f"left out: {len(flat.devices)} device nodes ({names}), which are the host's at run time")
         for kind in KINDS:
             if kind in kinds:
-                digests[kind] = _write(kind, flat, out, definition, env, compressor)
-    return Single(digests=digests, devices=flat.devices)
+                say(f"image: {filename(kind)}")
+                digests[kind] = f"sha256:{_write(kind, flat, out, definition, env, compressor)}"
+    return digests
 
 
 def _write(
@@ -76,9 +98,7 @@ def _write(
             _write_sif(flat, part, definition, env, compressor)
         else:
             pieces = flat.stream(enroot_files(flat.config))
-            write_squashfs(
-                pieces, part, root=flat.tree[""], epoch=flat.epoch, env=env, compressor=compressor
-            )
+            write_squashfs(pieces, part, root=flat.tree[""], epoch=flat.epoch, env=env, compressor=compressor)
         digest = _sha256(part)
         part.rename(out / filename(kind))
     finally:

@@ -57,7 +57,9 @@ def apptainer_files(tree: Tree, config: Mapping[str, Any], definition: str) -> O
     own: Own = [(_folder(path, mode), b"") for path, mode in _MOUNT_POINTS.items() if path not in tree]
     own += [_file(path, b"", 0o644) for path in _MOUNT_FILES if path not in tree]
     own += [(_folder(path), b"") for path in (FOLDER, f"{FOLDER}/env", f"{FOLDER}/libs")]
-    own += [_file(path, text.encode("utf-8", "surrogateescape"), 0o755) for path, text in scripts(config).items()]
+    own += [
+        _file(path, text.encode("utf-8", "surrogateescape"), 0o755) for path, text in scripts(config).items()
+    ]
     own.append(_file(f"{FOLDER}/labels.json", encode(labels(config)), 0o644))
     own.append(_file(f"{FOLDER}/Singularity", definition.encode(), 0o644))
     return own

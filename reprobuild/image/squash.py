@@ -18,7 +18,9 @@ from reprobuild.errors import EngineError
 
 PROGRAM = "mksquashfs"
 OLDEST = (4, 5)  # the first that reads a tar
-INSTALL = "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
+INSTALL = (
+    "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
+)
 MEMORY = "256M"  # mksquashfs would take a quarter of the machine's
 
 Compressor = Literal["zstd", "gzip"]
