@@ -15,6 +15,7 @@ import pytest
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
+from tests.squashfs import squashfs_tools
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
@@ -59,6 +60,12 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     assert done.returncode == 0, done.stderr + done.stdout
     lock, image = read_image(out)
     return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)
+
+
+@pytest.fixture(scope="session")
+def squashfs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with squashfs-tools on its PATH."""
+    return squashfs_tools(tmp_path_factory.mktemp("squashfs"))
 
 
 @pytest.fixture
