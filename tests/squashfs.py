@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,14 @@ PACKAGES = (
 )  # fmt: skip
 
 
+def let_others_in(folder: Path) -> None:
+    """Let ordinary users enter a temporary folder, which pytest keeps to itself."""
+    for each in (folder, *folder.parents):
+        if each == Path(tempfile.gettempdir()):
+            return
+        each.chmod(each.stat().st_mode | 0o055)
+
+
 def squashfs_tools(folder: Path) -> dict[str, str]:
     """Return an environment on whose PATH `mksquashfs`, `unsquashfs` and `sqfs2tar` are."""
     env = dict(os.environ)
@@ -29,6 +38,7 @@ def squashfs_tools(folder: Path) -> dict[str, str]:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     libraries = ":".join(sorted({str(path.parent) for path in unpacked.rglob("lib*.so*")}))
+    let_others_in(folder)
     bin_folder.mkdir()
     for program in PROGRAMS:
         script = bin_folder / program

@@ -23,7 +23,7 @@ from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
 from reprobuild.image.oci import read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
-from reprobuild.image.squash import Compressor, check_program, write_squashfs
+from reprobuild.image.squash import Compressor, find_program, write_squashfs
 
 Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -76,7 +76,7 @@ def write_singles(
         BuildError: the layout is damaged, or holds what cannot be in such a file.
         EngineError: `mksquashfs` is absent, too old, or failed.
     """
-    check_program(env)
+    find_program(env)
     digests: dict[str, str] = {}
     with flattened(read_layout(out / image.layout), out) as flat:
         if flat.devices:
