@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reprobuild.archive import Entry, list_tar
@@ -20,12 +21,12 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def let_others_in(folder: Path) -> None:
-    """Let ordinary users enter a temporary folder, which pytest keeps to itself."""
-    for each in (folder, *folder.parents):
-        if each == Path(tempfile.gettempdir()):
-            return
-        each.chmod(each.stat().st_mode | 0o055)
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """Give a temporary folder that every user can enter; pytest keeps its own to itself."""
+    with tempfile.TemporaryDirectory(prefix="reprobuild-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def squashfs_tools(folder: Path) -> dict[str, str]:
@@ -38,7 +39,6 @@ def squashfs_tools(folder: Path) -> dict[str, str]:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     libraries = ":".join(sorted({str(path.parent) for path in unpacked.rglob("lib*.so*")}))
-    let_others_in(folder)
     bin_folder.mkdir()
     for program in PROGRAMS:
         script = bin_folder / program

@@ -10,7 +10,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from reprobuild.image.tree import Tree, runtime_part
 from tests.image.layouts import RUNTIME, image_of, write_image
 from tests.image.made import BASE, file, folder, symlink
 from tests.image.test_flat import TREE
-from tests.squashfs import let_others_in, squashfs_tree
+from tests.squashfs import open_folder, squashfs_tree
 
 INSTALL = (
     "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
@@ -339,18 +338,17 @@ def test_device_nodes_are_said_to_be_left_out(tmp_path: Path, squashfs: dict[str
 
 
 @pytest.fixture
-def shim(tmp_path: Path, squashfs: dict[str, str]) -> Callable[[str], dict[str, str]]:
-    """Return a function that puts a script in the place of mksquashfs."""
-    let_others_in(tmp_path)
+def shim(squashfs: dict[str, str]) -> Iterator[Callable[[str], dict[str, str]]]:
+    """A function that puts a script in the place of mksquashfs."""
+    with open_folder() as folder:
 
-    def make(script: str) -> dict[str, str]:
-        path = tmp_path / "shim" / "mksquashfs"
-        path.parent.mkdir()
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return {**squashfs, "PATH": f"{path.parent}:{squashfs['PATH']}"}
+        def make(script: str) -> dict[str, str]:
+            path = folder / "mksquashfs"
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+            return {**squashfs, "PATH": f"{folder}:{squashfs['PATH']}"}
 
-    return make
+        yield make
 
 
 def test_without_mksquashfs(layout: Layout, tmp_path: Path) -> None:
@@ -425,8 +423,7 @@ def by_another(out: Path, env: Mapping[str, str]) -> str:
 @pytest.fixture
 def theirs(layout: Layout) -> Iterator[Path]:
     """The layout in a folder of an ordinary user."""
-    with tempfile.TemporaryDirectory(prefix="reprobuild-test-") as name:
-        out = Path(name)
+    with open_folder() as out:
         shutil.copytree(layout.folder, out / "image")
         os.chown(out, 12345, 12345)
         yield out
