@@ -113,9 +113,12 @@ def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
 def oci_config(config: Mapping[str, Any]) -> bytes:
     """Return `oci-config.json`: the part of the image configuration that the tree digest is taken over, and labels.
 
-    With it a SIF holds all that its image is.
+    With it a SIF holds all that its image is. https://github.com/opencontainers/image-spec/blob/main/config.md
     """
-    return encode({**runtime_part(config), "Labels": labels(config)})
+    part = {**runtime_part(config), "Labels": labels(config)}
+    for name in ("ExposedPorts", "Volumes"):
+        part[name] = {each: {} for each in part[name]}
+    return encode({name: value for name, value in part.items() if value})
 
 
 def encode(value: Any) -> bytes:

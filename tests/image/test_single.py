@@ -23,7 +23,7 @@ from reprobuild.image.enroot import enroot_files
 from reprobuild.image.oci import Layout, layout_tree
 from reprobuild.image.sif import read_sif
 from reprobuild.image.single import kept_singles, write_singles
-from reprobuild.image.singularity import scripts
+from reprobuild.image.singularity import apptainer_files, oci_config, scripts
 from reprobuild.image.squash import find_program
 from reprobuild.image.tree import Tree, runtime_part
 from tests.image.layouts import RUNTIME, image_of, write_image
@@ -164,9 +164,9 @@ def test_what_apptainer_reads(layout: Layout, squashfs: dict[str, str]) -> None:
         "oci-config.json",
         "",
     ]
-    assert content(path, "oci-config.json") == json.dumps(
-        {**runtime_part(RUNTIME), "Labels": RUNTIME["Labels"]}, sort_keys=True, separators=(",", ":")
-    ).encode() + b"\n"  # fmt: skip
+    config = json.loads(content(path, "oci-config.json"))
+    assert config == {**RUNTIME, "Env": sorted(RUNTIME["Env"])}
+    assert runtime_part(config) == runtime_part(RUNTIME)
     metadata = json.loads(content(path, "inspect-metadata.json"))
     attributes = metadata["data"]["attributes"]
     assert metadata["type"] == "container"
@@ -198,6 +198,13 @@ HOSTILE = {
     "ENROOT_X": "kept by enroot",
 }
 ENVIRONMENT = [f"{name}={value}" for name, value in HOSTILE.items()]
+
+
+def test_ports_and_volumes_have_the_form_of_oci() -> None:
+    given = {"ExposedPorts": {"80/tcp": {}, "22/tcp": {}}, "Volumes": {"/data": {}}, "User": "", "Cmd": None}
+    found = oci_config(given)
+    assert found == (b'{"ExposedPorts":{"22/tcp":{},"80/tcp":{}},"Volumes":{"/data":{}},"WorkingDir":"/"}\n')
+    assert runtime_part(json.loads(found)) == runtime_part(given)
 
 
 def in_shell(script: str, *arguments: str) -> bytes:
@@ -277,18 +284,13 @@ def test_the_libraries_of_the_host_come_after_those_of_the_image() -> None:
 
 @pytest.mark.parametrize("pair", ["a-b=1", "BASH_FUNC_x%%=() { :; }", "=x", "1=x", "A\n=x", "A=x\0y"])
 def test_variables_that_no_shell_can_set(pair: str) -> None:
-    for make in (lambda: enroot_files({"Env": [pair]}), lambda: scripts_of(pair)):
+    config = {"Env": [pair]}
+    for make in (lambda: enroot_files(config), lambda: apptainer_files({}, config, "")):
         with pytest.raises(BuildError, match="which a shell cannot set") as caught:
             make()
         assert caught.value.hint == (
             "a SIF and a .sqsh set variables by shell: take this one out of the image's configuration"
         )
-
-
-def scripts_of(pair: str) -> object:
-    from reprobuild.image.singularity import apptainer_files
-
-    return apptainer_files({}, {"Env": [pair]}, "")
 
 
 def failing(layout: Layout, env: Mapping[str, str], error: type[Exception], match: str) -> str:
