@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,8 @@ from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.oci import read_layout
+from reprobuild.image.single import Kind, kept_singles, write_singles
+from reprobuild.image.squash import find_program
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -71,7 +74,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: Session, *,
-    given: Path | None = None, tag: str | None = None, checks: Checks | None,
+    given: Path | None = None, tag: str | None = None, singles: Collection[Kind] = (), checks: Checks | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
@@ -80,6 +83,7 @@ def from_snapshot(
         out: the folder of results, made where it is missing.
         given: a lock to take; else that of `out` where it still fits, else a new one.
         tag: the image's name; else one that follows from the lock.
+        singles: which files to write of the image beside its layout.
         checks: None leaves the verdict out.
 
     Returns:
@@ -94,7 +98,7 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
-    lock, image = build(lock, out, session, tag=tag)
+    lock, image = build(lock, out, session, tag=tag, singles=singles)
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -150,8 +154,12 @@ def _bring(wanted: Sequence[Artefact], session: Session) -> int:
     return brought
 
 
-def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) -> tuple[Lock, Image]:
-    """Seal a lock, and write lock, recipe, context and image into `out`."""
+def build(
+    lock: Lock, out: Path, session: Session, *, tag: str | None = None, singles: Collection[Kind] = ()
+) -> tuple[Lock, Image]:
+    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `singles`."""
+    if singles:
+        find_program(session.env)  # before hours of fetching
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
     _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
@@ -165,13 +173,28 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
         if name != "requirements.txt":
             write_file(out / name, text.encode())
     session.say("image: layers and OCI layout")
+    former = _former_image(out)
     reference, files = tag or f"reprobuild:{sealed.digest[:12]}", payload(sealed, session.store)
     with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
         context = pool.submit(write_context, sealed, session.store, out, texts)
         image = build_image(sealed, session.store, out, files=files, reference=reference)
         context.result()
-    write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    image = _record(kept_singles(image, former, out, session.say), out)
+    if singles:
+        digests = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
+        image = _record(msgspec.structs.replace(image, **digests), out)
     return sealed, image
+
+
+def _former_image(out: Path) -> Image | None:
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
+    return None
+
+
+def _record(image: Image, out: Path) -> Image:
+    write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    return image
 
 
 def refuse_secrets(files: Mapping[str, bytes]) -> None:
@@ -195,12 +218,9 @@ def read_image(out: Path) -> tuple[Lock, Image]:
         UsageError: the folder holds no image, or what it holds does not belong together: a build into it was
             interrupted.
     """
-    try:
-        image = msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
-    except (OSError, msgspec.DecodeError):
-        raise UsageError(
-            f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`"
-        ) from None
+    image = _former_image(out)
+    if image is None:
+        raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
     lock, layout = read_lock(out / LOCK), out / image.layout
     other = layout.exists() and read_layout(layout).manifest != image.manifest
     if image.lock != lock.digest or other:
@@ -233,6 +253,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "lock": f"sha256:{lock.digest}",
         "image": {
             "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+            **{kind: digest for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest},
         },
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,

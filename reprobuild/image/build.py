@@ -25,7 +25,9 @@ class Image(Struct, frozen=True, kw_only=True):
     """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
 
     `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too. `lock` is the digest of the sealed lock, in hex.
+    `manifest` depends on the versions of reprobuild and zstd, too. `lock` is the digest of the sealed lock, in
+    hex. `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
+    not asked for.
     """
 
     layout: str
@@ -35,6 +37,8 @@ class Image(Struct, frozen=True, kw_only=True):
     manifest: str
     layers: int
     lock: str = ""
+    sif: str = ""
+    sqsh: str = ""
 
 
 def build_image(
