@@ -88,7 +88,8 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
         raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
     for info in infos:
         name = info.filename
-        if _CONTROL.search(info.orig_filename) or _DRIVE.match(name):
+        # Where a backslash separates folders, such a name leads elsewhere.
+        if _CONTROL.search(info.orig_filename) or _DRIVE.match(name) or "\\" in name:
             raise BuildError(f"{origin} holds the unsafe path {info.orig_filename!r}", hint=HOSTILE)
         check_path(name.removesuffix("/"), origin)
         _check_kind(info, origin)
