@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild import proc
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.proc import TAIL_LINES, Failed, feed, run
+from reprobuild.proc import TAIL_LINES, Failed, TimedOut, feed, follow, run
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -174,3 +175,78 @@ def test_an_absent_program_takes_no_pieces() -> None:
             ["no-such"], iter([b"x"]), env=ENV, purpose="pack", missing=BuildError, hint="apt-get install it"
         )
     assert failed.value.hint == "apt-get install it"
+
+
+def followed(script: str, **more: object) -> tuple[int, list[tuple[int, bytes]]]:
+    came: list[tuple[int, bytes]] = []
+    argv = [sys.executable, "-I", "-S", "-c", script]
+    code = follow(argv, lambda *piece: came.append(piece), env=ENV, purpose="test", **more)
+    return code, came
+
+
+def test_output_is_handed_on_as_it_comes() -> None:
+    moments: list[float] = []
+    script = "import sys, time; print('one', flush=True); time.sleep(0.5); print('two', file=sys.stderr); sys.exit(7)"
+    argv = [sys.executable, "-I", "-S", "-c", script]
+    came: list[tuple[int, bytes]] = []
+
+    def sink(stream: int, data: bytes) -> None:
+        moments.append(time.monotonic())
+        came.append((stream, data))
+
+    assert follow(argv, sink, env=ENV, purpose="test") == 7
+    assert came == [(1, b"one\n"), (2, b"two\n")]
+    assert moments[1] - moments[0] > 0.3
+
+
+def test_all_of_much_output_is_handed_on() -> None:
+    script = "import sys; [stream.write('o' * 3_000_000) for stream in (sys.stderr, sys.stdout)]"
+    code, came = followed(script)
+    assert code == 0
+    assert [sum(len(data) for number, data in came if number == stream) for stream in (1, 2)] == [
+        3_000_000
+    ] * 2
+
+
+def test_a_signal_is_a_negative_code() -> None:
+    assert followed("import os; os.kill(os.getpid(), 9)") == (-9, [])
+
+
+@pytest.mark.parametrize("closes", ["", "os.close(1); os.close(2);"], ids=["writing", "silent"])
+def test_a_followed_program_past_its_time(closes: str, tmp_path: Path) -> None:
+    """It can take along what it has started: it is asked to end first."""
+    script = (
+        "import os, signal, sys, time; from pathlib import Path;"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(Path({str(tmp_path / 'asked')!r}).touch()));"
+        f"{closes} time.sleep(60)"
+    )
+    with pytest.raises(TimedOut, match=r"did not end within 1 s") as late:
+        followed(script, timeout=1)
+    assert late.value.hint.startswith("run the command by hand to see where it waits: ")
+    assert (tmp_path / "asked").exists()
+
+
+def test_a_followed_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proc, "GRACE_SECONDS", 0.2)
+    began = time.monotonic()
+    with pytest.raises(TimedOut):
+        followed(
+            "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)", timeout=0.5
+        )
+    assert time.monotonic() - began < 5
+
+
+def test_what_the_sink_raises_goes_on_and_the_program_ends() -> None:
+    def broken(stream: int, data: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        follow(["sh", "-c", "while :; do echo more; done"], broken, env=ENV, purpose="test")
+
+
+def test_a_program_that_is_not_there_cannot_be_followed() -> None:
+    with pytest.raises(
+        EngineError, match="`no-such-program` is not on PATH, and is needed to test"
+    ) as absent:
+        follow(["no-such-program"], lambda *_: None, env=ENV, purpose="test")
+    assert absent.value.hint == "install no-such-program"
