@@ -7,7 +7,8 @@
 has Apptainer, are downloaded from the mirror that the machine's own apt sources name, and unpacked into a root of
 their own (they need a newer C library).  `bin/apptainer` in the folder starts the program there, see
 `private_root.py`; it is first on PATH for CMD, and the file `version` says what came.  `user/apptainer` does the
-same as an unprivileged user with subordinate user numbers, `plain/apptainer` as one without.
+same as an unprivileged user with subordinate user numbers, `plain/apptainer` as one without.  Each has the root's
+`mksquashfs` beside it.
 
 Nothing is installed, no maintainer script runs, /etc/subuid is that of the root folder.
 """
@@ -27,24 +28,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from private_engine import (
-    EngineError,
-    PrivateApt,
-    clean,
-    codename,
-    exec_unchanged,
-    lock,
-    unpack,
-    write_atomically,
-)
+from private_apt import EngineError, PrivateApt, codename, unpack
+from private_command import exec_unchanged
+from private_engine import clean, lock
+from private_packages import write_atomically
 from private_root import FUSE
 
 SUITE = "sid"
 PACKAGES = ("apptainer", "ca-certificates", "squashfuse", "fuse2fs", "fuse-overlayfs", "uidmap")
+PROGRAMS = ("apptainer", "mksquashfs")
 OWN_APPTAINER = "put an Apptainer of your own on PATH and run the command again"
 # Folders of PATH, and the number of the user that the program runs as in each.
 USERS = {"bin": 0, "user": 1000, "plain": 1001}
 ACCOUNTS = {"user": 1000, "plain": 1001}
+HOMES = "/var/homes"
 SUBORDINATE = "user:100000:65536\n"
 FILES = {
     "etc/subuid": SUBORDINATE,
@@ -87,7 +84,9 @@ def prepared(folder: Path) -> bool:
 def write_accounts(root: Path) -> None:
     """Write what Debian's maintainer scripts would, and the accounts of USERS."""
     masters = root / "usr/share/base-passwd"
-    users = "".join(f"{name}:x:{number}:{number}::/tmp:/bin/sh\n" for name, number in ACCOUNTS.items())
+    users = "".join(
+        f"{name}:x:{number}:{number}::{HOMES}/{name}:/bin/sh\n" for name, number in ACCOUNTS.items()
+    )
     groups = "".join(f"{name}:x:{number}:\n" for name, number in ACCOUNTS.items())
     written = {
         "etc/passwd": (masters / "passwd.master").read_text(encoding="utf-8").replace(":*:", ":x:") + users,
@@ -96,6 +95,10 @@ def write_accounts(root: Path) -> None:
     }
     for name, content in written.items():
         (root / name).write_text(content, encoding="utf-8")
+    for name, number in ACCOUNTS.items():
+        home = root / HOMES[1:] / name
+        home.mkdir(parents=True)
+        os.chown(home, number, number)
 
 
 def prepare(folder: Path) -> None:
@@ -132,10 +135,11 @@ def write_programs(folder: Path) -> None:
     ]
     for name, user in USERS.items():
         (folder / name).mkdir(exist_ok=True)
-        argv = [*start, "--user", str(user), str(folder / "root"), "/usr/bin/apptainer"]
-        program = folder / name / "apptainer"
-        write_atomically(program, f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
-        program.chmod(0o755)
+        for program in PROGRAMS:
+            argv = [*start, "--user", str(user), str(folder / "root"), f"/usr/bin/{program}"]
+            path = folder / name / program
+            write_atomically(path, f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
+            path.chmod(0o755)
 
 
 def run(folder: Path, argv: Sequence[str]) -> None:
