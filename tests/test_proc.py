@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.proc import TAIL_LINES, Failed, run
+from reprobuild.proc import TAIL_LINES, Failed, run, stream
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -115,3 +115,59 @@ def test_past_the_timeout() -> None:
     assert time.monotonic() - began < 20
     assert failed.value.hint.startswith("run the command by hand to see where it waits: ")
     assert failed.value.hint.endswith("-c 'import time; time.sleep(60)'")
+
+
+def streamed(script: str, **more: object) -> tuple[int, list[tuple[float, int, bytes]]]:
+    came: list[tuple[float, int, bytes]] = []
+    code = stream(
+        [sys.executable, "-I", "-S", "-c", script], env=ENV, purpose="test",
+        sink=lambda number, data: came.append((time.monotonic(), number, data)), **more,
+    )  # fmt: skip
+    return code, came
+
+
+def test_output_is_handed_on_as_it_comes() -> None:
+    script = """
+import sys, time
+print("one", flush=True); time.sleep(0.5); print("two", file=sys.stderr, flush=True); sys.exit(7)
+"""
+    code, came = streamed(script)
+    assert code == 7
+    assert [(number, data) for _, number, data in came] == [(1, b"one\n"), (2, b"two\n")]
+    assert came[1][0] - came[0][0] > 0.3
+
+
+def test_much_output_on_both_streams_is_handed_on() -> None:
+    script = "import sys; [stream.write('o' * 300_000) for stream in (sys.stderr, sys.stdout, sys.stderr)]"
+    code, came = streamed(script, timeout=30)
+    assert code == 0
+    assert sum(len(data) for _, number, data in came if number == 1) == 300_000
+    assert sum(len(data) for _, number, data in came if number == 2) == 600_000
+
+
+def test_a_signal_that_ends_a_streaming_program() -> None:
+    assert streamed("import os; os.kill(os.getpid(), 9)")[0] == -9
+
+
+def test_a_streaming_program_that_does_not_end() -> None:
+    began = time.monotonic()
+    with pytest.raises(EngineError, match="did not end within 1 s") as failed:
+        streamed("import time; time.sleep(60)", timeout=1)
+    assert failed.value.hint.startswith("run the command by hand to see where it waits: ")
+    assert time.monotonic() - began < 10
+
+
+def test_a_reader_that_stops_ends_the_program() -> None:
+    def broken(number: int, data: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        stream([sys.executable, "-c", "while True: print('more')"], env=ENV, purpose="test", sink=broken)
+
+
+def test_an_absent_program_is_no_stream() -> None:
+    with pytest.raises(
+        EngineError, match="`no-such-program` is not on PATH, and is needed to test"
+    ) as failed:
+        stream(["no-such-program"], env=ENV, purpose="test", sink=lambda *_: None)
+    assert failed.value.hint == "install no-such-program"
