@@ -132,30 +132,29 @@ def feed(
         return said.read()
 
 
-def follow(
+def stream(
     argv: Sequence[str],
-    sink: Callable[[int, bytes], None],
     *,
     env: Mapping[str, str],
     purpose: str,
-    timeout: float | None = None,
-    missing: type[ReproError] = EngineError,
-    hint: str = "",
+    sink: Callable[[int, bytes], None],
+    timeout: float = 0,
 ) -> int:
-    """Run a program, hand on its output as it comes, and return its exit code, whatever that is.
+    """Run a program to its end, hand on its output as it comes, and return its exit code.
 
-    It is asked to end (SIGTERM) before it is made to, so that it can take along what it has started.
+    The code is negative for a signal. Where `sink` raises, or the wait is interrupted, the program is ended: it
+    is asked to (SIGTERM) before it is made to, so that it can take along what it has started.
 
     Args:
-        sink: takes a stream's number (1 standard output, 2 standard error) and some bytes. What it raises
-            goes on when the program has ended.
-        timeout: seconds until the program is ended; None for no limit.
-
-    For the other arguments see `run`. The code is negative for a signal.
+        argv: the program and its arguments; never a shell line. Its standard input is empty.
+        env: the whole environment of the program.
+        purpose: completes "is needed to ..." and "could not ...".
+        sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
+        timeout: seconds until it is ended; 0 for none.
 
     Raises:
         TimedOut: it ran past `timeout`.
-        EngineError: it is absent or cannot be run (or `missing`).
+        EngineError: it is absent or cannot be run.
     """
     try:
         child = subprocess.Popen(
@@ -166,8 +165,8 @@ def follow(
             stderr=subprocess.PIPE,
         )
     except OSError as err:
-        raise _unstarted(err, argv, purpose, None, missing, hint) from None
-    deadline = None if timeout is None else time.monotonic() + timeout
+        raise _unstarted(err, argv, purpose, None, EngineError, "") from None
+    deadline = time.monotonic() + timeout if timeout else None
     assert child.stdout is not None
     assert child.stderr is not None
     with child.stdout, child.stderr:
@@ -177,7 +176,7 @@ def follow(
                     return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
         finally:
             _end(child)
-    raise _late(argv, purpose, timeout or 0)
+    raise _late(argv, purpose, timeout)
 
 
 def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], deadline: float | None) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from reprobuild import proc
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.proc import TAIL_LINES, Failed, TimedOut, feed, follow, run
+from reprobuild.proc import TAIL_LINES, Failed, TimedOut, feed, run, stream
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -177,43 +177,40 @@ def test_an_absent_program_takes_no_pieces() -> None:
     assert failed.value.hint == "apt-get install it"
 
 
-def followed(script: str, **more: object) -> tuple[int, list[tuple[int, bytes]]]:
-    came: list[tuple[int, bytes]] = []
-    argv = [sys.executable, "-I", "-S", "-c", script]
-    code = follow(argv, lambda *piece: came.append(piece), env=ENV, purpose="test", **more)
+def streamed(script: str, **more: object) -> tuple[int, list[tuple[float, int, bytes]]]:
+    came: list[tuple[float, int, bytes]] = []
+    code = stream(
+        [sys.executable, "-I", "-S", "-c", script], env=ENV, purpose="test",
+        sink=lambda number, data: came.append((time.monotonic(), number, data)), **more,
+    )  # fmt: skip
     return code, came
 
 
 def test_output_is_handed_on_as_it_comes() -> None:
-    moments: list[float] = []
-    script = "import sys, time; print('one', flush=True); time.sleep(0.5); print('two', file=sys.stderr); sys.exit(7)"
-    argv = [sys.executable, "-I", "-S", "-c", script]
-    came: list[tuple[int, bytes]] = []
-
-    def sink(stream: int, data: bytes) -> None:
-        moments.append(time.monotonic())
-        came.append((stream, data))
-
-    assert follow(argv, sink, env=ENV, purpose="test") == 7
-    assert came == [(1, b"one\n"), (2, b"two\n")]
-    assert moments[1] - moments[0] > 0.3
+    script = """
+import sys, time
+print("one", flush=True); time.sleep(0.5); print("two", file=sys.stderr, flush=True); sys.exit(7)
+"""
+    code, came = streamed(script)
+    assert code == 7
+    assert [(number, data) for _, number, data in came] == [(1, b"one\n"), (2, b"two\n")]
+    assert came[1][0] - came[0][0] > 0.3
 
 
-def test_all_of_much_output_is_handed_on() -> None:
-    script = "import sys; [stream.write('o' * 3_000_000) for stream in (sys.stderr, sys.stdout)]"
-    code, came = followed(script)
+def test_much_output_on_both_streams_is_handed_on() -> None:
+    script = "import sys; [stream.write('o' * 300_000) for stream in (sys.stderr, sys.stdout, sys.stderr)]"
+    code, came = streamed(script, timeout=30)
     assert code == 0
-    assert [sum(len(data) for number, data in came if number == stream) for stream in (1, 2)] == [
-        3_000_000
-    ] * 2
+    assert sum(len(data) for _, number, data in came if number == 1) == 300_000
+    assert sum(len(data) for _, number, data in came if number == 2) == 600_000
 
 
-def test_a_signal_is_a_negative_code() -> None:
-    assert followed("import os; os.kill(os.getpid(), 9)") == (-9, [])
+def test_a_signal_that_ends_a_streaming_program() -> None:
+    assert streamed("import os; os.kill(os.getpid(), 9)")[0] == -9
 
 
 @pytest.mark.parametrize("closes", ["", "os.close(1); os.close(2);"], ids=["writing", "silent"])
-def test_a_followed_program_past_its_time(closes: str, tmp_path: Path) -> None:
+def test_a_streaming_program_past_its_time(closes: str, tmp_path: Path) -> None:
     """It can take along what it has started: it is asked to end first."""
     script = (
         "import os, signal, sys, time; from pathlib import Path;"
@@ -221,32 +218,32 @@ def test_a_followed_program_past_its_time(closes: str, tmp_path: Path) -> None:
         f"{closes} time.sleep(60)"
     )
     with pytest.raises(TimedOut, match=r"did not end within 1 s") as late:
-        followed(script, timeout=1)
+        streamed(script, timeout=1)
     assert late.value.hint.startswith("run the command by hand to see where it waits: ")
     assert (tmp_path / "asked").exists()
 
 
-def test_a_followed_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_streaming_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proc, "GRACE_SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(TimedOut):
-        followed(
+        streamed(
             "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)", timeout=0.5
         )
     assert time.monotonic() - began < 5
 
 
-def test_what_the_sink_raises_goes_on_and_the_program_ends() -> None:
-    def broken(stream: int, data: bytes) -> None:
+def test_a_reader_that_stops_ends_the_program() -> None:
+    def broken(number: int, data: bytes) -> None:
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        follow(["sh", "-c", "while :; do echo more; done"], broken, env=ENV, purpose="test")
+        stream([sys.executable, "-c", "while True: print('more')"], env=ENV, purpose="test", sink=broken)
 
 
-def test_a_program_that_is_not_there_cannot_be_followed() -> None:
+def test_an_absent_program_is_no_stream() -> None:
     with pytest.raises(
         EngineError, match="`no-such-program` is not on PATH, and is needed to test"
-    ) as absent:
-        follow(["no-such-program"], lambda *_: None, env=ENV, purpose="test")
-    assert absent.value.hint == "install no-such-program"
+    ) as failed:
+        stream(["no-such-program"], env=ENV, purpose="test", sink=lambda *_: None)
+    assert failed.value.hint == "install no-such-program"
