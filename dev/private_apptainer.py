@@ -1,14 +1,14 @@
 """An Apptainer for `make test` on a Debian machine that has none.
 
-    python dev/private_apptainer.py run [--folder .engine/apptainer] -- CMD...
+    python dev/private_apptainer.py run [--own] [--folder .engine/apptainer] -- CMD...
     python dev/private_apptainer.py clean [--folder .engine/apptainer]
 
-`run` leaves the Apptainer that is on PATH as it is.  Without one, the packages of Debian's unstable, which alone
-has Apptainer, are downloaded from the mirror that the machine's own apt sources name, and unpacked into a root of
-their own (they need a newer C library).  `bin/apptainer` in the folder starts the program there, see
-`private_root.py`; it is first on PATH for CMD, and the file `version` says what came.  `user/apptainer` does the
-same as an unprivileged user with subordinate user numbers, `plain/apptainer` as one without.  Each has the root's
-`mksquashfs` beside it.
+`run` leaves the Apptainer that is on PATH as it is.  Without one, and with `--own`, the packages of Debian's
+unstable, which alone has Apptainer, are downloaded from the mirror that the machine's own apt sources name, and
+unpacked into a root of their own (they need a newer C library).  `bin/apptainer` in the folder starts the program
+there, see `private_root.py`; it is first on PATH for CMD, and the file `version` says what came.  `user/apptainer`
+does the same as an unprivileged user with subordinate user numbers, `plain/apptainer` as one without.  Each has the
+root's `mksquashfs` beside it.
 
 Nothing is installed, no maintainer script runs, /etc/subuid is that of the root folder.
 """
@@ -142,8 +142,8 @@ def write_programs(folder: Path) -> None:
             path.chmod(0o755)
 
 
-def run(folder: Path, argv: Sequence[str]) -> None:
-    found = answering_apptainer()
+def run(folder: Path, argv: Sequence[str], *, own: bool) -> None:
+    found = None if own else answering_apptainer()
     if found is not None:
         say(f"using apptainer {found}")
         exec_unchanged(argv)
@@ -179,6 +179,7 @@ def main(argv: Sequence[str]) -> int:
             "--folder", type=Path, default=Path(".engine/apptainer"), help="default: .engine/apptainer"
         )
         if verb == "run":
+            one.add_argument("--own", action="store_true", help="also where one is on PATH")
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
     options = top.parse_args(argv)
     folder = options.folder.resolve()
@@ -190,7 +191,7 @@ def main(argv: Sequence[str]) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         top.error("run: no command; write it after --")
-    run(folder, command)
+    run(folder, command, own=options.own)
     raise AssertionError("the command has taken this process over")
 
 
