@@ -15,6 +15,7 @@ import pytest
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
+from tests.squashfs import squashfs_tools
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
@@ -97,6 +98,12 @@ def apptainer_environment(folder: Path, *options: str, users: str = "bin") -> Ma
 def apptainer_env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The environment that leads to the Apptainer of the machine, else to a private one."""
     return apptainer_environment(tmp_path_factory.mktemp("apptainer"))
+
+
+@pytest.fixture(scope="session")
+def squashfs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with squashfs-tools on its PATH."""
+    return squashfs_tools(tmp_path_factory.mktemp("squashfs"))
 
 
 @pytest.fixture
