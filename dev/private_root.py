@@ -6,9 +6,10 @@ The program sees the system of ROOT (`/usr`, `/etc`, `/lib`, `/var`) and, at the
 that the machine has at the top: the folders of people and projects, `/tmp`, `/var/tmp`, `/dev`, `/proc`, `/sys`.
 It keeps this process's number, so a signal reaches it, and its mounts end with it.
 
-It runs in a user namespace with the same numbers of users, because root's rights there are whole even where the
-machine's own root has lost some (as in many containers and virtual machines).  That, and not a chroot, in which
-no further user namespace can be made.  `--user` gives these rights up: what a user with that number can do.
+It runs in a user namespace with the same numbers of users (without privileges: with one's own alone), because
+root's rights there are whole even where the machine's own root has lost some, as in many containers and virtual
+machines.  That, and not a chroot, in which no further user namespace can be made.  `--user` gives these rights up:
+what a user with that number can do.
 
 Only the standard library and no module of this folder: it runs at every start of the program.
 """
@@ -30,7 +31,6 @@ OWN = {"usr", "bin", "sbin", "etc", "var", "run", "boot", "lost+found"}
 # The machine's own /dev/fuse may be root's alone.
 FUSE = "var/lib/fuse"
 HIGHEST = 1 << 20
-EVERY_USER_MAP = ("uid_map", "gid_map")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -59,9 +59,17 @@ def same_numbers(table: str) -> str:
     return "".join(f"{inside} {inside} {count}\n" for inside, count in kept)
 
 
+def namespace_maps() -> dict[str, str]:
+    """Return what to write to which file of /proc/PID: root keeps every number, another user the own ones."""
+    if os.geteuid() == 0:
+        return {name: same_numbers(Path("/proc/self", name).read_text()) for name in ("uid_map", "gid_map")}
+    user, group = os.geteuid(), os.getegid()
+    return {"setgroups": "deny", "uid_map": f"{user} {user} 1\n", "gid_map": f"{group} {group} 1\n"}
+
+
 def enter_namespaces() -> None:
     """Enter a user and a mount namespace; a second process writes the maps, since only one outside may."""
-    maps = {name: same_numbers(Path("/proc/self", name).read_text()) for name in EVERY_USER_MAP}
+    maps = namespace_maps()
     pid = os.getpid()
     ready, go = os.pipe()
     writer = os.fork()
@@ -79,7 +87,7 @@ def enter_namespaces() -> None:
     checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "make a user namespace")
     os.close(go)
     if os.waitpid(writer, 0)[1] != 0:
-        raise OSError("the user namespace has no users: this needs root")
+        raise OSError("the user namespace has no users")
 
 
 def shared(root: Path) -> Iterator[tuple[str, str]]:
