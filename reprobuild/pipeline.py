@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild import secrets
+from reprobuild.builders import NATIVE, build_foreign, find_builder
+from reprobuild.builders.promise import native_tree
 from reprobuild.compare import Change, compare_locks, compare_snapshots
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
@@ -68,7 +70,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: Session, *,
-    given: Path | None = None, tag: str | None = None, checks: Checks | None,
+    given: Path | None = None, tag: str | None = None, builder: str = NATIVE, checks: Checks | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
@@ -77,6 +79,7 @@ def from_snapshot(
         out: the folder of results, made where it is missing.
         given: a lock to take; else that of `out` where it still fits, else a new one.
         tag: the image's name; else one that follows from the lock.
+        builder: what makes the image.
         checks: None leaves the verdict out.
 
     Returns:
@@ -91,7 +94,7 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
-    lock, image = build(lock, out, session, tag=tag)
+    lock, image = build(lock, out, session, tag=tag, builder=builder)
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -144,8 +147,12 @@ def fetch_lock(lock: Lock, session: Session) -> int:
     return brought
 
 
-def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) -> tuple[Lock, Image]:
+def build(
+    lock: Lock, out: Path, session: Session, *, tag: str | None = None, builder: str = NATIVE
+) -> tuple[Lock, Image]:
     """Seal a lock, and write lock, recipe, context and image into `out`."""
+    if builder != NATIVE:
+        find_builder(builder, session.env)  # before the long steps
     out.mkdir(parents=True, exist_ok=True)
     fetch_lock(lock, session)
     sealed = realise(lock, session.store, session.say)
@@ -160,7 +167,14 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
     write_context(sealed, session.store, out, texts)
     session.say("image: layers and OCI layout")
     reference = tag or f"reprobuild:{sealed.digest[:12]}"
-    image = build_image(sealed, session.store, out, files=payload(sealed, session.store), reference=reference)
+    own = payload(sealed, session.store)
+    if builder == NATIVE:
+        image = build_image(sealed, session.store, out, files=own, reference=reference)
+    else:
+        image = build_foreign(
+            builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
+            say=session.say, check=native_tree(sealed, session.store, own, builder, session.say),
+        )  # fmt: skip
     (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     return sealed, image
 
@@ -216,6 +230,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "lock": f"sha256:{lock.digest}",
         "image": {
             "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+            "builder": image.builder,
         },
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,

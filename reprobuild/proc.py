@@ -31,6 +31,10 @@ class Failed(EngineError):
         self.stderr = stderr
 
 
+class TimedOut(EngineError):
+    """A program ran past its time, and was killed."""
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -56,7 +60,8 @@ def run(
 
     Raises:
         Failed: it exited with another code than 0; the message ends with the tail of its standard error.
-        EngineError: it is absent or cannot be run (or `missing`), or it ran past `timeout`.
+        TimedOut: it ran past `timeout`.
+        EngineError: it is absent or cannot be run (or `missing`).
     """
     try:
         done = subprocess.run(
@@ -98,7 +103,8 @@ def stream(
         timeout: seconds until it is killed; 0 for none.
 
     Raises:
-        EngineError: it is absent or cannot be run, or it ran past `timeout`.
+        TimedOut: it ran past `timeout`.
+        EngineError: it is absent or cannot be run.
     """
     try:
         process = subprocess.Popen(
@@ -158,8 +164,8 @@ def _unstarted(
     )
 
 
-def _late(argv: Sequence[str], purpose: str, timeout: float) -> EngineError:
-    return EngineError(
+def _late(argv: Sequence[str], purpose: str, timeout: float) -> TimedOut:
+    return TimedOut(
         f"could not {purpose}: `{argv[0]}` did not end within {timeout:.0f} s",
         hint="run the command by hand to see where it waits: " + shlex.join(argv),
     )

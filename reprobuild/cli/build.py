@@ -18,18 +18,25 @@ from reprobuild.report.text import render_text
 @common.store_option
 @common.offline_option
 @common.tag_option
+@common.builder_option
 @common.json_option
 def command(
-    lock_path: Path, out: Path, store: Path | None, offline: bool, tag: str | None, as_json: bool
+    lock_path: Path,
+    out: Path,
+    store: Path | None,
+    offline: bool,
+    tag: str | None,
+    builder: str,
+    as_json: bool,
 ) -> None:
-    """Build the image of LOCK from the store, without daemon or root.
+    """Build the image of LOCK from the store; the native builder needs no daemon and no root.
 
     \b
     Example:
       reprobuild build reprobuild.lock -o frozen
     """
     lock, image = pipeline.build(
-        read_lock(lock_path), out, common.make_session(store, offline=offline), tag=tag
+        read_lock(lock_path), out, common.make_session(store, offline=offline), tag=tag, builder=builder
     )
     if as_json:
         common.print_json(pipeline.summary(lock, image, None, out))

@@ -29,7 +29,13 @@ out_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 tag_option = click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock.")
-engine_option = click.option("--engine", type=click.Choice(["docker"]), help="What runs containers.")
+engine_option = click.option(
+    "--engine", type=click.Choice(["docker", "podman"]), help="What runs containers. [default: what answers]"
+)
+builder_option = click.option(
+    "--builder", type=click.Choice(["native", "docker", "podman"]), default="native", show_default=True,
+    help="What makes the image; the tree is the same.",
+)  # fmt: skip
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )
