@@ -6,8 +6,9 @@
 
 `prepare` downloads podman's packages from the Debian mirror that the machine's own apt sources name, unpacks them
 into the folder, and writes DIR/bin/podman, which starts that podman with storage, state, configuration and home of
-its own, all in the folder.  `run` prepares where that is needed, and runs CMD with DIR/bin first on PATH.  Root is
-needed: an unprivileged podman needs setuid helpers, which have to be installed.
+its own, all in the folder (state in a folder of /tmp, where podman finds the path too long).  `run` prepares where
+that is needed, and runs CMD with DIR/bin first on PATH.  Root is needed: an unprivileged podman needs setuid
+helpers, which have to be installed.
 
 Outside the folder podman makes only what ends with a container: its mounts, its control groups, /run/runc.
 """
@@ -17,10 +18,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,6 +36,7 @@ from private_packages import search_paths, write_atomically
 # crun is podman's default in Debian, and refuses some machines' control groups; runc does not.
 PACKAGES = ("podman", "runc", "crun")
 LOCK_NAME = "private-podman.lock"
+LONGEST_RUNROOT = 50  # bytes; podman refuses more
 OWN_PODMAN = "install podman yourself (`apt-get install podman`)"
 # What the machine lets every process have; podman's own default is more than some machines give root.
 ULIMITS = ("nofile=1024:1024", "nproc=1000:1000")
@@ -45,6 +49,21 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder / LOCK_NAME).open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+def runtime_folder(folder: Path) -> Path:
+    """Return where state lies that a restart ends: in the folder, or in /tmp where podman finds its path too long."""
+    inside = folder / "run"
+    if len(os.fsencode(inside / "storage")) <= LONGEST_RUNROOT:
+        inside.mkdir(mode=0o700, exist_ok=True)
+        return inside
+    outside = Path("/tmp") / f"reprobuild-podman-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
+    with contextlib.suppress(FileExistsError):
+        outside.mkdir(mode=0o700)
+    found = outside.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise EngineError(f"{outside} belongs to someone else", "choose another --folder")
+    return outside
 
 
 def prepare(folder: Path) -> None:
@@ -74,7 +93,7 @@ def prepare(folder: Path) -> None:
 def configure(folder: Path) -> None:
     """Write podman's configuration and the program that starts it with it."""
     root, etc, home = folder / "root", folder / "etc", folder / "home"
-    for made in (etc, home / ".config/containers", folder / "tmp", folder / "run", folder / "bin"):
+    for made in (etc, home / ".config/containers", folder / "tmp", folder / "bin"):
         made.mkdir(parents=True, exist_ok=True)
     paths = search_paths(root)
     paths["PATH"] = (
@@ -86,7 +105,11 @@ def configure(folder: Path) -> None:
         driver = "overlay"
     except EngineError:
         driver = "vfs"
-    storage = {"driver": driver, "graphroot": folder / "storage", "runroot": folder / "run/storage"}
+    storage = {
+        "driver": driver,
+        "graphroot": folder / "storage",
+        "runroot": runtime_folder(folder) / "storage",
+    }
     lines = [f"{key} = {json.dumps(str(value))}" for key, value in storage.items()]
     (etc / "storage.conf").write_text("\n".join(["[storage]", *lines, ""]), encoding="utf-8")
     (etc / "registries.conf").write_text("unqualified-search-registries = []\n", encoding="utf-8")
@@ -138,14 +161,9 @@ def starter(folder: Path, paths: dict[str, str]) -> str:
         "CONTAINERS_REGISTRIES_CONF": folder / "etc/registries.conf",
         **paths,
     }
-    words = [
-        folder / "root/usr/bin/podman",
-        "--root",
-        folder / "storage",
-        "--runroot",
-        folder / "run/storage",
-    ]
-    words += ["--tmpdir", folder / "run/libpod"]
+    run = runtime_folder(folder)
+    words = [folder / "root/usr/bin/podman", "--root", folder / "storage", "--runroot", run / "storage"]
+    words += ["--tmpdir", run / "libpod"]
     return "\n".join(
         [
             "#!/bin/sh",
@@ -166,8 +184,10 @@ def clean(folder: Path) -> None:
         subprocess.run(
             [program, "rm", "--all", "--force", "--time", "0"], stdout=subprocess.DEVNULL, check=False
         )
-    for point in mounts_under(folder):
+    runtime = runtime_folder(folder)
+    for point in (*mounts_under(folder), *mounts_under(runtime)):
         unmount(point)
+    shutil.rmtree(runtime, ignore_errors=True)
     remove_cgroups("libpod_parent")
     shutil.rmtree(folder)
 
