@@ -64,7 +64,8 @@ def run(
 
     Raises:
         Failed: it exited with another code than 0; the message ends with the tail of its standard error.
-        EngineError: it is absent or cannot be run (or `missing`), or it ran past `timeout` (TimedOut).
+        TimedOut: it ran past `timeout`.
+        EngineError: it is absent or cannot be run (or `missing`).
     """
     try:
         done = subprocess.run(

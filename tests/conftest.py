@@ -112,3 +112,13 @@ def example_copy(tmp_path: Path) -> Path:
     copy = tmp_path / "example"
     shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("project", "cluster"))
     return copy
+
+
+@pytest.fixture(scope="session")
+def podman_env() -> Mapping[str, str]:
+    """The environment with a podman of our own first on PATH; its packages are unpacked the first time."""
+    folder = ROOT / "build" / "engines" / "podman"
+    argv = [sys.executable, str(ROOT / "dev" / "private_podman.py"), "prepare", "--folder", str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}

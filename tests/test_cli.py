@@ -226,7 +226,7 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
         found = reprobuild(*arguments, env=env)
         assert (found.returncode, found.stdout) == (code, "")
         assert found.stderr.startswith(
-            "error: no container engine answers (tried docker, apptainer)\n\nhint: start one, "
+            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, "
         )
 
 

@@ -12,6 +12,7 @@ from reprobuild.errors import EngineError
 # A literal registry; a module is imported when it is asked for, since the SDK of one takes 0.2 s.
 ENGINES: Mapping[str, str] = {
     "docker": "reprobuild.engines.docker",
+    "podman": "reprobuild.engines.podman",
     "apptainer": "reprobuild.engines.apptainer",
 }
 

@@ -151,7 +151,7 @@ def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, lev
         writer.close()
         return writer.listing
 
-    return _keep_layer(write, title, store, level)
+    return keep_layer(write, title, store, level)
 
 
 def copy_layer(tar: Path, title: str, store: Store, level: int = LEVEL) -> Layer:
@@ -172,10 +172,11 @@ def copy_layer(tar: Path, title: str, store: Store, level: int = LEVEL) -> Layer
                 pass
         return listing
 
-    return _keep_layer(write, title, store, level)
+    return keep_layer(write, title, store, level)
 
 
-def _keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Store, level: int) -> Layer:
+def keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Store, level: int) -> Layer:
+    """Keep the tar that `write` writes as a layer; `write` returns its listing."""
     with store.scratch() as folder:
         path = folder / "layer"
         with path.open("wb") as target, LayerSink(target, level) as sink:

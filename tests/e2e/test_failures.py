@@ -64,7 +64,7 @@ def test_a_stopped_engine(built_example: Built) -> None:
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
     done = reprobuild("verify", built_example.out, env=env)
     assert done.returncode == 6
-    assert "no container engine answers (tried docker, apptainer)" in done.stderr
+    assert "no container engine answers (tried docker, podman, apptainer)" in done.stderr
     assert "hint: start one, point DOCKER_HOST at one" in done.stderr
     assert reprobuild("verify", built_example.out).returncode == 0
 
