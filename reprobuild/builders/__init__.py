@@ -18,6 +18,7 @@ NATIVE = "native"
 BUILDERS: Mapping[str, str] = {
     "docker": "reprobuild.builders.docker",
     "podman": "reprobuild.builders.podman",
+    "apptainer": "reprobuild.builders.apptainer",
 }
 
 

@@ -63,7 +63,7 @@ def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def _usable(env: Mapping[str, str]) -> str:
+def usable_program(env: Mapping[str, str]) -> str:
     """Return the program to use.
 
     Raises:
@@ -83,7 +83,7 @@ def _usable(env: Mapping[str, str]) -> str:
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
     """Write a SIF of an OCI layout into the cache; one that is there and whole is left as it is."""
-    _usable(env)
+    usable_program(env)
     cache = Cache.of(env)
     image = read_layout(layout)
     if not {image.manifest, image.config_digest} & set(digests):
@@ -148,7 +148,7 @@ def _open_up(folder: Path) -> None:
 
 
 def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink) -> int:
-    program = _usable(env)
+    program = usable_program(env)
     cache = Cache.of(env)
     kept = cache.find(reference)
     if kept is None or not cache.file(kept).exists():

@@ -7,6 +7,11 @@ one that is not stays, and the tree digest tells. The comparison of trees itself
 |---|---|---|
 | podman | `/etc/hostname`, an empty file with mode 0755 | buildah mounts a name of the build over it while RUN \
 runs, and the place that it made for the mount stays (buildah 1.28, https://github.com/containers/buildah) |
+| apptainer | `/.singularity.d` and all in it; in `/` links to it | scripts, variables and labels, by which Apptainer \
+runs an image; they say what the configuration says (`builders.apptainer` compares) |
+| apptainer | `/etc/hosts`, `/etc/resolv.conf`, empty | places for the machine's own, which are mounted while `%post` \
+runs and when the image runs |
+| apptainer | labels `org.label-schema...` | when and by which version it was built |
 | podman | label `io.buildah.version` | buildah names itself, whichever recipe it builds |
 | all | fields of the configuration that hold how the builder ran its own containers (`Image`, `Hostname` ...) \
 | the classic image store of Docker keeps the whole structure of a container, with empty values |
@@ -45,9 +50,31 @@ class Leftover(Struct, frozen=True, kw_only=True):
 
 PATHS: tuple[Leftover, ...] = (
     Leftover(builder="podman", path="etc/hostname", type="file", mode=0o755, size=0),
+    Leftover(builder="apptainer", path=".singularity.d", type="directory", below=True),
+    *(
+        Leftover(
+            builder="apptainer", path=f".{name}", type="symlink", target=f".singularity.d/actions/{name}"
+        )
+        for name in ("exec", "run", "shell", "test")
+    ),
+    Leftover(builder="apptainer", path="singularity", type="symlink", target=".singularity.d/runscript"),
+    Leftover(
+        builder="apptainer", path="environment", type="symlink", target=".singularity.d/env/90-environment.sh"
+    ),
+    Leftover(builder="apptainer", path="etc/hosts", type="file", mode=0o644, size=0),
+    Leftover(builder="apptainer", path="etc/resolv.conf", type="file", mode=0o644, size=0),
 )
 # {builder: labels}
-LABELS: Mapping[str, tuple[str, ...]] = {"podman": ("io.buildah.version",)}
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "podman": ("io.buildah.version",),
+    "apptainer": tuple(
+        f"org.label-schema.{name}"
+        for name in (
+            "build-arch", "build-date", "schema-version", "usage", "usage.apptainer.version",
+            "usage.singularity.version", "usage.singularity.deffile.bootstrap",
+        )
+    ),
+}  # fmt: skip
 
 # What decides what runs and how, and is kept as it was built; see `tree.runtime_part`.
 RUNTIME = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "StopSignal", "User", "Volumes", "WorkingDir")
