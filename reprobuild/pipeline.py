@@ -22,7 +22,7 @@ from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.single import Kind, kept_singles, write_singles
-from reprobuild.image.squash import check_program
+from reprobuild.image.squash import find_program
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -158,7 +158,7 @@ def build(
 ) -> tuple[Lock, Image]:  # fmt: skip
     """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `singles`."""
     if singles:
-        check_program(session.env)  # before hours of fetching
+        find_program(session.env)  # before hours of fetching
     if builder != NATIVE:
         find_builder(builder, session.env)
     out.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
-from tests.squashfs import squashfs_tools
+from tests.squashfs import open_folder, squashfs_tools
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
@@ -101,9 +101,10 @@ def apptainer_env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]
 
 
 @pytest.fixture(scope="session")
-def squashfs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def squashfs() -> Iterator[dict[str, str]]:
     """An environment with squashfs-tools on its PATH."""
-    return squashfs_tools(tmp_path_factory.mktemp("squashfs"))
+    with open_folder() as folder:
+        yield squashfs_tools(folder)
 
 
 @pytest.fixture

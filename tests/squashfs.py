@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reprobuild.archive import Entry, list_tar
@@ -17,6 +19,14 @@ PROGRAMS = ("mksquashfs", "unsquashfs", "sqfs2tar")
 PACKAGES = (
     "squashfs-tools", "squashfs-tools-ng", "libsquashfs1", "liblzo2-2", "liblz4-1", "libzstd1", "liblzma5", "zlib1g",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """Give a temporary folder that every user can enter; pytest keeps its own to itself."""
+    with tempfile.TemporaryDirectory(prefix="reprobuild-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def squashfs_tools(folder: Path) -> dict[str, str]:

@@ -26,7 +26,7 @@ from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.oci import read_layout
 from reprobuild.image.single import write_sif
-from reprobuild.image.squash import check_program
+from reprobuild.image.squash import find_program
 from reprobuild.proc import TimedOut, stream
 from reprobuild.proc import run as run_program
 
@@ -104,7 +104,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
 def _check_squashfs(env: Mapping[str, str]) -> None:
     try:
-        check_program(env)
+        find_program(env)
     except EngineError as err:
         raise EngineError(str(err), hint=_SQUASHFS) from None
 

@@ -244,20 +244,29 @@ class _Checked:
 
 
 @contextlib.contextmanager
-def open_layer(layout: Layout, index: int) -> Iterator[IO[bytes]]:
+def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[IO[bytes]]:
     """Give the uncompressed tar of a layer; what is not read is read at the end, and its hash checked.
+
+    Args:
+        layout: where the layer is.
+        index: its place, the lowest is 0.
+        packed: check the blob by the digest in the manifest, instead of the tar by its diff_id: less is hashed.
 
     Raises:
         BuildError: see `open_packed`.
     """
     kind, digest, diff_id = layout.layers[index]
     origin = f"layer {digest} of {layout.folder}"
-    with open_packed(layout.blob(digest).open, kind, diff_id, origin) as stream:
+    with open_packed(
+        layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else ""
+    ) as stream:
         yield stream
 
 
 @contextlib.contextmanager
-def open_packed(open_blob: Callable[[str], Any], kind: str, diff_id: str, origin: str) -> Iterator[IO[bytes]]:
+def open_packed(
+    open_blob: Callable[[str], Any], kind: str, diff_id: str, origin: str, *, packed: str = ""
+) -> Iterator[IO[bytes]]:
     """Give what a blob holds, uncompressed; what is not read is read at the end, and its hash checked.
 
     Args:
@@ -265,6 +274,7 @@ def open_packed(open_blob: Callable[[str], Any], kind: str, diff_id: str, origin
         kind: the media type; its end says how the blob is packed.
         diff_id: the sha256 (hex) of the uncompressed bytes; empty where nothing is stated.
         origin: what the user knows the blob by.
+        packed: the sha256 (hex) of the packed bytes, to be checked instead.
 
     Raises:
         BuildError: the blob is missing or damaged, is not what its diff_id says, or is of an unknown kind.
@@ -274,22 +284,25 @@ def open_packed(open_blob: Callable[[str], Any], kind: str, diff_id: str, origin
         raise BuildError(f"{origin} is of the unknown kind {kind}", hint=MAKE_AGAIN)
     try:
         with open_blob("rb") as blob:
-            stream = cast("IO[bytes]", blob)
+            source = _Checked(cast("IO[bytes]", blob))
+            stream = cast("IO[bytes]", source if packed else blob)
             if packing == "zstd":
                 stream = cast(
-                    "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(blob, read_across_frames=True)
+                    "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
                 )
             elif packing == "gzip":
-                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=blob))
-            checked = _Checked(stream)
-            yield cast("IO[bytes]", checked)
-            while checked.read(CHUNK):
-                pass
+                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+            checked = source if packed else _Checked(stream)
+            yield stream if packed else cast("IO[bytes]", checked)
+            for rest in (stream, source) if packed else (checked,):
+                while rest.read(CHUNK):
+                    pass
     except (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError) as err:
         if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of what is written with what was read
             raise
         raise BuildError(f"{origin} cannot be read: {err}", hint=MAKE_AGAIN) from None
-    if diff_id and checked.digest.hexdigest() != diff_id:
+    stated = packed or diff_id
+    if stated and checked.digest.hexdigest() != stated:
         raise BuildError(f"{origin} is not what it states", hint=MAKE_AGAIN)
 
 

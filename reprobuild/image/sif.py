@@ -76,9 +76,8 @@ def architecture_code(name: str) -> str:
         BuildError: the format has none.
     """
     if name not in ARCHITECTURES:
-        raise BuildError(
-            f"a SIF cannot be for the architecture {name!r}", hint=f"it can be for {', '.join(ARCHITECTURES)}"
-        )
+        known = ", ".join(ARCHITECTURES)
+        raise BuildError(f"a SIF cannot be for the architecture {name!r}", hint=f"it can be for {known}")
     return ARCHITECTURES[name]
 
 

@@ -1,8 +1,8 @@
 """An image as one file: a SIF for Apptainer, a squashfs for enroot; from an OCI layout of any builder.
 
 The bytes depend on the image's tree and configuration, the definition file, and the versions of `mksquashfs`
-and its compressor. Owners are kept, so that the file holds the tree of the image and nothing has to be
-believed: who has no privileges sees foreign owners as nobody, in a SIF as in any other file system.
+and its compressor. Owners are kept, so that the file holds the tree whose digest the image has; Apptainer
+shows every file as the caller's to who has no privileges.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
 from reprobuild.image.oci import Layout, read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
-from reprobuild.image.squash import Compressor, check_program, write_squashfs
+from reprobuild.image.squash import Compressor, find_program, write_squashfs
 
 Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -76,7 +76,7 @@ def write_singles(
         BuildError: the layout is damaged, or holds what cannot be in such a file.
         EngineError: `mksquashfs` is absent, too old, or failed.
     """
-    check_program(env)
+    find_program(env)
     digests: dict[str, str] = {}
     with flattened(read_layout(out / image.layout), out) as flat:
         if flat.devices:
@@ -91,7 +91,7 @@ def write_singles(
 
 def write_sif(layout: Layout, out: Path, definition: str, env: Mapping[str, str]) -> str:
     """Write `out/image.sif` of a layout, whole or not at all, and return its sha256 in hex; see `write_singles`."""
-    check_program(env)
+    find_program(env)
     with flattened(layout, out) as flat:
         return _write("sif", flat, out, definition, env, "zstd")
 

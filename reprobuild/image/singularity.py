@@ -27,7 +27,7 @@ _LIBRARIES = f"""{_SHEBANG}# Libraries that --nv, --rocm and APPTAINER_CONTAINLI
 LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}/{FOLDER}/libs"
 export LD_LIBRARY_PATH
 """
-# The modes are those that `apptainer build` gives.
+# The modes are those that Apptainer 1.4.5 gives when it builds.
 _MOUNT_POINTS = {
     "dev": 0o755, "etc": 0o755, "home": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777,
     "var": 0o755, "var/tmp": 0o1777,
@@ -113,9 +113,12 @@ def inspect_metadata(config: Mapping[str, Any], definition: str) -> bytes:
 def oci_config(config: Mapping[str, Any]) -> bytes:
     """Return `oci-config.json`: the part of the image configuration that the tree digest is taken over, and labels.
 
-    With it a SIF holds all that its image is.
+    With it a SIF holds all that its image is. https://github.com/opencontainers/image-spec/blob/main/config.md
     """
-    return encode({**runtime_part(config), "Labels": labels(config)})
+    part = {**runtime_part(config), "Labels": labels(config)}
+    for name in ("ExposedPorts", "Volumes"):
+        part[name] = {each: {} for each in part[name]}
+    return encode({name: value for name, value in part.items() if value})
 
 
 def encode(value: Any) -> bytes:

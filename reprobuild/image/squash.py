@@ -1,12 +1,13 @@
 """squashfs: written by `mksquashfs` from a tar that it reads, in bytes that depend on the tar and its version.
 
 https://github.com/plougher/squashfs-tools. Compressor, level, times and the root's owner and mode are given;
-the number of processors, the clock and SOURCE_DATE_EPOCH (which is an error beside a given time) have no part.
+the number of processors, the clock, the user and SOURCE_DATE_EPOCH (an error beside a given time) have no part.
 The bytes of zstd depend on the version of libzstd, so files of two machines are compared as trees.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +22,9 @@ OLDEST = (4, 5)  # the first that reads a tar
 INSTALL = (
     "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
 )
+# Before 4.6 the root of a squashfs made from a tar belongs to whoever runs the program, whatever -root-uid says.
+ROOT_OWNER = (4, 6)
+AS_ROOT = ("unshare", "--user", "--map-root-user", "--")
 MEMORY = "256M"  # mksquashfs would take a quarter of the machine's
 
 Compressor = Literal["zstd", "gzip"]
@@ -31,8 +35,8 @@ _OPTIONS: dict[Compressor, tuple[str, ...]] = {
 }
 
 
-def check_program(env: Mapping[str, str]) -> None:
-    """Say before any work that `mksquashfs` is not there, or too old.
+def find_program(env: Mapping[str, str]) -> tuple[int, int]:
+    """Return the version of `mksquashfs`; say before any work that it is not there, or too old.
 
     Raises:
         EngineError: with what to install.
@@ -44,9 +48,10 @@ def check_program(env: Mapping[str, str]) -> None:
     found = re.search(rb"version (\d+)\.(\d+)", said)
     if found is None:
         raise EngineError(f"`{PROGRAM}` does not say which version it is", hint=INSTALL)
-    if (int(found[1]), int(found[2])) < OLDEST:
-        version = f"{found[1].decode()}.{found[2].decode()}"
-        raise EngineError(f"`{PROGRAM}` is {version}, and cannot read a tar", hint=INSTALL)
+    version = int(found[1]), int(found[2])
+    if version < OLDEST:
+        raise EngineError(f"`{PROGRAM}` is {version[0]}.{version[1]}, and cannot read a tar", hint=INSTALL)
+    return version
 
 
 def write_squashfs(
@@ -64,16 +69,27 @@ def write_squashfs(
         offset: where it begins, in bytes; a multiple of 4096.
 
     Raises:
-        EngineError: `mksquashfs` is absent or failed, as it does where there is no space.
+        EngineError: `mksquashfs` is absent or failed, as it does where there is no space; or it is older than
+            4.6 and cannot give the root its owner.
     """
     argv = [
-        *(PROGRAM, "-", str(target), "-tar", "-noappend", "-quiet", "-no-progress", "-mem", MEMORY),
+        *(PROGRAM, "-", str(target.absolute()), "-tar", "-noappend", "-quiet", "-no-progress", "-mem", MEMORY),
         *("-offset", str(offset), "-all-time", str(epoch), "-mkfs-time", str(epoch), "-no-exports", "-xattrs"),
         *("-root-mode", f"{root.mode:o}", "-root-uid", str(root.uid), "-root-gid", str(root.gid)),
         *_OPTIONS[compressor],
     ]  # fmt: skip
+    hint = "see above what mksquashfs says; nothing was left behind"
+    if find_program(env) < ROOT_OWNER:
+        if root.uid or root.gid:
+            raise EngineError(
+                f"the image's / belongs to {root.uid}:{root.gid}, which `{PROGRAM}` cannot write before 4.6",
+                hint="install squashfs-tools 4.6 or newer, or give / to root in the image",
+            )
+        if os.geteuid():
+            argv = [*AS_ROOT, *argv]
+            hint = "mksquashfs before 4.6 needs a user namespace where the user is not root: install 4.6 or newer"
     child = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}
     try:
         proc.feed(argv, pieces, env=child, purpose=f"write {target.name}", hint=INSTALL)
     except proc.Failed as err:
-        raise EngineError(str(err), hint="see above what mksquashfs says; nothing was left behind") from None
+        raise EngineError(str(err), hint=hint) from None

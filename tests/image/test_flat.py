@@ -13,9 +13,9 @@ import pytest
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.flat import epoch_of, flattened
+from reprobuild.image.flat import epoch_of, flattened, header
 from reprobuild.image.oci import Layout, layout_tree
-from tests.image.layouts import Members, write_image
+from tests.image.layouts import Members, Packing, write_image
 from tests.image.made import BASE, EPOCH, file, folder, symlink
 
 DAMAGED = "the layer is damaged, or its builder broke the image specification; build the image again"
@@ -145,14 +145,53 @@ def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
     assert caught.value.hint == MAKE_AGAIN
 
 
-def test_a_damaged_layer_is_not_streamed(tmp_path: Path) -> None:
-    layout = write_image(tmp_path / "image", [TREE], packing="")
+@pytest.mark.parametrize("packing", ["", "gzip", "zstd"])
+def test_a_damaged_layer_is_not_streamed(packing: Packing, tmp_path: Path) -> None:
+    """Another layer of the same form, one cut short, one with something after its end."""
+    layout = write_image(tmp_path / "image", [TREE], packing=packing)
+    other = write_image(tmp_path / "other", [BASE], packing=packing)
     blob = layout.blob(layout.layers[0][1])
     content = blob.read_bytes()
-    blob.write_bytes(content.replace(b"root:*", b"root:x"))
-    with pytest.raises(BuildError, match="is not what it states") as caught:
-        flat(layout, tmp_path)
-    assert caught.value.hint == MAKE_AGAIN
+    for damaged in (other.blob(other.layers[0][1]).read_bytes(), content[:-600], content + bytes(600)):
+        blob.write_bytes(damaged)
+        with pytest.raises(BuildError, match=r"is not what it states|cannot be read") as caught:
+            flat(layout, tmp_path)
+        assert caught.value.hint == MAKE_AGAIN
+
+
+def test_headers_are_those_of_gnu_tar() -> None:
+    """As Python's own writer makes them: GNU_FORMAT is the form that mksquashfs reads whole."""
+    types = {
+        "file": tarfile.REGTYPE,
+        "directory": tarfile.DIRTYPE,
+        "symlink": tarfile.SYMTYPE,
+        "fifo": tarfile.FIFOTYPE,
+    }
+    entries = [entry for entry, _ in TREE if entry.type in types and not entry.xattrs]
+    entries += [
+        Entry(path="x" * length, type="symlink", mode=0o777, target="y" * (length + 1))
+        for length in range(98, 102)
+    ]
+    entries += [
+        Entry(path="n", type="file", mode=0o4755, uid=uid, gid=2**21, size=uid) for uid in (2**21 - 1, 2**32)
+    ]
+    assert len(entries) > 15
+    for entry in entries:
+        info = tarfile.TarInfo(entry.path)
+        info.type, info.mode, info.uid, info.gid = types[entry.type], entry.mode, entry.uid, entry.gid
+        info.mtime, info.linkname, info.size = EPOCH, entry.target, entry.size
+        expected = info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        if entry.type != "directory":  # Python ends their names with a slash
+            assert without_devices(header(entry, EPOCH)) == without_devices(expected), entry
+
+
+def without_devices(blocks: bytes) -> list[bytes]:
+    """Return the blocks without the numbers of a device, which Python writes for all, and what depends on them."""
+    pieces = [blocks[at : at + 512] for at in range(0, len(blocks), 512)]
+    return [
+        piece if piece[257:263] != b"ustar " else piece[:148] + piece[156:329] + piece[345:]
+        for piece in pieces
+    ]
 
 
 @pytest.fixture
