@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,12 +134,14 @@ def programs() -> dict[str, Path]:
     return found
 
 
-def make_tiny(folder: Path, reference: str, files: Mapping[str, bytes] | None = None) -> Tiny:
+def make_tiny(
+    folder: Path, reference: str, files: Mapping[str, bytes] | None = None, variables: Sequence[str] = ()
+) -> Tiny:
     """Write a layout with two layers: programs, and other files."""
     store = Store(folder / "store")
     tops = [{path: source.read_bytes() for path, source in programs().items()}, dict(files or {})]
     layers = [make_layer(store, f"layer {index}", content) for index, content in enumerate(tops)]
-    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes"], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
+    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes", *variables], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
     written = write_layout(
         folder / "image", store, layers, image_json(layers, config, "linux/amd64", CREATED),
         "linux/amd64", reference,

@@ -142,6 +142,14 @@ def test_the_environment_arrives_byte_for_byte_and_nothing_of_the_host(
     assert sh(loaded, env, "cat /etc/hello").stdout == b"hello\n"
 
 
+def test_the_library_path_of_an_image_stays_as_it_is(apptainer_env: Env, tmp_path: Path) -> None:
+    """Apptainer adds a folder for libraries of the host; here there are none."""
+    image = make_tiny(tmp_path, "name:1", variables=["LD_LIBRARY_PATH=/x:/y"])
+    apptainer.load(image.layout, "name:1", image.digests, apptainer_env)
+    for bypass in (True, False):
+        assert sh(image, apptainer_env, 'echo "$LD_LIBRARY_PATH"', bypass=bypass).stdout == b"/x:/y\n"
+
+
 @pytest.mark.parametrize("name", ["A-B", "HOME", ""])
 def test_a_variable_that_cannot_be_set(loaded: Tiny, apptainer_env: Env, name: str) -> None:
     with pytest.raises(EngineError, match="Apptainer cannot set the variable") as failed:
