@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild import secrets
+from reprobuild.builders import NATIVE, build_foreign, find_builder
+from reprobuild.builders.promise import native_tree
 from reprobuild.compare import Change, compare_locks, compare_snapshots
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
@@ -74,7 +76,8 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: Session, *,
-    given: Path | None = None, tag: str | None = None, singles: Collection[Kind] = (), checks: Checks | None,
+    given: Path | None = None, tag: str | None = None, builder: str = NATIVE, singles: Collection[Kind] = (),
+    checks: Checks | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
@@ -83,6 +86,7 @@ def from_snapshot(
         out: the folder of results, made where it is missing.
         given: a lock to take; else that of `out` where it still fits, else a new one.
         tag: the image's name; else one that follows from the lock.
+        builder: what makes the image.
         singles: which files to write of the image beside its layout.
         checks: None leaves the verdict out.
 
@@ -98,7 +102,7 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
-    lock, image = build(lock, out, session, tag=tag, singles=singles)
+    lock, image = build(lock, out, session, tag=tag, builder=builder, singles=singles)
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -155,11 +159,14 @@ def _bring(wanted: Sequence[Artefact], session: Session) -> int:
 
 
 def build(
-    lock: Lock, out: Path, session: Session, *, tag: str | None = None, singles: Collection[Kind] = ()
-) -> tuple[Lock, Image]:
+    lock: Lock, out: Path, session: Session, *, tag: str | None = None, builder: str = NATIVE,
+    singles: Collection[Kind] = (),
+) -> tuple[Lock, Image]:  # fmt: skip
     """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `singles`."""
     if singles:
         find_program(session.env)  # before hours of fetching
+    if builder != NATIVE:
+        find_builder(builder, session.env)
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
     _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
@@ -174,16 +181,32 @@ def build(
             write_file(out / name, text.encode())
     session.say("image: layers and OCI layout")
     former = _former_image(out)
-    reference, files = tag or f"reprobuild:{sealed.digest[:12]}", payload(sealed, session.store)
-    with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
-        context = pool.submit(write_context, sealed, session.store, out, texts)
-        image = build_image(sealed, session.store, out, files=files, reference=reference)
-        context.result()
+    reference = tag or f"reprobuild:{sealed.digest[:12]}"
+    image = _make_image(sealed, out, session, texts, reference, builder)
     image = _record(kept_singles(image, former, out, session.say), out)
     if singles:
         digests = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
         image = _record(msgspec.structs.replace(image, **digests), out)
     return sealed, image
+
+
+def _make_image(
+    sealed: Lock, out: Path, session: Session, texts: dict[str, str], reference: str, builder: str
+) -> Image:
+    """Write the context, and make the image of it or beside it."""
+    store, own = session.store, payload(sealed, session.store)
+    if builder == NATIVE:
+        with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
+            context = pool.submit(write_context, sealed, store, out, texts)
+            image = build_image(sealed, store, out, files=own, reference=reference)
+            context.result()
+        return image
+    write_context(sealed, store, out, texts)
+    image = build_foreign(
+        builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
+        say=session.say, check=native_tree(sealed, store, own, builder, session.say),
+    )  # fmt: skip
+    return msgspec.structs.replace(image, lock=sealed.digest)
 
 
 def _former_image(out: Path) -> Image | None:
@@ -253,6 +276,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "lock": f"sha256:{lock.digest}",
         "image": {
             "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+            "builder": image.builder,
             **{kind: digest for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest},
         },
         "verdict": {

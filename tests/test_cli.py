@@ -227,12 +227,12 @@ def test_a_lock_of_other_sources(said: Said, tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_not_there(results: Path) -> None:
-    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
     for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
         found = reprobuild(*arguments, env=env)
         assert (found.returncode, found.stdout) == (code, "")
         assert found.stderr.startswith(
-            "error: no container engine answers (tried docker)\n\nhint: start one, "
+            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, "
         )
 
 

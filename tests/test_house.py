@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 ORDER = [
     "errors", "proc", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "decisions", "services", "lock",
     "net", "store", "listing", "fetch", "resolve", "payload", "wheelorder", "realise", "config", "render", "context",
-    "image", "engines", "compare", "verify", "report", "pipeline", "cli",
+    "image", "engines", "builders", "compare", "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

@@ -20,12 +20,13 @@ from reprobuild.report.text import render_text
 @common.tag_option
 @common.sif_option
 @common.sqsh_option
+@common.builder_option
 @common.json_option
 def command(
     lock_path: Path, out: Path, store: Path | None, offline: bool, tag: str | None, sif: bool, sqsh: bool,
-    as_json: bool,
+    builder: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Build the image of LOCK from the store, without daemon or root.
+    """Build the image of LOCK from the store; the native builder needs no daemon and no root.
 
     \b
     Example:
@@ -33,7 +34,12 @@ def command(
     """
     session = common.make_session(store, offline=offline)
     lock, image = pipeline.build(
-        read_lock(lock_path), out, session, tag=tag, singles=common.singles(sif=sif, sqsh=sqsh)
+        read_lock(lock_path),
+        out,
+        session,
+        tag=tag,
+        singles=common.singles(sif=sif, sqsh=sqsh),
+        builder=builder,
     )
     if as_json:
         common.print_json(pipeline.summary(lock, image, None, out))

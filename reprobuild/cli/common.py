@@ -33,7 +33,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 tag_option = click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock.")
 sif_option = click.option("--sif", is_flag=True, help="Also write OUT/image.sif, for Apptainer.")
 sqsh_option = click.option("--sqsh", is_flag=True, help="Also write OUT/image.sqsh, for enroot.")
-engine_option = click.option("--engine", type=click.Choice(["docker"]), help="What runs containers.")
+engine_option = click.option(
+    "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
+    help="What runs containers. [default: what answers]",
+)  # fmt: skip
+builder_option = click.option(
+    "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]), default="native",
+    show_default=True, help="What makes the image; the tree is the same.",
+)  # fmt: skip
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )

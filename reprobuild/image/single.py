@@ -21,7 +21,7 @@ from reprobuild.image import sif
 from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
-from reprobuild.image.oci import read_layout
+from reprobuild.image.oci import Layout, read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.squash import Compressor, find_program, write_squashfs
 
@@ -87,6 +87,13 @@ def write_singles(
                 say(f"image: {filename(kind)}")
                 digests[kind] = f"sha256:{_write(kind, flat, out, definition, env, compressor)}"
     return digests
+
+
+def write_sif(layout: Layout, out: Path, definition: str, env: Mapping[str, str]) -> str:
+    """Write `out/image.sif` of a layout, whole or not at all, and return its sha256 in hex; see `write_singles`."""
+    find_program(env)
+    with flattened(layout, out) as flat:
+        return _write("sif", flat, out, definition, env, "zstd")
 
 
 def _write(

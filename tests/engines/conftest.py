@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from reprobuild.archive import Entry, TarWriter
+from reprobuild.engines import docker, podman
+from reprobuild.engines.model import Engine
 from reprobuild.image.blobs import Layer, LayerSink
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.store import Store
@@ -81,17 +83,35 @@ def daemon(name: str, *options: str, share: bool = False) -> Iterator[Daemon]:
             process.wait(60)
 
 
+@dataclass(frozen=True)
+class Running:
+    """An engine that answers: its module, its program on PATH, and the environment that leads to it."""
+
+    module: Engine
+    env: Mapping[str, str]
+
+    def client(self, *arguments: str) -> str:
+        """Run the engine's own program as a person does."""
+        argv = [self.module.NAME, *arguments]
+        done = subprocess.run(argv, env=dict(self.env), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
 @pytest.fixture(
-    scope="module", params=[None, ("classic",), ("own", "--suite", "own")], ids=["in-use", "classic", "own-suite"]
+    scope="module", params=[None, ("classic",), ("own", "--suite", "own"), "podman"],
+    ids=["in-use", "classic", "own-suite", "podman"],
 )  # fmt: skip
-def engine_env(request: pytest.FixtureRequest) -> Iterator[Mapping[str, str]]:
-    """The environment that leads to the engine in use, to Docker's classic store, to the system's own Docker."""
+def engine(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """The engine in use, Docker's classic store, the system's own Docker, and podman."""
     if request.param is None:
-        yield os.environ
-        return
-    name, *options = request.param
-    with daemon(name, *options, share=not options) as running:
-        yield running.env
+        yield Running(docker, os.environ)
+    elif request.param == "podman":
+        yield Running(podman, request.getfixturevalue("podman_env"))
+    else:
+        name, *options = request.param
+        with daemon(name, *options, share=not options) as running:
+            yield Running(docker, running.env)
 
 
 @dataclass(frozen=True)
@@ -114,12 +134,14 @@ def programs() -> dict[str, Path]:
     return found
 
 
-def make_tiny(folder: Path, reference: str, files: Mapping[str, bytes] | None = None) -> Tiny:
+def make_tiny(
+    folder: Path, reference: str, files: Mapping[str, bytes] | None = None, variables: Sequence[str] = ()
+) -> Tiny:
     """Write a layout with two layers: programs, and other files."""
     store = Store(folder / "store")
     tops = [{path: source.read_bytes() for path, source in programs().items()}, dict(files or {})]
     layers = [make_layer(store, f"layer {index}", content) for index, content in enumerate(tops)]
-    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes"], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
+    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes", *variables], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
     written = write_layout(
         folder / "image", store, layers, image_json(layers, config, "linux/amd64", CREATED),
         "linux/amd64", reference,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.engines import ENGINES, HINT, docker, find_engine
+from reprobuild.engines import ENGINES, HINT, apptainer, docker, find_engine, podman
 from reprobuild.engines.model import Task
 from reprobuild.errors import EngineError
 from tests.engines.conftest import Tiny, daemon
@@ -29,7 +29,7 @@ TASK = Task(arguments=("sh", "-c", "echo started; sleep 60"))
 def test_an_unknown_engine() -> None:
     with pytest.raises(EngineError, match="there is no engine named 'lxc'") as failed:
         find_engine("lxc", {})
-    assert failed.value.hint == "the engines are: docker"
+    assert failed.value.hint == "the engines are: docker, podman, apptainer"
     assert failed.value.exit_code == 6
 
 
@@ -37,10 +37,12 @@ def test_an_unknown_engine() -> None:
     "host", ["unix:///nonexistent/docker.sock", "tcp://127.0.0.1:9", "nonsense", "ssh://"]
 )
 def test_nobody_at_the_address(host: str) -> None:
-    env = {**os.environ, "DOCKER_HOST": host}
+    env = {**os.environ, "DOCKER_HOST": host, "PATH": "/nonexistent"}
     assert docker.version(env) is None
-    for name in (None, "docker"):
-        with pytest.raises(EngineError, match=r"no container engine answers \(tried docker\)") as failed:
+    assert podman.version(env) is None
+    assert apptainer.version(env) is None
+    for name, tried in ((None, "docker, podman, apptainer"), *((name, name) for name in ENGINES)):
+        with pytest.raises(EngineError, match=rf"no container engine answers \(tried {tried}\)") as failed:
             find_engine(name, env)
         assert failed.value.hint == HINT
     with pytest.raises(EngineError, match=f"Docker does not answer at {host}: ") as failed:
@@ -48,8 +50,14 @@ def test_nobody_at_the_address(host: str) -> None:
     assert failed.value.hint == "start the Docker daemon, or point DOCKER_HOST at one that runs"
 
 
+def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:
+    alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    assert find_engine(None, alone) is podman
+    assert find_engine("podman", alone) is podman
+
+
 def test_the_registry_has_the_modules() -> None:
-    assert list(ENGINES) == [docker.NAME]
+    assert list(ENGINES) == [docker.NAME, podman.NAME, apptainer.NAME]
 
 
 @pytest.fixture(autouse=True)

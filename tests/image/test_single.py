@@ -275,11 +275,15 @@ def test_the_runscript_stops_where_the_folder_is_gone() -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_the_libraries_of_the_host_come_after_those_of_the_image() -> None:
-    base = scripts({})[".singularity.d/env/99-base.sh"]
-    show = 'printf %s "$LD_LIBRARY_PATH"'
-    assert in_shell(base + show) == b"/.singularity.d/libs"
-    assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b:/.singularity.d/libs"
+def test_the_libraries_of_the_host_come_after_those_of_the_image(tmp_path: Path) -> None:
+    """Where the host brings none, a captured variable is what it was."""
+    base = scripts({})[".singularity.d/env/99-base.sh"].replace("/.singularity.d/libs", str(tmp_path))
+    show = 'printf %s "${LD_LIBRARY_PATH-unset}"'
+    assert in_shell(base + show) == b"unset"
+    assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b"
+    (tmp_path / "libcuda.so.1").touch()
+    assert in_shell(base + show) == os.fsencode(tmp_path)
+    assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b:" + os.fsencode(tmp_path)
 
 
 @pytest.mark.parametrize("pair", ["a-b=1", "BASH_FUNC_x%%=() { :; }", "=x", "1=x", "A\n=x", "A=x\0y"])
