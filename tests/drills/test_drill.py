@@ -46,10 +46,8 @@ def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None
     argv += [
         "--stages",
         "fetch,layers",
-        "--kills",
-        "8",
-        "--full-disks",
-        "4",
+        "--kills", "6",
+        "--full-disks", "3",
         "--pairs",
         "2",
         "--read-only",
@@ -59,12 +57,12 @@ def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     told = json.loads(evidence.read_text())
     assert told["cases"] == {
-        "kill fetch": 4, "kill layers": 4, "full fetch": 2, "full layers": 2, "pair fetch": 1, "pair layers": 1,
+        "kill fetch": 3, "kill layers": 3, "full fetch": 2, "full layers": 1, "pair fetch": 1, "pair layers": 1,
         "read-only fetch": 1, "read-only layers": 1,
     }  # fmt: skip
     assert told["broken"] == 0
     assert told["killed in time"] >= 2
-    assert told["disks that were full"] == 4
+    assert told["disks that were full"] == 3
     assert str(tmp_path) not in evidence.read_text()
     again = subprocess.run([*map(str, argv)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
