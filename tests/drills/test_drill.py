@@ -46,8 +46,10 @@ def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None
     argv += [
         "--stages",
         "fetch,layers",
-        "--kills", "6",
-        "--full-disks", "3",
+        "--kills",
+        "6",
+        "--full-disks",
+        "3",
         "--pairs",
         "2",
         "--read-only",
@@ -74,7 +76,7 @@ def drill(subject: Path, tmp_path: Path) -> Drill:
     """A drill whose undisturbed run was done."""
     given = argparse.Namespace(
         lock=subject / "reprobuild.lock", store=subject / "store", work=tmp_path / "work", seed=1, stages="layers",
-        kills=0, full_disks=0, pairs=0, read_only=0, shard="1/1", evidence=None,
+        kills=0, full_disks=0, pairs=0, read_only=0, shard="1/1", without=[], evidence=None,
     )  # fmt: skip
     found = Drill(given)
     found.prepare()
