@@ -11,17 +11,19 @@ import hashlib
 import json
 import os
 import shutil
-import tarfile
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
+import msgspec
 import zstandard
 from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard import tars
 from reprobuild.image.blobs import Layer
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.store import Store
@@ -32,6 +34,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 REFERENCE = "org.opencontainers.image.ref.name"
+LARGEST_JSON = 4 << 20
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 
 
@@ -160,25 +163,70 @@ def read_layout(folder: Path) -> Layout:
             when they are read: see `open_layer`.
     """
     try:
-        index = json.loads((folder / "index.json").read_bytes())
-        (found,) = (item for item in index["manifests"] if item["mediaType"] in (MANIFEST, INDEX))
-        while found["mediaType"] == INDEX:  # one image may stand in an index of its own
-            (found,) = json.loads(_checked(folder, found["digest"]))["manifests"]
-        manifest = json.loads(_checked(folder, found["digest"]))
-        config = json.loads(_checked(folder, manifest["config"]["digest"]))
-        diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
-        layers = [(layer["mediaType"], _hex(layer["digest"])) for layer in manifest["layers"]]
+        index = msgspec.json.decode(_small(folder / "index.json"), type=_Index)
+        (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
+        while found.kind == INDEX:  # one image may stand in an index of its own
+            (found,) = msgspec.json.decode(_checked(folder, found.digest), type=_Index).manifests
+        manifest = msgspec.json.decode(_checked(folder, found.digest), type=_Manifest)
+        raw = _checked(folder, manifest.config.digest)
+        diff_ids = [_hex(digest) for digest in msgspec.json.decode(raw, type=_Config).rootfs.diff_ids]
+        layers = [(layer.kind, _hex(layer.digest)) for layer in manifest.layers]
         pairs = zip(layers, diff_ids, strict=True)
         return Layout(
             folder=folder,
-            reference=found.get("annotations", {}).get(REFERENCE, ""),
-            manifest=found["digest"],
-            config_digest=manifest["config"]["digest"],
-            config=config,
+            reference=(found.annotations or {}).get(REFERENCE, ""),
+            manifest=found.digest,
+            config_digest=manifest.config.digest,
+            config=msgspec.json.decode(raw),
             layers=tuple((kind, digest, diff_id) for (kind, digest), diff_id in pairs),
         )
-    except (OSError, ValueError, KeyError, TypeError) as err:
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as err:
         raise BuildError(f"{folder} is not an OCI layout with one image: {err}", hint=MAKE_AGAIN) from None
+
+
+class _Descriptor(Struct, rename={"kind": "mediaType"}):
+    digest: str
+    kind: str
+    annotations: dict[str, str] | None = None
+
+
+class _Index(Struct):
+    manifests: list[_Descriptor]
+
+
+class _Manifest(Struct):
+    config: _Descriptor
+    layers: list[_Descriptor]
+
+
+class _RootFS(Struct):
+    diff_ids: list[str]
+
+
+class _Runtime(Struct, rename="pascal"):
+    """What `tree.runtime_part` reads."""
+
+    cmd: list[str] | None = None
+    entrypoint: list[str] | None = None
+    env: list[str] | None = None
+    exposed_ports: dict[str, Any] | None = None
+    stop_signal: str | None = None
+    user: str | None = None
+    volumes: dict[str, Any] | None = None
+    working_dir: str | None = None
+
+
+class _Config(Struct):
+    rootfs: _RootFS
+    config: _Runtime | None = None
+
+
+def _small(path: Path) -> bytes:
+    """Return the content of a JSON file; registries take none that is larger."""
+    seen = path.stat()
+    if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_JSON:
+        raise ValueError(f"{path.name} is no file of at most {LARGEST_JSON} bytes")
+    return path.read_bytes()
 
 
 def _hex(digest: str) -> str:
@@ -189,7 +237,7 @@ def _hex(digest: str) -> str:
 
 
 def _checked(folder: Path, digest: str) -> bytes:
-    content = (folder / "blobs" / "sha256" / _hex(digest)).read_bytes()
+    content = _small(folder / "blobs" / "sha256" / _hex(digest))
     if hashlib.sha256(content).hexdigest() != _hex(digest):
         raise ValueError(f"the bytes of {digest} are others")
     return content
@@ -232,7 +280,7 @@ def open_layer(layout: Layout, index: int) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", checked)
             while checked.read(CHUNK):
                 pass
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError) as err:
+    except (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE) as err:
         raise BuildError(
             f"layer {digest} of {layout.folder} cannot be read: {err}", hint=MAKE_AGAIN
         ) from None
@@ -247,10 +295,13 @@ def layout_tree(layout: Layout) -> Tree:
         BuildError: see `open_layer` and `tree.merge`.
     """
     listings: list[list[Entry]] = []
-    for index in range(len(layout.layers)):
+    for index, (_, digest, _) in enumerate(layout.layers):
         with open_layer(layout, index) as stream:
-            listings.append(list(list_tar(stream)))
-    return merge(listings)
+            listings.append(list(list_tar(stream, f"layer {digest} of {layout.folder}")))
+    try:
+        return merge(listings)
+    except BuildError as err:
+        raise BuildError(f"{layout.folder}: {err}", hint=err.hint) from None
 
 
 def layout_digest(layout: Layout) -> str:

@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from dev.drill import Broken, Drill
-from reprobuild.lock import write_lock
-from reprobuild.payload import pack_runtime
 from tests.conftest import ROOT
-from tests.image.made import Made, file
+from tests.drills.subject import make
 
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the lock of a small image, and its store."""
-    folder = tmp_path_factory.mktemp("subject")
-    made = Made(folder)
-    for number in range(6):
-        content = random.Random(number).randbytes(3 << 20)
-        made.wheel(f"pkg{number}", {f"pkg{number}/data": content, f"pkg{number}/__init__.py": b""})
-    made.wheels = [
-        msgspec.structs.replace(w, file=msgspec.structs.replace(w.file, url="https://index.invalid/x"))
-        for w in made.wheels
-    ]
-    made.source("proj", [file("proj.py", b"x = 1\n")])
-    lock = made.lock()
-    assert lock.realised is not None
-    realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
-    write_lock(msgspec.structs.replace(lock, realised=realised), folder / "reprobuild.lock")
-    return folder
+    return make(tmp_path_factory.mktemp("subject"))
 
 
 def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None:
