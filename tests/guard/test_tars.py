@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 import tarfile
 import time
 from pathlib import Path
@@ -55,7 +54,7 @@ NEGATIVE = b"\xff" * 11 + b"\x00"  # -256 in base 256: reading went back to the 
         (pax(size="-512") + END, "negative size"),
         (header("a", b"77777777777") + END, "unexpected end of data"),
         (header("x", b"77777777777", tarfile.GNUTYPE_LONGNAME) + END, "describes one member"),
-        (header("x", b"00000100000", tarfile.XHDTYPE) + bytes(40_000) + END, "describes one member"),
+        (header("x", b"00001000000", tarfile.XHDTYPE) + bytes(270_000) + END, "describes one member"),
         (header("a", b"0") + b"garbage".ljust(512, b"x") + END, "a header cannot be read"),
         (make_tar([file("a", b"x"), file("b", b"y")])[:1400], "a header cannot be read"),
         (pax(**{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1"}) + END, ""),
@@ -129,13 +128,15 @@ def test_many_members_need_no_memory() -> None:
     assert len(list(list_tar(io.BytesIO(content)))) == 300
 
 
-def test_a_header_of_digits_takes_its_time_and_no_more() -> None:
-    """CPython before 3.11.10 looks for `hdrcharset` in quadratic time; the longest header bounds it."""
-    digits = bytes(random.Random(1).choices(b"0123456789", k=16 << 10))
+def test_a_header_of_digits_is_refused_at_once() -> None:
+    """CPython before 3.11.10 looks for `hdrcharset` in quadratic time."""
+    digits = b"7" * (128 << 10)
     content = header("x", b"%o" % len(digits), tarfile.XHDTYPE) + digits + header("f", b"0") + END
-    began = time.monotonic()
-    try:
+    with pytest.raises(tarfile.ReadError, match="a number of a hundred digits"):
         list(list_tar(io.BytesIO(content)))
-    except (*tars.UNREADABLE, BuildError):
-        pass
-    assert time.monotonic() - began < 10
+
+
+def test_long_attributes_are_read() -> None:
+    entry = Entry(path="f", type="file", mode=0o644, xattrs=(("user.x", "61" * 65536),))
+    (found,) = list_tar(io.BytesIO(make_tar([(entry, b"")])))
+    assert found.xattrs == entry.xattrs
