@@ -245,8 +245,11 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     if image is None:
         raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
     lock, layout = read_lock(out / LOCK), out / image.layout
-    other = layout.exists() and read_layout(layout).manifest != image.manifest
-    if image.lock != lock.digest or other:
+    whole = image.lock == lock.digest
+    if whole and layout.exists():
+        found = read_layout(layout)
+        whole = (found.manifest, found.reference) == (image.manifest, image.reference)
+    if not whole:
         raise UsageError(
             f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
             hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",

@@ -12,17 +12,19 @@ import hashlib
 import json
 import os
 import shutil
-import tarfile
+import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
+import msgspec
 import zstandard
 from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard import tars
 from reprobuild.image.blobs import Layer
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.store import Store
@@ -33,6 +35,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 REFERENCE = "org.opencontainers.image.ref.name"
+LARGEST_JSON = 4 << 20
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 
 
@@ -160,7 +163,7 @@ def read_layout(folder: Path) -> Layout:
         BuildError: it is not a layout, holds several images, or a digest is wrong. The layers are checked
             when they are read: see `open_layer`.
     """
-    return parse_layout(folder, lambda name: (folder / name).read_bytes())
+    return parse_layout(folder, lambda name: _small(folder / name))
 
 
 def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
@@ -170,25 +173,70 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
         BuildError: see `read_layout`.
     """
     try:
-        index = json.loads(read("index.json"))
-        (found,) = (item for item in index["manifests"] if item["mediaType"] in (MANIFEST, INDEX))
-        while found["mediaType"] == INDEX:  # one image may stand in an index of its own
-            (found,) = json.loads(_checked(read, found["digest"]))["manifests"]
-        manifest = json.loads(_checked(read, found["digest"]))
-        config = json.loads(_checked(read, manifest["config"]["digest"]))
-        diff_ids = [checked_hex(digest) for digest in config["rootfs"]["diff_ids"]]
-        layers = [(layer["mediaType"], checked_hex(layer["digest"])) for layer in manifest["layers"]]
+        index = msgspec.json.decode(read("index.json"), type=_Index)
+        (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
+        while found.kind == INDEX:  # one image may stand in an index of its own
+            (found,) = msgspec.json.decode(_checked(read, found.digest), type=_Index).manifests
+        manifest = msgspec.json.decode(_checked(read, found.digest), type=_Manifest)
+        raw = _checked(read, manifest.config.digest)
+        diff_ids = [checked_hex(digest) for digest in msgspec.json.decode(raw, type=_Config).rootfs.diff_ids]
+        layers = [(layer.kind, checked_hex(layer.digest)) for layer in manifest.layers]
         pairs = zip(layers, diff_ids, strict=True)
         return Layout(
             folder=folder,
-            reference=found.get("annotations", {}).get(REFERENCE, ""),
-            manifest=found["digest"],
-            config_digest=manifest["config"]["digest"],
-            config=config,
+            reference=(found.annotations or {}).get(REFERENCE, ""),
+            manifest=found.digest,
+            config_digest=manifest.config.digest,
+            config=msgspec.json.decode(raw),
             layers=tuple((kind, digest, diff_id) for (kind, digest), diff_id in pairs),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
+    except (OSError, ValueError, KeyError, RecursionError, msgspec.MsgspecError) as err:
         raise BuildError(f"{folder} is not an OCI layout with one image: {err}", hint=MAKE_AGAIN) from None
+
+
+class _Descriptor(Struct, rename={"kind": "mediaType"}):
+    digest: str
+    kind: str
+    annotations: dict[str, str] | None = None
+
+
+class _Index(Struct):
+    manifests: list[_Descriptor]
+
+
+class _Manifest(Struct):
+    config: _Descriptor
+    layers: list[_Descriptor]
+
+
+class _RootFS(Struct):
+    diff_ids: list[str]
+
+
+class _Runtime(Struct, rename="pascal"):
+    """What `tree.runtime_part` reads."""
+
+    cmd: list[str] | None = None
+    entrypoint: list[str] | None = None
+    env: list[str] | None = None
+    exposed_ports: dict[str, Any] | None = None
+    stop_signal: str | None = None
+    user: str | None = None
+    volumes: dict[str, Any] | None = None
+    working_dir: str | None = None
+
+
+class _Config(Struct):
+    rootfs: _RootFS
+    config: _Runtime | None = None
+
+
+def _small(path: Path) -> bytes:
+    """Return the content of a JSON file; registries take none that is larger."""
+    seen = path.stat()
+    if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_JSON:
+        raise ValueError(f"{path.name} is no file of at most {LARGEST_JSON} bytes")
+    return path.read_bytes()
 
 
 def checked_hex(digest: str) -> str:
@@ -277,7 +325,7 @@ def open_packed(
             for rest in (stream, source) if packed else (checked,):
                 while rest.read(CHUNK):
                     pass
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError) as err:
+    except (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE) as err:
         if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of what is written with what was read
             raise
         raise BuildError(f"{origin} cannot be read: {err}", hint=MAKE_AGAIN) from None
@@ -293,10 +341,13 @@ def layout_tree(layout: Layout) -> Tree:
         BuildError: see `open_layer` and `tree.merge`.
     """
     listings: list[list[Entry]] = []
-    for index in range(len(layout.layers)):
+    for index, (_, digest, _) in enumerate(layout.layers):
         with open_layer(layout, index) as stream:
-            listings.append(list(list_tar(stream)))
-    return merge(listings)
+            listings.append(list(list_tar(stream, f"layer {digest} of {layout.folder}")))
+    try:
+        return merge(listings)
+    except BuildError as err:
+        raise BuildError(f"{layout.folder}: {err}", hint=err.hint) from None
 
 
 def layout_digest(layout: Layout) -> str:
