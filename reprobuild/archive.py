@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 CHUNK = 1 << 20
+LONGEST_HEADER = 1 << 20
 
 EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
 
@@ -134,6 +135,48 @@ def parents(paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
+class Header(tarfile.TarInfo):
+    """A header that fails loudly: tarfile takes a damaged header after the first one for the end.
+
+    A pax header or a long name is read into memory, so it is bounded; sparse files are refused, since a
+    header of some bytes could stand for any length of content.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as err:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(f"not a tar, or damaged: {err}") from None
+        if info.type in _NO_MEMBERS and info.size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {info.size} bytes")
+        return info
+
+
+_NO_MEMBERS = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
+
+
+def members(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield each member of a tar stream with its content, for a file, to be read before the next is taken.
+
+    No header is kept, so memory does not grow with the number of members.
+
+    Raises:
+        tarfile.TarError: it is no tar, or is damaged or cut short.
+        ValueError: a member is sparse.
+    """
+    with tarfile.open(
+        fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=Header
+    ) as tar:
+        while (info := tar.next()) is not None:
+            if info.issparse():
+                raise ValueError(f"{info.name} is a sparse file, which a layer cannot hold")
+            yield info, tar.extractfile(info) if info.isreg() else None
+            tar.members.clear()  # type: ignore[attr-defined]
+
+
 def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
     """Yield each entry of a tar stream, and a function that gives the content of a file.
 
@@ -142,14 +185,12 @@ def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
     Raises:
         ValueError: a member is of a kind that a layer cannot hold.
     """
-    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
-        for info in tar:
+    for info, opened in members(stream):
 
-            def content(info: tarfile.TarInfo = info) -> bytes:
-                opened = tar.extractfile(info)
-                return opened.read() if opened else b""
+        def content(opened: IO[bytes] | None = opened) -> bytes:
+            return opened.read() if opened else b""
 
-            yield entry_of(info), content
+        yield entry_of(info), content
 
 
 def list_tar(stream: IO[bytes]) -> Iterator[Entry]:
@@ -158,16 +199,18 @@ def list_tar(stream: IO[bytes]) -> Iterator[Entry]:
     Raises:
         ValueError: a member is of a kind that a layer cannot hold.
     """
-    with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
-        for info in tar:
-            entry = entry_of(info)
-            opened = tar.extractfile(info) if entry.type == "file" else None
-            if opened is not None:
-                digest = hashlib.sha256()
-                while chunk := opened.read(CHUNK):
-                    digest.update(chunk)
-                entry = msgspec.structs.replace(entry, sha256=digest.hexdigest())
-            yield entry
+    for info, opened in members(stream):
+        yield hashed(entry_of(info), opened)
+
+
+def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
+    """Return the entry of a file with the sha256 of its content, which is read in pieces."""
+    if entry.type != "file" or content is None:
+        return entry
+    digest = hashlib.sha256()
+    while chunk := content.read(CHUNK):
+        digest.update(chunk)
+    return msgspec.structs.replace(entry, sha256=digest.hexdigest())
 
 
 def entry_of(info: tarfile.TarInfo) -> Entry:

@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
     "errors", "proc", "sandbox", "secrets", "archive", "snapshot", "decisions", "services", "lock", "net", "store",
-    "fetch", "resolve", "payload", "realise", "config", "render", "context", "image", "engines", "compare", "verify",
-    "report", "pipeline", "cli",
+    "compare", "fetch", "resolve", "payload", "realise", "config", "render", "context", "image", "engines", "explain",
+    "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

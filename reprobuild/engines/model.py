@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from msgspec import Struct
 
@@ -53,6 +53,14 @@ class Engine(Protocol):
 
         Args:
             digests: the config and manifest digests (`sha256:...`), by either of which an engine may know it.
+        """
+        ...
+
+    def save(self, reference: str, stream: IO[bytes], env: Mapping[str, str]) -> None:
+        """Write an image of the engine as a tar, as `docker save` or `skopeo copy ... oci-archive:` make one.
+
+        Raises:
+            EngineError: it has no image of that name.
         """
         ...
 
