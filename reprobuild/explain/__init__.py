@@ -117,7 +117,7 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanati
 
 def _open(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
     path = Path(name)
-    if path.exists():
+    if name and path.exists():
         return open_path(path, scratch)
     if name.startswith(("/", ".", "~")) or not name:
         raise UsageError(f"there is no image at {name or 'an empty name'}", hint=GIVE)

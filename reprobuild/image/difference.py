@@ -151,7 +151,8 @@ def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
     found = [*_changes("label", labels[0], labels[1], _label), *_spelled(here.config, there.config)]
     rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (here, there)]
     found += _changes("config", rests[0], rests[1])
-    if not found and here.config_digest != there.config_digest:
+    runs = compare_runtime(here.config, there.config)
+    if not found and not runs and here.config_digest != there.config_digest:
         words = ("one spelling", "another: spaces, the order of keys, or a value that says nothing")
         found.append(Change(kind="config", name="bytes", one=words[0], other=words[1]))
     if bool(here.manifest) != bool(there.manifest):

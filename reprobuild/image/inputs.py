@@ -27,6 +27,7 @@ NONE: Input = ("", "")
 BASE: Input = ("realised", "base tree")
 RUNTIME: Input = ("realised", "runtime package")
 INTERPRETER: Input = ("interpreter", "python")
+HOOK = "/site-packages/reprobuild.pth"
 _INFO = "var/lib/dpkg/info/"
 _STATUS = "var/lib/dpkg/status"
 _DIST_INFO = re.compile(r"(.*/)?([^/]+)-([^/-]+)\.dist-info(/|$)")
@@ -126,8 +127,9 @@ def candidates(path: str, origins: Origins) -> list[Input]:
     for folder, source in origins.sources.items():
         if path == folder or path.startswith(f"{folder}/"):
             return [source]
-    if path == FILES[1:] or path.startswith(f"{FILES[1:]}/"):
-        return [RUNTIME]
+    lock = origins.lock
+    if path == FILES[1:] or path.startswith(f"{FILES[1:]}/") or path.endswith(HOOK):
+        return [*_told(path, lock), RUNTIME]
     owner = origins.paths.get(path) or origins.paths.get(source_of(path))
     if owner and owner[0] == "python":
         more = [("realised", f"wheel of {owner[1]}"), ("source", owner[1])]
@@ -135,12 +137,20 @@ def candidates(path: str, origins: Origins) -> list[Input]:
         return [owner, *more, *code]
     if owner:
         return [owner, BASE]
-    lock = origins.lock
     if lock is None:
         return []
     if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
         return [INTERPRETER] if path in {part.path for part in skeleton(lock)} else []
     return [BASE]
+
+
+def _told(path: str, lock: Lock | None) -> list[Input]:
+    """Return the inputs that a file of our own tells of."""
+    if lock and path == f"{FILES[1:]}/sources.json":
+        return [("source", source.name) for source in lock.sources]
+    if lock and path == f"{FILES[1:]}/environ.json":
+        return [("environment", setting.name) for setting in lock.environment]
+    return []
 
 
 def folder_owners(origins: Origins) -> dict[str, Input]:

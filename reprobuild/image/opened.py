@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
@@ -26,6 +27,7 @@ MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 # An attestation stands beside the image that it is about, and is none.
 ATTESTATION = "vnd.docker.reference.type"
 LARGEST_JSON = 16 << 20
+_DIGESTS = re.compile(r"[0-9a-f]{64}")
 DEEPEST_INDEX = 4
 DEEPEST_JSON = 50
 GIVE = (
@@ -159,6 +161,9 @@ def _read_docker(files: Files, name: str) -> Opened:
         raise BuildError(f"{name} holds {len(listed)} images", hint=ONE_IMAGE)
     (found,) = listed
     raw = _small(files, found["Config"])
+    digest = hashlib.sha256(raw).hexdigest()
+    if not set(_DIGESTS.findall(found["Config"])) <= {digest}:
+        raise ValueError(f"the bytes of {found['Config']} are others")
     config = _configuration(raw)
     diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
     pairs = zip(found["Layers"], diff_ids, strict=True)
@@ -167,7 +172,7 @@ def _read_docker(files: Files, name: str) -> Opened:
     return Opened(
         name=name, form="docker archive", files=files, layers=layers,
         documents={"index": listed, "config": config},
-        config_digest=f"sha256:{hashlib.sha256(raw).hexdigest()}",
+        config_digest=f"sha256:{digest}",
         reference=str(next(iter(found.get("RepoTags") or ()), "")),
     )  # fmt: skip
 

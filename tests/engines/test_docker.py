@@ -17,6 +17,7 @@ import pytest
 from reprobuild.engines import docker, find_engine
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, ReproError
+from reprobuild.explain import explain
 from reprobuild.image.oci import MAKE_AGAIN
 from tests.engines.conftest import Tiny, make_tiny
 
@@ -206,6 +207,21 @@ def test_an_image_that_is_not_there(engine_env: Env) -> None:
         with pytest.raises(EngineError, match="the engine has no image reprobuild-test/nothing:1") as failed:
             call()
         assert failed.value.hint == "`reprobuild verify OUT` loads it"
+
+
+def test_an_image_is_saved_as_it_was_loaded(loaded: Tiny, engine_env: Env) -> None:
+    """`diff` of the layout and of the engine's image: the same tree and configuration, with any image store."""
+    said: list[str] = []
+    found = explain(str(loaded.layout), loaded.reference, engine_env, said.append)
+    assert (found.level in ("config", "manifest"), found.files) == (True, ())
+    assert found.other.form.endswith(" of docker")
+    assert found.other.config == loaded.digests[0]
+    assert f"{loaded.reference} is no file: saving the image of that name from docker" in said
+    with pytest.raises(
+        EngineError, match="Docker has no image 'reprobuild-test/nothing:1', and there is"
+    ) as failed:
+        explain("reprobuild-test/nothing:1", "x", engine_env, said.append)
+    assert failed.value.hint == "`docker images` lists what it has"
 
 
 def test_what_docker_refuses(loaded: Tiny, engine_env: Env) -> None:

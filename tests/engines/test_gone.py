@@ -20,6 +20,7 @@ import pytest
 from reprobuild.engines import ENGINES, HINT, docker, find_engine
 from reprobuild.engines.model import Task
 from reprobuild.errors import EngineError
+from reprobuild.explain import explain
 from tests.engines.conftest import Tiny, daemon
 
 GONE = "start it again, and run the command again"
@@ -46,6 +47,17 @@ def test_nobody_at_the_address(host: str) -> None:
     with pytest.raises(EngineError, match=f"Docker does not answer at {host}: ") as failed:
         docker.run("image:1", TASK, env)
     assert failed.value.hint == "start the Docker daemon, or point DOCKER_HOST at one that runs"
+
+
+def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    with pytest.raises(
+        EngineError, match="there is no file 'gone:1', and no Docker engine answers"
+    ) as failed:
+        explain("gone:1", "gone:1", env, lambda text: None)
+    assert failed.value.hint.startswith(
+        "give a folder of results, an OCI layout, an archive of `docker save`"
+    )
 
 
 def test_the_registry_has_the_modules() -> None:
