@@ -101,3 +101,23 @@ def changed_json(layout: Path, name: str, change: Any) -> None:
     """Write a JSON file of a layout again, changed by a function."""
     value = json.loads((layout / name).read_bytes())
     (layout / name).write_bytes(encode(change(value)))
+
+
+def with_layer(layout: Path, copy: Path, entries: Entries) -> Path:
+    """Copy a layout, by hard links, with one layer more; configuration and history stay."""
+    found = read_layout(layout)
+    blobs = copy / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+    for _, digest, _ in found.layers:
+        (blobs / digest).unlink(missing_ok=True)
+        (blobs / digest).hardlink_to(found.blob(digest))
+    tar = tar_of(entries)
+    rows = json.loads(found.blob(found.manifest.removeprefix("sha256:")).read_bytes())["layers"]
+    content = zstandard.compress(tar)
+    rows.append(
+        {"mediaType": f"{LAYER}+zstd", "digest": f"sha256:{put(blobs, content)}", "size": len(content)}
+    )
+    diff_ids = [*found.config["rootfs"]["diff_ids"], f"sha256:{put(copy / 'none', tar)}"]
+    rootfs = {**found.config["rootfs"], "diff_ids": diff_ids}
+    finish(copy, encode({**found.config, "rootfs": rootfs}), rows)
+    return copy
