@@ -95,8 +95,8 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
     return True
 
 
-def save(reference: str, stream: IO[bytes], env: Mapping[str, str]) -> None:
-    """Write an image of the daemon as the tar of `docker save`, as it comes."""
+def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
+    """Hand on an image of the daemon as the tar of `docker save`, as it comes."""
     with _client(env) as client:
         try:
             image = client.images.get(reference)
@@ -106,7 +106,7 @@ def save(reference: str, stream: IO[bytes], env: Mapping[str, str]) -> None:
                 hint="`docker images` lists what it has",
             ) from None
         for chunk in image.save(chunk_size=CHUNK, named=True):
-            stream.write(chunk)
+            write(chunk)
 
 
 def _has_containerd_store(info: Mapping[str, Any]) -> bool:

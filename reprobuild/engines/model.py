@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -56,8 +56,8 @@ class Engine(Protocol):
         """
         ...
 
-    def save(self, reference: str, stream: IO[bytes], env: Mapping[str, str]) -> None:
-        """Write an image of the engine as a tar, as `docker save` or `skopeo copy ... oci-archive:` make one.
+    def save(self, reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
+        """Hand on an image of the engine as a tar, as it comes: an archive of `docker save` or of OCI.
 
         Raises:
             EngineError: it has no image of that name.

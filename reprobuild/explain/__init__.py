@@ -32,6 +32,7 @@ from reprobuild.image.difference import (
     level,
 )
 from reprobuild.image.excerpt import excerpt, quotable
+from reprobuild.image.files import written
 from reprobuild.image.inputs import (
     NONE,
     Culprit,
@@ -130,8 +131,8 @@ def _open(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
         ) from None
     saved = scratch / "saved.tar"
     say(f"{name} is no file: saving the image of that name from {engine.NAME}")
-    with saved.open("wb") as stream:
-        engine.save(name, stream, env)
+    with written(saved) as write:
+        engine.save(name, write, env)
     opened = open_path(saved, scratch, name)
     return msgspec.structs.replace(opened, form=f"{opened.form} of {engine.NAME}")
 

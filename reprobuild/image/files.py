@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import gzip
 import posixpath
-import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -17,10 +16,35 @@ import zstandard
 from reprobuild.archive import CHUNK, Header
 from reprobuild.errors import BuildError
 
+NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
 DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError)
 # Links in an archive that lead to links; `docker save` makes one.
 MOST_LINKS = 8
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give a function that writes to a new scratch file; its errors are no errors of what is read meanwhile.
+
+    Raises:
+        BuildError: the file cannot be written, as where no space is left.
+    """
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[stream.write(left) :]  # a raw file may take less than all
+        except OSError as err:
+            raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
+
+    try:
+        stream = path.open("wb", buffering=0)
+    except OSError as err:
+        raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
+    with stream:
+        yield write
 
 
 class Files(Protocol):
@@ -140,8 +164,9 @@ def open_archive(path: Path, scratch: Path) -> Archive:
             content, packing = inflated(stream, start)
             if packing != "none":
                 unpacked = scratch / "archive.tar"
-                with unpacked.open("wb") as target:
-                    shutil.copyfileobj(content, target, CHUNK)
+                with written(unpacked) as write:
+                    while chunk := content.read(CHUNK):
+                        write(chunk)
         return Archive(unpacked)
     except DAMAGED as err:
         raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

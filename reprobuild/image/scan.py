@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, entry_of, hashed, members
+from reprobuild.image.files import written
 from reprobuild.image.opened import Opened, Packing, open_layer, verify_layer
 from reprobuild.image.tree import Tree, merge, tree_digest
 
@@ -127,9 +128,9 @@ def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path, kept: Set[s
                 digest = member.entry.sha256
                 if digest in missing and content is not None and info.size == member.entry.size:
                     missing.discard(digest)
-                    with (folder / digest).open("wb") as target:
+                    with written(folder / digest) as write:
                         while chunk := content.read(CHUNK):
-                            target.write(chunk)
+                            write(chunk)
 
 
 def chosen(

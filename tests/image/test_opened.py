@@ -18,7 +18,7 @@ from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, ReproError, UsageError
 from reprobuild.image.oci import layout_digest, read_layout
 from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
-from reprobuild.image.scan import Scanned, scan
+from reprobuild.image.scan import Scanned, fetch_contents, scan
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
 from tests.image.made import BASE, file, folder, symlink
 
@@ -235,6 +235,25 @@ def test_a_strange_docker_archive(manifest: bytes, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"saved.tar (is a damaged image|holds 0 images)") as failed:
         read(tmp_path / "saved.tar", tmp_path / "scratch")
     assert failed.value.hint in (CUT_SHORT, "export one image, of one platform, into the file")
+
+
+def test_scratch_files_that_cannot_be_written(layout: Path, tmp_path: Path) -> None:
+    """A full disk is no damage of the image. /dev/full is one, and a folder that is gone is another."""
+    hint = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
+    packed = archived(layout, tmp_path / "oci.tar.gz", "gzip")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "archive.tar").symlink_to("/dev/full")
+    for scratch, words in (
+        (tmp_path / "scratch", "No space left on device"),
+        (tmp_path / "gone", "No such file"),
+    ):
+        with pytest.raises(BuildError, match=rf"archive.tar cannot be written: {words}") as failed:
+            open_path(packed, scratch)
+        assert failed.value.hint == hint
+    found = read(layout, tmp_path / "s")
+    with pytest.raises(BuildError, match="cannot be written: No such file") as failed:
+        fetch_contents(found, {found.tree["opt/b"].sha256}, tmp_path / "gone")
+    assert failed.value.hint == hint
 
 
 # --- malice ----------------------------------------------------------------------------------
