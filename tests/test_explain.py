@@ -544,7 +544,8 @@ def program(folder: Path, script: str) -> dict[str, str]:
 
 WRITES = """
 out = open(sys.argv[sys.argv.index("--text") + 1], "w")
-out.write("--- one\\n+++ other\\n" + open(sys.argv[-2]).read() + "password = 'aB3dE5fG7hI9jK1lM3'\\n" + "more\\n" * 100)
+out.write(f"--- {sys.argv[-2]}\\n+++ {sys.argv[-1]}\\n" + open(sys.argv[-2]).read())
+out.write("password = 'aB3dE5fG7hI9jK1lM3'\\n" + "more\\n" * 100)
 sys.exit(1)
 """
 
@@ -565,7 +566,7 @@ def test_diffoscope_is_asked_where_it_is_installed(tmp_path: Path) -> None:
     assert answer.text.startswith("--- one\n+++ other\none")
     assert "aB3dE5" not in answer.text
     assert answer.text.endswith("... and 43 lines more")
-    assert "diffoscope on /'a.txt', at most 60 s" in said
+    assert "diffoscope on '/a.txt', at most 60 s" in said
     assert "diffoscope of /a.txt:\n  --- one" in render_explanation(found)
 
 

@@ -49,7 +49,7 @@ def look_deeper(
         return [], ["diffoscope is not on PATH, so it was not asked"]
     found, notes = [], []
     for path, one, other in asked:
-        say(f"diffoscope on /{path!r}, at most {SECONDS} s")
+        say(f"diffoscope on {'/' + path!r}, at most {SECONDS} s")
         target = contents / "diffoscope.txt"
         target.unlink(missing_ok=True)
         argv = ["diffoscope", "--text", str(target), "--text-color", "never", str(one), str(other)]
@@ -61,7 +61,8 @@ def look_deeper(
         except EngineError as err:
             notes.append(f"diffoscope on {path!r}: {err}")
             continue
-        kept = [secrets.redact(line) for line in lines[:LINES]]
+        said = "\n".join(lines[:LINES]).replace(str(one), "one").replace(str(other), "other")
+        kept = [secrets.redact(line) for line in said.splitlines()]
         if len(lines) > len(kept):
             kept.append(f"... and {len(lines) - len(kept)} lines more")
         if not kept:

@@ -239,7 +239,8 @@ def _layer(name: str, one: Sequence[Member], other: Sequence[Member]) -> Iterato
         )
     elif any(a.entry != b.entry for a, b in pairs):
         count = sum(a.entry != b.entry for a, b in pairs)
-        yield Change(kind="layers", name=f"{name}, other members", one="", other=f"{count} differ")
+        words = (f"{len(pairs)} members", f"{count} of them otherwise")
+        yield Change(kind="layers", name=name, one=words[0], other=words[1])
 
 
 def _times(one: Scanned, other: Scanned) -> Iterator[Change]:

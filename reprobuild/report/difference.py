@@ -39,7 +39,7 @@ def render_explanation(found: Explanation, *, everything: bool = False) -> str:
         files = by_culprit[culprit.kind, culprit.name]
         lines += ["", _headline(culprit), *_limited([_file(file) for file in files], most)]
     for title, kinds in _SECTIONS:
-        changes = [change for change in found.changes if change.kind in kinds]
+        changes = [change for kind in kinds for change in found.changes if change.kind == kind]
         if changes:
             lines += ["", title, *_limited([_change(change) for change in changes], most)]
     for deeper in found.diffoscope:
