@@ -17,10 +17,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks import difference, native_build, rendering, startup
+from benchmarks import difference, native_build, rendering, sif, startup
 from benchmarks.measure import ROOT, Figure, NotRunError, machine, room_hash
 
-NAMES = ("startup", "rendering", "difference", "native_build")
+NAMES = ("startup", "rendering", "difference", "native_build", "sif")
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -88,6 +88,7 @@ def main(argv: Sequence[str]) -> int:
         "--results", type=Path, default=ROOT / "build" / "cpu-train", help="its folder of results; only read"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench", help="where builds are made")
+    parser.add_argument("--apptainer", metavar="PROGRAM", help="an Apptainer, for the SIF")
     parser.add_argument("--rounds", type=int, default=native_build.ROUNDS, help="of builds of images")
     parser.add_argument("--evidence", type=Path, metavar="FILE", help="write a dated JSON document")
     options = parser.parse_args(argv)
@@ -97,6 +98,9 @@ def main(argv: Sequence[str]) -> int:
         "difference": difference.measure,
         "native_build": lambda: native_build.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
+        ),
+        "sif": lambda: sif.measure(
+            options.results.absolute(), options.folder.absolute(), options.apptainer, options.rounds
         ),
     }
     before = machine()

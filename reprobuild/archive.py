@@ -213,6 +213,22 @@ def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
     return msgspec.structs.replace(entry, sha256=digest.hexdigest())
 
 
+def index_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, int]]:
+    """Yield each entry of a tar file, without the content's hash, and where its content begins in the file.
+
+    Only headers are read, so the stream must be one that can seek.
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold, or its content is not in one piece.
+    """
+    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+        while (info := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
+            if info.issparse():
+                raise ValueError(f"{info.name} is a sparse file, and its content not in one piece")
+            yield entry_of(info), info.offset_data
+
+
 def entry_of(info: tarfile.TarInfo) -> Entry:
     """Return what a tar header says, without the content's hash.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -60,3 +61,19 @@ def image_config(lock: Lock) -> dict[str, Any]:
 def created(lock: Lock) -> str:
     """Return the epoch of the lock as RFC 3339 has it."""
     return datetime.fromtimestamp(lock.epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def environment_lines(config: Mapping[str, Any]) -> list[str]:
+    """Return lines for sh that set the variables of an image configuration, as `%environment` has them."""
+    pairs = (pair.partition("=") for pair in sorted(config.get("Env") or ()))
+    return [f"export {name}={shlex.quote(value)}" for name, _, value in pairs]
+
+
+def runscript_lines(config: Mapping[str, Any]) -> list[str]:
+    """Return lines for sh that do what `docker run` does: folder, entrypoint, and the command where none is given."""
+    entrypoint = list(config.get("Entrypoint") or ())
+    command = list(config.get("Cmd") or ([] if entrypoint else ["/bin/sh"]))
+    lines = [f"cd {shlex.quote(config.get('WorkingDir') or '/')} || exit 1"]
+    if command:
+        lines.append(f"[ $# -gt 0 ] || set -- {shlex.join(command)}")
+    return [*lines, " ".join(["exec", *map(shlex.quote, entrypoint), '"$@"'])]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
+from reprobuild.image.single import Kind, kept_singles, write_singles
+from reprobuild.image.squash import find_program
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -68,7 +71,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: Session, *,
-    given: Path | None = None, tag: str | None = None, checks: Checks | None,
+    given: Path | None = None, tag: str | None = None, singles: Collection[Kind] = (), checks: Checks | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
@@ -77,6 +80,7 @@ def from_snapshot(
         out: the folder of results, made where it is missing.
         given: a lock to take; else that of `out` where it still fits, else a new one.
         tag: the image's name; else one that follows from the lock.
+        singles: which files to write of the image beside its layout.
         checks: None leaves the verdict out.
 
     Returns:
@@ -91,7 +95,7 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
-    lock, image = build(lock, out, session, tag=tag)
+    lock, image = build(lock, out, session, tag=tag, singles=singles)
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -144,8 +148,12 @@ def fetch_lock(lock: Lock, session: Session) -> int:
     return brought
 
 
-def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) -> tuple[Lock, Image]:
-    """Seal a lock, and write lock, recipe, context and image into `out`."""
+def build(
+    lock: Lock, out: Path, session: Session, *, tag: str | None = None, singles: Collection[Kind] = ()
+) -> tuple[Lock, Image]:
+    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `singles`."""
+    if singles:
+        find_program(session.env)  # before hours of fetching
     out.mkdir(parents=True, exist_ok=True)
     fetch_lock(lock, session)
     sealed = realise(lock, session.store, session.say)
@@ -160,9 +168,24 @@ def build(lock: Lock, out: Path, session: Session, *, tag: str | None = None) ->
     write_context(sealed, session.store, out, texts)
     session.say("image: layers and OCI layout")
     reference = tag or f"reprobuild:{sealed.digest[:12]}"
+    former = _former_image(out)
     image = build_image(sealed, session.store, out, files=payload(sealed, session.store), reference=reference)
-    (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    image = _record(kept_singles(image, former, out, session.say), out)
+    if singles:
+        files = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
+        image = _record(msgspec.structs.replace(image, **files), out)
     return sealed, image
+
+
+def _former_image(out: Path) -> Image | None:
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
+    return None
+
+
+def _record(image: Image, out: Path) -> Image:
+    (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    return image
 
 
 def refuse_secrets(files: Mapping[str, bytes]) -> None:
@@ -185,12 +208,9 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     Raises:
         UsageError: the folder holds no image.
     """
-    try:
-        image = msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
-    except (OSError, msgspec.DecodeError):
-        raise UsageError(
-            f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`"
-        ) from None
+    image = _former_image(out)
+    if image is None:
+        raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
     return read_lock(out / LOCK), image
 
 
@@ -216,6 +236,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "lock": f"sha256:{lock.digest}",
         "image": {
             "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+            **{kind: digest for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest},
         },
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 import tomli_w
 
-from reprobuild.config import image_config, split_environment
+from reprobuild.config import environment_lines, image_config, runscript_lines, split_environment
 from reprobuild.errors import BuildError
 from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel
 
@@ -65,6 +65,7 @@ def _environment() -> jinja2.Environment:
         autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters["sh"] = quote_sh
+    environment.filters["definition"] = quote_definition
     environment.filters["dockerfile"] = quote_dockerfile
     environment.filters["workdir"] = quote_workdir
     environment.filters["json"] = _json_string
@@ -97,12 +98,18 @@ def quote_workdir(path: str) -> str:
 
 
 def quote_sh(value: str) -> str:
-    """Return a value as one word for the shell of an Apptainer.def.
+    """Return a value as one word for the shell of an Apptainer.def."""
+    return quote_definition(shlex.quote(value))
+
+
+def quote_definition(line: str) -> str:
+    """Return a line for the shell, with every value in it quoted, as an Apptainer.def may hold it.
 
     Apptainer replaces `{{ name }}` anywhere in a definition file before a shell sees it, so such braces are
     kept apart: https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values.
+    `shlex` puts every brace into single quotes.
     """
-    return re.sub(r"\{(?=\{)", "{''", shlex.quote(value))
+    return re.sub(r"\{(?=\{)", "{''", line)
 
 
 def _json_string(value: str) -> str:
@@ -138,6 +145,8 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "files": FILES,
         "workdir": lock.workdir,
         "variables": [pair.partition("=")[::2] for pair in config["Env"]],
+        "environment": environment_lines(config),
+        "runscript": runscript_lines(config),
         "special": sorted(special),
         "entrypoint": config["Entrypoint"],
         "command": config["Cmd"],

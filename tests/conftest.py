@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
+from tests.squashfs import open_folder, squashfs_tools
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
@@ -59,6 +60,13 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     assert done.returncode == 0, done.stderr + done.stdout
     lock, image = read_image(out)
     return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)
+
+
+@pytest.fixture(scope="session")
+def squashfs() -> Iterator[dict[str, str]]:
+    """An environment with squashfs-tools on its PATH."""
+    with open_folder() as folder:
+        yield squashfs_tools(folder)
 
 
 @pytest.fixture

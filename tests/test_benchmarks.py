@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import difference, measure, native_build, rendering, run, startup
+from benchmarks import difference, measure, native_build, rendering, run, sif, startup
 from benchmarks.measure import Figure, NotRunError, Sample
 from reprobuild.lock import write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.render import render
-from tests.image.made import Made
+from tests.image.layouts import image_of, write_image
+from tests.image.made import BASE, Made
 
 LOG = """\
 #0 building with "default" instance using docker driver
@@ -243,6 +244,49 @@ def test_without_a_filled_store_the_build_is_not_run_and_says_so(tmp_path: Path)
     assert found.verdict == "not run"
 
 
+# An Apptainer that copies what it shall build; `--version` and `build` are all that is asked of it.
+APPTAINER = """#!/bin/sh
+[ "$1" = --version ] && exit
+while [ $# -gt 2 ]; do shift; done
+cat "${2#oci:}/index.json" > "$1"
+"""
+
+
+def test_the_sif_is_measured(
+    tmp_path: Path, squashfs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a tiny image, against a program that takes no time."""
+    results = tmp_path / "results"
+    layout = write_image(results / "image", [BASE])
+    (results / "image.json").write_bytes(msgspec.json.encode(image_of(layout)))
+    write_lock(Made(tmp_path / "made").lock(), results / native_build.LOCK)
+    (results / "Apptainer.def").write_text("Bootstrap: scratch\n")
+    program = tmp_path / "apptainer"
+    program.write_text(APPTAINER)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", squashfs["PATH"])
+    figures = sif.measure(results, tmp_path / "bench", str(program), rounds=1)
+    assert [(found.unit, found.limit) for found in figures] == [("x", 0.15), ("x", None), ("MiB", 512.0)]
+    assert all(found.value for found in figures)
+    assert set(figures[0].details["bytes"]) == {"ours", "theirs", "theirs " + " ".join(sif.ZSTD)}
+    assert figures[2].verdict == "met"
+    assert list((tmp_path / "bench").iterdir()) == []
+
+
+def test_the_sif_is_not_run_where_something_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NotRunError, match="--apptainer PROGRAM"):
+        sif.measure(tmp_path, tmp_path, None)
+    with pytest.raises(NotRunError, match="make demo"):
+        sif.measure(tmp_path, tmp_path, "apptainer")
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "index.json").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotRunError, match="`apptainer --version` does not answer"):
+        sif.measure(tmp_path, tmp_path, "apptainer")
+
+
 def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:
     found = Figure("a figure", 1.23456, "x", "another", 2.0, ("lock", "cli"), {"pairs": 1})
     state = measure.machine()
@@ -258,5 +302,5 @@ def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:
 
 
 def test_every_room_that_a_figure_names_is_there() -> None:
-    for room in (*startup.ROOMS, *rendering.ROOMS, *native_build.ROOMS):
+    for room in (*startup.ROOMS, *rendering.ROOMS, *native_build.ROOMS, *sif.ROOMS):
         assert measure.room_hash(room)

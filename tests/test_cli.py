@@ -374,6 +374,22 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         assert set(found["image"]) == {"reference", "tree", "config", "manifest"}
         assert said("from-snapshot", SNAPSHOT, "-o", results) == code
 
+    image = msgspec.structs.replace(IMAGE, sif="sha256:4", sqsh="sha256:5")
+    for verb, given in (("build", results / "reprobuild.lock"), ("from-snapshot", SNAPSHOT)):
+        asked: list[object] = []
+        answer = (lock, image) if verb == "build" else (lock, image, None)
+        monkeypatch.setattr(
+            pipeline,
+            verb.replace("-", "_"),
+            lambda *_, singles, a=asked, b=answer, **__: a.append(singles) or b,
+        )
+        found = document(said, 0, verb, given, "-o", results, "--sqsh", "--sif")
+        assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
+        assert said(verb, given, "-o", results, "--sqsh") == 0
+        assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
+        assert said(verb, given, "-o", results) == 0
+        assert asked == [("sif", "sqsh"), ("sqsh",), ()]
+
     monkeypatch.setattr("reprobuild.cli.lock.resolve", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {
         "lock": f"sha256:{lock.digest}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.proc import TAIL_LINES, Failed, run
+from reprobuild.proc import TAIL_LINES, Failed, feed, run
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -115,3 +116,61 @@ def test_past_the_timeout() -> None:
     assert time.monotonic() - began < 20
     assert failed.value.hint.startswith("run the command by hand to see where it waits: ")
     assert failed.value.hint.endswith("-c 'import time; time.sleep(60)'")
+
+
+def fed(script: str, pieces: Iterable[bytes], **more: object) -> bytes:
+    return feed([sys.executable, "-I", "-S", "-c", script], pieces, env=ENV, purpose="test", **more)
+
+
+def test_pieces_are_read_one_after_the_other() -> None:
+    script = (
+        "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1]); sys.stderr.write('e' * 300_000)"
+    )
+    pieces = [bytes([number]) * 10_000 for number in range(100)]
+    assert fed(script, iter(pieces), timeout=30) == b"".join(pieces)[::-1]
+    assert fed("import sys; print(sys.stdin.read() == '')", []) == b"True\n"
+
+
+def test_pieces_are_taken_as_they_are_read() -> None:
+    """What the program does not read is never made."""
+    taken = []
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(10_000):
+            taken.append(number)
+            yield bytes(10_000)
+
+    with pytest.raises(Failed, match="enough") as failed:
+        fed("import sys; sys.stdin.read(3); sys.exit('enough')", pieces(), timeout=30)
+    assert failed.value.code == 1
+    assert 0 < len(taken) < 100
+    assert fed("print('I need nothing')", pieces(), timeout=30) == b"I need nothing\n"
+
+
+def test_a_piece_that_cannot_be_had_ends_the_program(tmp_path: Path) -> None:
+    """It must not take the end of the pieces for the end of the input."""
+    script = f"import sys; sys.stdin.read(); open({str(tmp_path / 'whole')!r}, 'w').close()"
+
+    def pieces() -> Iterator[bytes]:
+        yield b"x"
+        raise BuildError("the layer is damaged")
+
+    with pytest.raises(BuildError, match="the layer is damaged"):
+        fed(script, pieces())
+    assert not (tmp_path / "whole").exists()
+
+
+@pytest.mark.parametrize("pieces", [[], [bytes(10_000_000)]], ids=["all read", "none read"])
+def test_pieces_past_the_timeout(pieces: list[bytes]) -> None:
+    began = time.monotonic()
+    with pytest.raises(EngineError, match=r"could not test: `.*` did not end within 1 s"):
+        fed("import time; time.sleep(60)", pieces, timeout=1)
+    assert time.monotonic() - began < 20
+
+
+def test_an_absent_program_takes_no_pieces() -> None:
+    with pytest.raises(BuildError, match="`no-such` is not on PATH, and is needed to pack") as failed:
+        feed(
+            ["no-such"], iter([b"x"]), env=ENV, purpose="pack", missing=BuildError, hint="apt-get install it"
+        )
+    assert failed.value.hint == "apt-get install it"

@@ -18,18 +18,22 @@ from reprobuild.report.text import render_text
 @common.store_option
 @common.offline_option
 @common.tag_option
+@common.sif_option
+@common.sqsh_option
 @common.json_option
 def command(
-    lock_path: Path, out: Path, store: Path | None, offline: bool, tag: str | None, as_json: bool
-) -> None:
+    lock_path: Path, out: Path, store: Path | None, offline: bool, tag: str | None, sif: bool, sqsh: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Build the image of LOCK from the store, without daemon or root.
 
     \b
     Example:
       reprobuild build reprobuild.lock -o frozen
     """
+    session = common.make_session(store, offline=offline)
     lock, image = pipeline.build(
-        read_lock(lock_path), out, common.make_session(store, offline=offline), tag=tag
+        read_lock(lock_path), out, session, tag=tag, singles=common.singles(sif=sif, sqsh=sqsh)
     )
     if as_json:
         common.print_json(pipeline.summary(lock, image, None, out))

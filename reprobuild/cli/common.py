@@ -17,6 +17,7 @@ from reprobuild.errors import UsageError
 # Verbs that need little start quickly: the rooms behind these names are imported where they are used.
 if TYPE_CHECKING:
     from reprobuild.decisions import Decisions
+    from reprobuild.image.single import Kind
     from reprobuild.pipeline import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +30,8 @@ out_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 tag_option = click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock.")
+sif_option = click.option("--sif", is_flag=True, help="Also write OUT/image.sif, for Apptainer.")
+sqsh_option = click.option("--sqsh", is_flag=True, help="Also write OUT/image.sqsh, for enroot.")
 engine_option = click.option("--engine", type=click.Choice(["docker"]), help="What runs containers.")
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
@@ -110,6 +113,12 @@ def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
             )
         pairs[name] = value
     return pairs
+
+
+def singles(*, sif: bool, sqsh: bool) -> tuple[Kind, ...]:
+    """Return which files of the image were asked for."""
+    kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
+    return tuple(kind for asked, kind in kinds if asked)
 
 
 def make_session(store: Path | None, *, offline: bool = False, folder: Path = Path()) -> Session:

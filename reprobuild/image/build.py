@@ -24,7 +24,8 @@ class Image(Struct, frozen=True, kw_only=True):
     """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
 
     `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too.
+    `manifest` depends on the versions of reprobuild and zstd, too. `sif` and `sqsh` are the digests of
+    `image.sif` and `image.sqsh` beside the layout, empty where they were not asked for.
     """
 
     layout: str
@@ -33,6 +34,8 @@ class Image(Struct, frozen=True, kw_only=True):
     config: str
     manifest: str
     layers: int
+    sif: str = ""
+    sqsh: str = ""
 
 
 def build_image(

@@ -229,11 +229,16 @@ class _Checked:
 
 
 @contextlib.contextmanager
-def open_layer(layout: Layout, index: int) -> Iterator[IO[bytes]]:
+def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[IO[bytes]]:
     """Give the uncompressed tar of a layer; what is not read is read at the end, and its hash checked.
 
+    Args:
+        layout: where the layer is.
+        index: its place, the lowest is 0.
+        packed: check the blob by the digest in the manifest, instead of the tar by its diff_id: less is hashed.
+
     Raises:
-        BuildError: the blob is missing or damaged, is not what its diff_id says, or is of an unknown kind.
+        BuildError: the blob is missing or damaged, is not what it is said to be, or is of an unknown kind.
     """
     kind, digest, diff_id = layout.layers[index]
     packing = kind.rpartition("+")[2] if "+" in kind else "gzip" if kind.endswith(".gzip") else ""
@@ -241,22 +246,24 @@ def open_layer(layout: Layout, index: int) -> Iterator[IO[bytes]]:
         raise BuildError(f"layer {digest} is of the unknown kind {kind}", hint=MAKE_AGAIN)
     try:
         with layout.blob(digest).open("rb") as blob:
-            stream = cast("IO[bytes]", blob)
+            source = _Checked(cast("IO[bytes]", blob))
+            stream = cast("IO[bytes]", source if packed else blob)
             if packing == "zstd":
                 stream = cast(
-                    "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(blob, read_across_frames=True)
+                    "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
                 )
             elif packing == "gzip":
-                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=blob))
-            checked = _Checked(stream)
-            yield cast("IO[bytes]", checked)
-            while checked.read(CHUNK):
-                pass
+                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+            checked = source if packed else _Checked(stream)
+            yield stream if packed else cast("IO[bytes]", checked)
+            for rest in (stream, source) if packed else (checked,):
+                while rest.read(CHUNK):
+                    pass
     except (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError) as err:
         raise BuildError(
             f"layer {digest} of {layout.folder} cannot be read: {err}", hint=MAKE_AGAIN
         ) from None
-    if checked.digest.hexdigest() != diff_id:
+    if checked.digest.hexdigest() != (digest if packed else diff_id):
         raise BuildError(f"layer {digest} of {layout.folder} is not what it states", hint=MAKE_AGAIN)
 
 

@@ -24,6 +24,7 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None) -> str:
         f"tree      {image.tree}",
         f"config    {image.config}",
         f"manifest  {image.manifest}",
+        *(f"{kind:<8}  {digest}" for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest),
     ]
     if verdict is None:
         return "\n".join([*lines, "round trip: not-run", "determinism: not-run"])
