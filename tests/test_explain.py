@@ -33,9 +33,7 @@ from reprobuild.report.difference import render_explanation, safe
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 
-GIVE = (
-    "give a folder of results, an OCI layout, an archive of `docker save` or OCI, or an image of the engine"
-)
+GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 DEVICE = (Entry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b"")
 ENTRIES = [*BASE, DEVICE, file("opt/a.txt", b"one\ntwo\n"), file("opt/bin", b"\0\1\2\3")]
 NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": os.defpath}

@@ -174,3 +174,10 @@ def test_an_absent_program_takes_no_pieces() -> None:
             ["no-such"], iter([b"x"]), env=ENV, purpose="pack", missing=BuildError, hint="apt-get install it"
         )
     assert failed.value.hint == "apt-get install it"
+
+
+def test_standard_output_into_a_file(tmp_path: Path) -> None:
+    assert python("print('x' * 3_000_000)", output=tmp_path / "said") == b""
+    assert (tmp_path / "said").read_bytes() == b"x" * 3_000_000 + b"\n"
+    with pytest.raises(EngineError, match="exited 3"):
+        python("import sys; print('half'); sys.exit(3)", output=tmp_path / "said")

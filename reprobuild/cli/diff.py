@@ -25,8 +25,8 @@ from reprobuild.report.difference import render_explanation
 def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> int:
     """Show which files of two images differ, of which kind, and which input brought them.
 
-    IMAGE is a folder of results, an OCI layout, an archive of `docker save` or OCI, or the name of an image
-    that Docker has. Exit code 0: equal; 1: they differ.
+    IMAGE is a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, a squashfs, or the
+    name of an image that Docker has. Exit code 0: equal; 1: they differ.
 
     \b
     Example:

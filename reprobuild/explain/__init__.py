@@ -48,6 +48,7 @@ from reprobuild.image.inputs import (
 from reprobuild.image.kinds import Source, classify, classify_unread, source_of
 from reprobuild.image.opened import GIVE, Opened, open_path
 from reprobuild.image.scan import Known, Scanned, chosen, fetch_contents, scan
+from reprobuild.image.squashed import is_squashed, open_squashed
 from reprobuild.lock import Lock, read_lock
 
 LOCK = "reprobuild.lock"
@@ -93,7 +94,8 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanati
     """Compare two images.
 
     Args:
-        one: a path of a folder of results, a layout or an archive, or the name of an image of the engine.
+        one: a path of a folder of results, a layout, an archive, a SIF or a squashfs, or the name of an image
+            of the engine.
         other: likewise.
         env: the user's environment, for the engine's address and PATH.
         say: is told each step.
@@ -119,7 +121,7 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanati
 def _open(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
     path = Path(name)
     if name and path.exists():
-        return open_path(path, scratch)
+        return open_squashed(path, scratch, env) if is_squashed(path) else open_path(path, scratch)
     if name.startswith(("/", ".", "~")) or not name:
         raise UsageError(f"there is no image at {name or 'an empty name'}", hint=GIVE)
     try:
@@ -139,6 +141,11 @@ def _open(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
 
 def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Explanation:
     locks, notes = _locks(pair)
+    notes += [
+        f"{scanned.image.name} states no configuration, so what runs is not known of it"
+        for scanned in pair
+        if not scanned.image.config_digest and not scanned.image.config
+    ]
     files = compare_trees(pair[0].tree, pair[1].tree)
     changes = (
         *compare_runtime(pair[0].image.config, pair[1].image.config),

@@ -149,14 +149,23 @@ def compare_documents(one: Scanned, other: Scanned) -> list[Change]:
     here, there = one.image, other.image
     labels = [{k: _text(v) for k, v in (i.config.get("Labels") or {}).items()} for i in (here, there)]
     found = [*_changes("label", labels[0], labels[1], _label), *_spelled(here.config, there.config)]
-    rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (here, there)]
-    found += _changes("config", rests[0], rests[1])
+    if bool(here.config_digest) == bool(there.config_digest):
+        rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (here, there)]
+        found += _changes("config", rests[0], rests[1])
+    else:
+        forms = [
+            image.form if image.config_digest else f"{image.form}, without one" for image in (here, there)
+        ]
+        found.append(Change(kind="config", name="form", one=forms[0], other=forms[1]))
     runs = compare_runtime(here.config, there.config)
     if not found and not runs and here.config_digest != there.config_digest:
         words = ("one spelling", "another: spaces, the order of keys, or a value that says nothing")
         found.append(Change(kind="config", name="bytes", one=words[0], other=words[1]))
-    if bool(here.manifest) != bool(there.manifest):
-        forms = [image.form if image.manifest else f"{image.form}, without one" for image in (here, there)]
+    if ("manifest" in here.documents) != ("manifest" in there.documents):
+        forms = [
+            image.form if "manifest" in image.documents else f"{image.form}, without one"
+            for image in (here, there)
+        ]
         return [*found, Change(kind="manifest", name="form", one=forms[0], other=forms[1])]
     for role in ("manifest", "index"):
         values = [dict(_leaves(image.documents.get(role))) for image in (here, there)]
@@ -265,6 +274,6 @@ def level(one: Scanned, other: Scanned) -> Level:
     """Return the highest level at which two images are equal."""
     if one.image.manifest and one.image.manifest == other.image.manifest:
         return "manifest"
-    if one.image.config_digest == other.image.config_digest:
+    if one.image.config_digest and one.image.config_digest == other.image.config_digest:
         return "config"
     return "tree" if one.digest == other.digest else "different"

@@ -7,19 +7,17 @@ Changeset Format").
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
-from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError, UsageError
-from reprobuild.image.files import CUT_SHORT, DAMAGED, Files, Folder, inflated, open_archive
+from reprobuild.image.files import CUT_SHORT, DAMAGED, Files, Folder, open_archive
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
 
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -30,9 +28,7 @@ LARGEST_JSON = 16 << 20
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
 DEEPEST_INDEX = 4
 DEEPEST_JSON = 50
-GIVE = (
-    "give a folder of results, an OCI layout, an archive of `docker save` or OCI, or an image of the engine"
-)
+GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 ONE_IMAGE = "export one image, of one platform, into the file"
 
 
@@ -218,9 +214,17 @@ def _shallow(value: Any) -> Any:
 
 
 def _configuration(raw: bytes) -> dict[str, Any]:
-    """Return the image configuration, with every runtime setting of the type that the specification gives it."""
-    document = _object(raw)
-    config = document.get("config")
+    """Return the image configuration, checked."""
+    return check_configuration(_object(raw))
+
+
+def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an image configuration as it is.
+
+    Raises:
+        ValueError: a runtime setting is of another type than the specification gives it, or it is too deep.
+    """
+    config = _shallow(document).get("config")
     if config is not None and not isinstance(config, dict):
         raise ValueError("its `config` is no object")
     for key, value in (config or {}).items():
@@ -246,65 +250,3 @@ def _hex(digest: str) -> str:
     if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
         raise ValueError(f"{digest!r} is no sha256 digest")
     return value
-
-
-class _Hashed:
-    """Reads a stream, hashes and counts what passes."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-        self.size = 0
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._stream.read(size)
-        self.digest.update(chunk)
-        self.size += len(chunk)
-        return chunk
-
-
-class Packing(Struct):
-    """How a layer is packed, known when it was read: gzip, zstd or none, and its length in bytes."""
-
-    method: str = ""
-    size: int = 0
-
-
-@contextlib.contextmanager
-def open_layer(image: Opened, index: int) -> Iterator[tuple[IO[bytes], Packing]]:
-    """Give the tar of a layer; what is left of it is read at the end, and both hashes are then checked.
-
-    Raises:
-        BuildError: it is damaged, or is not what manifest and configuration say; the message names it.
-    """
-    layer = image.layers[index]
-    named = f"layer {index + 1} of {image.name} ({layer.digest or layer.diff_id})"
-    packing = Packing()
-    try:
-        with image.files.open(layer.file) as stream:
-            start = stream.read(4)
-        with image.files.open(layer.file) as stream:
-            packed = _Hashed(stream)
-            content, packing.method = inflated(cast("IO[bytes]", packed), start)
-            unpacked = _Hashed(content)
-            yield cast("IO[bytes]", unpacked), packing
-            while unpacked.read(CHUNK):
-                pass
-            while packed.read(CHUNK):
-                pass
-            packing.size = packed.size
-    except DAMAGED as err:
-        raise BuildError(f"{named} cannot be read: {err}", hint=CUT_SHORT) from None
-    if layer.digest not in ("", packed.digest.hexdigest()) or unpacked.digest.hexdigest() != layer.diff_id:
-        raise BuildError(f"{named} is not what the image states", hint=CUT_SHORT)
-
-
-def verify_layer(image: Opened, index: int) -> Packing:
-    """Read a layer for its hashes alone, and return how it is packed.
-
-    Raises:
-        BuildError: see `open_layer`.
-    """
-    with open_layer(image, index) as (_, packing):
-        pass
-    return packing

@@ -2,24 +2,111 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from tarfile import TarInfo
+from typing import IO, cast
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, entry_of, hashed, members
-from reprobuild.image.files import written
-from reprobuild.image.opened import Opened, Packing, open_layer, verify_layer
+from reprobuild.errors import BuildError
+from reprobuild.image.blobs import Lane
+from reprobuild.image.files import CUT_SHORT, DAMAGED, inflated, written
+from reprobuild.image.opened import Opened
 from reprobuild.image.tree import Tree, merge, tree_digest
 
 # Seconds since 1970, some 3000 years in either direction.
 LATEST = 1 << 37
 _ODD = re.compile(r"(^|/)(\.{0,2})(/|$)")
+
+
+class _Hashed:
+    """Reads a stream, counts what passes, and hashes it in a thread of its own, in large pieces."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self._lane = Lane(self._digest.update)
+        self._pieces: list[bytes] = []
+        self._gathered = 0
+        self.size = 0
+
+    def __enter__(self) -> _Hashed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lane.close()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(size)
+        self._pieces.append(chunk)
+        self._gathered += len(chunk)
+        self.size += len(chunk)
+        if self._gathered >= CHUNK:
+            self._emit()
+        return chunk
+
+    def _emit(self) -> None:
+        self._lane.put(b"".join(self._pieces))
+        self._pieces, self._gathered = [], 0
+
+    def finish(self) -> str:
+        """Read what is left, and return the sha256 of all, in hex."""
+        while self.read(CHUNK):
+            pass
+        self._emit()
+        self._lane.finish()
+        return self._digest.hexdigest()
+
+
+class Packing(Struct):
+    """How a layer is packed, known when it was read: gzip, zstd or none, and its length in bytes."""
+
+    method: str = ""
+    size: int = 0
+
+
+@contextlib.contextmanager
+def open_layer(image: Opened, index: int) -> Iterator[tuple[IO[bytes], Packing]]:
+    """Give the tar of a layer; what is left of it is read at the end, and both hashes are then checked.
+
+    Raises:
+        BuildError: it is damaged, or is not what manifest and configuration say; the message names it.
+    """
+    layer = image.layers[index]
+    named = f"layer {index + 1} of {image.name} ({layer.digest or layer.diff_id})"
+    packing = Packing()
+    try:
+        with image.files.open(layer.file) as stream:
+            start = stream.read(4)
+        with image.files.open(layer.file) as stream, _Hashed(stream) as packed:
+            content, packing.method = inflated(cast("IO[bytes]", packed), start)
+            with _Hashed(content) as unpacked:
+                yield cast("IO[bytes]", unpacked), packing
+                digests = unpacked.finish(), packed.finish()
+            packing.size = packed.size
+    except DAMAGED as err:
+        raise BuildError(f"{named} cannot be read: {err}", hint=CUT_SHORT) from None
+    if digests[0] != layer.diff_id or layer.digest not in ("", digests[1]):
+        raise BuildError(f"{named} is not what the image states", hint=CUT_SHORT)
+
+
+def verify_layer(image: Opened, index: int) -> Packing:
+    """Read a layer for its hashes alone, and return how it is packed.
+
+    Raises:
+        BuildError: see `open_layer`.
+    """
+    with open_layer(image, index) as (_, packing):
+        pass
+    return packing
 
 
 class Member(Struct, frozen=True):

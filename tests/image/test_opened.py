@@ -23,9 +23,7 @@ from tests.image.images import archived, changed_json, finish, make_layout, put,
 from tests.image.made import BASE, file, folder, symlink
 
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
-GIVE = (
-    "give a folder of results, an OCI layout, an archive of `docker save` or OCI, or an image of the engine"
-)
+GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 ENTRIES = [*BASE, file("opt/a", b"a" * 5000)]
 TOP = [file("opt/b", b"b"), file("opt/.wh.a", b"")]
 
