@@ -34,7 +34,7 @@ class Figure:
 
     Attributes:
         name: what was measured.
-        value: in `unit`: "x" for a ratio, "s" for seconds; None where it was not run.
+        value: in `unit`: "x" for a ratio, "s" for seconds, "MiB" for memory; None where it was not run.
         against: what a ratio is a ratio to, or why there is no value.
         limit: the most that is good; None for a figure that is only reported.
         rooms: the parts of the program whose code decides it.

@@ -17,10 +17,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks import native_build, rendering, sif, startup
+from benchmarks import difference, native_build, rendering, sif, startup
 from benchmarks.measure import ROOT, Figure, NotRunError, machine, room_hash
 
-NAMES = ("startup", "rendering", "native_build", "sif")
+NAMES = ("startup", "rendering", "difference", "native_build", "sif")
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -95,6 +95,7 @@ def main(argv: Sequence[str]) -> int:
     measures: dict[str, Callable[[], list[Figure]]] = {
         "startup": startup.measure,
         "rendering": rendering.measure,
+        "difference": difference.measure,
         "native_build": lambda: native_build.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
         ),

@@ -92,6 +92,7 @@ def _realised(lock: Lock) -> dict[str, str]:
     codes = {f"bytecode of {names.get(c.artefact, c.artefact)}": c.tar for c in lock.realised.bytecode}
     return {
         "base tree": lock.realised.base,
+        "runtime package": lock.realised.runtime,
         **codes,
         **{f"wheel of {w.name}": w.file.sha256 for w in lock.realised.wheels},
     }

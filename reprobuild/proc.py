@@ -46,6 +46,7 @@ def run(
     purpose: str,
     stdin: bytes | None = None,
     cwd: Path | None = None,
+    output: Path | None = None,
     timeout: float = 3600,
     missing: type[ReproError] = EngineError,
     hint: str = "",
@@ -58,6 +59,7 @@ def run(
         purpose: completes "is needed to ..." and "could not ...".
         stdin: bytes for its standard input; nothing when None.
         cwd: its working directory.
+        output: a file that takes its standard output, of any length, instead of memory.
         timeout: seconds until it is killed.
         missing: the error raised when the program is absent.
         hint: what to do when it is absent.
@@ -67,18 +69,20 @@ def run(
         TimedOut: it ran past `timeout`.
         EngineError: it is absent or cannot be run (or `missing`).
     """
-    try:
-        done = subprocess.run(
-            list(argv), env=dict(env), input=stdin, capture_output=True, cwd=cwd, timeout=timeout,
-            stdin=subprocess.DEVNULL if stdin is None else None, check=False,
-        )  # fmt: skip
-    except OSError as err:
-        raise _unstarted(err, argv, purpose, cwd, missing, hint) from None
-    except subprocess.TimeoutExpired:
-        raise _late(argv, purpose, timeout) from None
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(output.open("wb")) if output else subprocess.PIPE
+        try:
+            done = subprocess.run(
+                list(argv), env=dict(env), input=stdin, stdout=target, stderr=subprocess.PIPE, cwd=cwd,
+                timeout=timeout, stdin=subprocess.DEVNULL if stdin is None else None, check=False,
+            )  # fmt: skip
+        except OSError as err:
+            raise _unstarted(err, argv, purpose, cwd, missing, hint) from None
+        except subprocess.TimeoutExpired:
+            raise _late(argv, purpose, timeout) from None
     if done.returncode:
         raise _failed(argv, purpose, done.returncode, done.stderr)
-    return done.stdout
+    return done.stdout or b""
 
 
 def feed(

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import measure, native_build, rendering, run, sif, startup
+from benchmarks import difference, measure, native_build, rendering, run, sif, startup
 from benchmarks.measure import Figure, NotRunError, Sample
 from reprobuild.lock import write_lock
 from reprobuild.payload import pack_runtime
@@ -107,6 +107,14 @@ def test_rendering_is_measured() -> None:
     assert [found.unit for found in figures] == ["s", "x", "x", "x"]
     assert all(found.value for found in figures)
     assert [found.limit for found in figures] == [rendering.LIMIT_SECONDS, None, None, None]
+
+
+def test_the_memory_of_diff_is_measured() -> None:
+    (found,) = difference.measure(size=3_000_000, small_files=20)
+    assert (found.unit, found.limit, found.verdict) == ("MiB", difference.LIMIT_MIB, "met")
+    assert found.details["largest file"] == 1_500_000
+    with pytest.raises(RuntimeError, match="exited 0, not 1"):
+        difference.peak_of([sys.executable, "-c", ""])
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
     "errors", "proc", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "decisions", "services", "lock",
-    "net", "store", "listing", "fetch", "resolve", "payload", "wheelorder", "realise", "config", "render", "context",
-    "image", "engines", "builders", "compare", "verify", "report", "pipeline", "cli",
+    "net", "store", "listing", "compare", "fetch", "resolve", "payload", "wheelorder", "realise", "config", "render",
+    "context", "image", "engines", "builders", "explain", "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

@@ -247,3 +247,10 @@ def test_an_absent_program_is_no_stream() -> None:
     ) as failed:
         stream(["no-such-program"], env=ENV, purpose="test", sink=lambda *_: None)
     assert failed.value.hint == "install no-such-program"
+
+
+def test_standard_output_into_a_file(tmp_path: Path) -> None:
+    assert python("print('x' * 3_000_000)", output=tmp_path / "said") == b""
+    assert (tmp_path / "said").read_bytes() == b"x" * 3_000_000 + b"\n"
+    with pytest.raises(EngineError, match="exited 3"):
+        python("import sys; print('half'); sys.exit(3)", output=tmp_path / "said")

@@ -38,6 +38,7 @@ VERBS = {
     "verify": "Check an image again, now, here.",
     "run": "Run a command in the image, seeded.",
     "compare": "What differs between two locks or snapshots.",
+    "diff": "Which files of two images differ, why, and which input brought them.",
 }
 
 

@@ -100,6 +100,20 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
     return True
 
 
+def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
+    """Hand on an image of the daemon as the tar of `docker save`, as it comes."""
+    with connected(env) as client:
+        try:
+            image = client.images.get(reference)
+        except docker.errors.ImageNotFound:
+            raise EngineError(
+                f"Docker has no image {reference!r}, and there is no file of that name",
+                hint="`docker images` lists what it has",
+            ) from None
+        for chunk in image.save(chunk_size=CHUNK, named=True):
+            write(chunk)
+
+
 def has_containerd_store(info: Mapping[str, Any]) -> bool:
     """Tell from the answer of `/info` whether the daemon keeps images as containerd does."""
     return any("containerd" in str(value) for pair in info.get("DriverStatus") or () for value in pair)

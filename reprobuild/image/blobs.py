@@ -48,7 +48,7 @@ def compressor(level: int = LEVEL) -> zstandard.ZstdCompressionObj:
     ).compressobj()
 
 
-class _Lane:
+class Lane:
     """Calls of one function, in order, in a thread of their own."""
 
     def __init__(self, function: Callable[[bytes], object]) -> None:
@@ -84,8 +84,8 @@ class LayerSink:
         self._diff_id, self._digest, self._size = hashlib.sha256(), hashlib.sha256(), 0
         self._pieces: list[bytes] = []  # small writes are gathered; how bytes arrive does not change the blob
         self._gathered = 0
-        hashing = () if known else (_Lane(self._diff_id.update),)
-        self._lanes = (*hashing, _Lane(self._compress))
+        hashing = () if known else (Lane(self._diff_id.update),)
+        self._lanes = (*hashing, Lane(self._compress))
 
     def __enter__(self) -> LayerSink:
         return self

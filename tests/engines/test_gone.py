@@ -20,6 +20,7 @@ import pytest
 from reprobuild.engines import ENGINES, HINT, apptainer, docker, find_engine, podman
 from reprobuild.engines.model import Task
 from reprobuild.errors import EngineError
+from reprobuild.explain import explain
 from tests.engines.conftest import Tiny, daemon
 
 GONE = "start it again, and run the command again"
@@ -54,6 +55,17 @@ def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> 
     alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
     assert find_engine(None, alone) is podman
     assert find_engine("podman", alone) is podman
+
+
+def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    with pytest.raises(
+        EngineError, match="there is no file 'gone:1', and no Docker engine answers"
+    ) as failed:
+        explain("gone:1", "gone:1", env, lambda text: None)
+    assert failed.value.hint.startswith(
+        "give a folder of results, an OCI layout, an archive of `docker save`"
+    )
 
 
 def test_the_registry_has_the_modules() -> None:

@@ -14,6 +14,7 @@ from reprobuild.archive import Entry, list_tar
 from reprobuild.context import write_context
 from reprobuild.engines import docker
 from reprobuild.engines.model import Task
+from reprobuild.explain import explain
 from reprobuild.image.build import build_image
 from reprobuild.image.oci import Layout, layout_tree, open_layer, read_layout
 from reprobuild.image.tree import Tree, merge, runtime_part, tree_digest
@@ -22,6 +23,8 @@ from reprobuild.payload import payload
 from reprobuild.render import render
 from reprobuild.store import Store
 from tests.conftest import Built
+from tests.image.images import with_layer
+from tests.image.made import file
 
 AWKWARD = {
     "EMPTY": "",
@@ -99,6 +102,35 @@ def test_layers_hide_nothing_and_hold_no_trace_of_the_build(rebuilt: Rebuilt) ->
 def test_labels_are_those_of_the_native_image(built_example: Built, rebuilt: Rebuilt) -> None:
     native = read_layout(built_example.out / "image")
     assert rebuilt.layout.config["config"]["Labels"] == native.config["config"]["Labels"]
+
+
+def test_diff_says_that_only_the_packing_differs(built_example: Built, rebuilt: Rebuilt) -> None:
+    """The same recipe from two builders: equal trees, other times, layers and compression."""
+    found = explain(str(built_example.out), str(rebuilt.layout.folder), os.environ, lambda text: None)
+    assert (found.level, found.files, found.culprits) == ("tree", (), ())
+    assert found.one.lock == found.other.lock == f"sha256:{built_example.lock.digest}"
+    kinds = {change.kind for change in found.changes}
+    assert kinds >= {"layers", "times", "config", "manifest", "index"}
+    assert not kinds & {"runtime", "label"}
+
+
+def test_diff_finds_a_planted_file(built_example: Built, tmp_path: Path) -> None:
+    """One file more, one wheel's file changed and one of a package, in an image of 40 000 paths."""
+    native = read_layout(built_example.out / "image")
+    site = "opt/env/lib/python3.11/site-packages"
+    planted = [
+        file(f"{site}/planted.py", b"x"), file(f"{site}/numpy/version.py", b"planted\n"),
+        file("usr/bin/cat", b"planted", 0o755), file("etc/ld.so.cache", b"planted"),
+    ]  # fmt: skip
+    other = with_layer(native.folder, tmp_path / "other", planted)
+    found = explain(str(built_example.out), str(other), os.environ, lambda text: None)
+    assert {(f.kind, f.path, f.culprit) for f in found.files} == {
+        ("added", f"{site}/planted.py", ("", "")),
+        ("content", f"{site}/numpy/version.py", ("python", "numpy")),
+        ("content", "usr/bin/cat", ("system", "coreutils")),
+        ("cache", "etc/ld.so.cache", ("realised", "base tree")),
+    }
+    assert [culprit.explains for culprit in found.culprits] == ["unknown", "no", "no", "no"]
 
 
 @pytest.fixture(scope="module")

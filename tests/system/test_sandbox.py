@@ -213,7 +213,8 @@ def test_a_bomb_of_processes_ends_at_the_limit_for_an_ordinary_user(
         "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
         "bomb = 'for (1 .. 500) { my $p = fork; if (!defined $p) { print qq($_ $!); exit }'\n"
         "bomb += ' if (!$p) { sleep 98765 } }'\n"
-        "print(sandbox.run_in_root(sandbox.Root(folder=root), ['perl', '-e', bomb], epoch=0, purpose='bomb').decode())\n"
+        "place = sandbox.Root(folder=root)\n"
+        "print(sandbox.run_in_root(place, ['perl', '-e', bomb], epoch=0, purpose='bomb').decode())\n"
     )
     done = subprocess.run(
         [*ORDINARY_USER, sys.executable, "-c", script, str(store_blob), str(shared_tmp)],

@@ -1,0 +1,41 @@
+"""`reprobuild diff`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import msgspec
+
+from reprobuild.cli import common
+from reprobuild.explain import explain
+from reprobuild.image.difference import LEVELS
+from reprobuild.report.difference import render_explanation
+
+
+@click.command()
+@click.argument("one", metavar="IMAGE")
+@click.argument("other", metavar="IMAGE")
+@click.option(
+    "--level", type=click.Choice(LEVELS[1:]), default="tree", show_default=True,
+    help="From where on two images count as equal: what programs see, also the configuration, also the packing.",
+)  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="List everything, and what was left out.")
+@common.json_option
+def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> int:
+    """Show which files of two images differ, of which kind, and which input brought them.
+
+    IMAGE is a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, a squashfs, or the
+    name of an image that Docker has. Exit code 0: equal; 1: they differ.
+
+    \b
+    Example:
+      reprobuild diff frozen-june frozen
+    """
+    session = common.make_session(None)
+    found = explain(one, other, session.env, session.say)
+    if as_json:  # in ASCII: names of files may be no text
+        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+    else:
+        click.echo(render_explanation(found, everything=verbose))
+    return 0 if LEVELS.index(found.level) >= LEVELS.index(level) else 1

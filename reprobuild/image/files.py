@@ -1,0 +1,173 @@
+"""Where the files of an image lie: a folder, or a tar that is read in place; names to bytes, nothing unpacked."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Protocol, cast
+
+import zstandard
+
+from reprobuild.archive import CHUNK
+from reprobuild.errors import BuildError
+from reprobuild.guard.tars import CarefulInfo
+
+NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
+CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
+DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError)
+# Links in an archive that lead to links; `docker save` makes one.
+MOST_LINKS = 8
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give a function that writes to a new scratch file; its errors are no errors of what is read meanwhile.
+
+    Raises:
+        BuildError: the file cannot be written, as where no space is left.
+    """
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[stream.write(left) :]  # a raw file may take less than all
+        except OSError as err:
+            raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
+
+    try:
+        stream = path.open("wb", buffering=0)
+    except OSError as err:
+        raise BuildError(f"{path} cannot be written: {err.strerror}", hint=NO_SPACE) from None
+    with stream:
+        yield write
+
+
+class Files(Protocol):
+    """The files of an image by name, as "index.json"."""
+
+    def has(self, name: str) -> bool:
+        """Say whether there is a file of that name."""
+        ...
+
+    def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """Give a file's bytes from its beginning.
+
+        Raises:
+            OSError: there is none.
+        """
+        ...
+
+
+class Folder:
+    """The files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def has(self, name: str) -> bool:
+        return (self._folder / name).is_file()
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        if not self.has(name):  # a named pipe would wait for ever
+            raise FileNotFoundError(f"{name} is missing")
+        with (self._folder / name).open("rb") as stream:
+            yield stream
+
+
+class Part:
+    """Reads `size` bytes of a stream, from where it stands."""
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream = stream
+        self._left = size
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(chunk)
+        return chunk
+
+
+class Archive:
+    """The members of an uncompressed tar, by name; links between members are followed, and only those.
+
+    Raises:
+        tarfile.TarError: it is no tar, or is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._places: dict[str, tuple[int, int]] = {}
+        self._links: dict[str, str] = {}
+        with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape", tarinfo=CarefulInfo) as tar:
+            while (info := tar.next()) is not None:
+                name = posixpath.normpath(info.name)
+                if info.isreg() and not info.issparse():
+                    self._places[name] = (info.offset_data, info.size)
+                elif info.issym():
+                    self._links[name] = posixpath.normpath(
+                        posixpath.join(posixpath.dirname(name), info.linkname)
+                    )
+                elif info.islnk():
+                    self._links[name] = posixpath.normpath(info.linkname)
+                tar.members.clear()  # type: ignore[attr-defined]
+
+    def _place(self, name: str) -> tuple[int, int] | None:
+        for _ in range(MOST_LINKS):
+            if name in self._places:
+                return self._places[name]
+            name = self._links.get(name, "")
+        return None
+
+    def has(self, name: str) -> bool:
+        return self._place(name) is not None
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        place = self._place(name)
+        if place is None:
+            raise FileNotFoundError(f"{name} is missing")
+        with self._path.open("rb") as stream:
+            stream.seek(place[0])
+            yield cast("IO[bytes]", Part(stream, place[1]))
+
+
+def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
+    """Return the uncompressed bytes of a stream that begins with `start`, and the name of its packing.
+
+    Decided by the first bytes, as engines decide: the media type is only a claim, and `docker save` has none.
+    """
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        return cast("IO[bytes]", reader), "zstd"
+    if start.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=stream)), "gzip"
+    return stream, "none"
+
+
+def open_archive(path: Path, scratch: Path) -> Archive:
+    """Return the members of a tar file; one that is packed with gzip or zstd is unpacked into `scratch` first.
+
+    Raises:
+        BuildError: it is no tar, or is damaged.
+    """
+    unpacked = path
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(4)
+            stream.seek(0)
+            content, packing = inflated(stream, start)
+            if packing != "none":
+                unpacked = scratch / "archive.tar"
+                with written(unpacked) as write:
+                    while chunk := content.read(CHUNK):
+                        write(chunk)
+        return Archive(unpacked)
+    except DAMAGED as err:
+        raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

@@ -1,0 +1,211 @@
+"""Which input of the lock brought a path: a package, a wheel, a source, our own files, the base.
+
+dpkg and pip write down what they install, in the image itself: `/var/lib/dpkg/info/NAME.list`, and RECORD
+(https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.archive import Entry
+from reprobuild.image.kinds import source_of
+from reprobuild.image.plan import skeleton
+from reprobuild.image.tree import Tree
+from reprobuild.lock import FILES, PREFIX, Lock
+
+# (kind, name) in the words of `compare`; ("", "") is no input.
+Input = tuple[str, str]
+NONE: Input = ("", "")
+BASE: Input = ("realised", "base tree")
+RUNTIME: Input = ("realised", "runtime package")
+INTERPRETER: Input = ("interpreter", "python")
+HOOK = "/site-packages/reprobuild.pth"
+_INFO = "var/lib/dpkg/info/"
+_STATUS = "var/lib/dpkg/status"
+_DIST_INFO = re.compile(r"(.*/)?([^/]+)-([^/-]+)\.dist-info(/|$)")
+
+
+class Origins(Struct, frozen=True):
+    """Where the paths of an image come from: `paths` as dpkg and pip have it, `versions` as they say."""
+
+    paths: dict[str, Input]
+    versions: dict[Input, str]
+    sources: dict[str, Input]
+    lock: Lock | None
+
+
+def wanted(tree: Tree) -> set[str]:
+    """Return the sha256 of every file that `read_origins` reads."""
+    return {entry.sha256 for path, entry in tree.items() if entry.type == "file" and _says_origins(path)}
+
+
+def _says_origins(path: str) -> bool:
+    lists = path.startswith(_INFO) and path.endswith(".list")
+    return lists or path == _STATUS or path.endswith(".dist-info/RECORD")
+
+
+def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock | None) -> Origins:
+    """Return the origins of an image.
+
+    Args:
+        tree: the merged tree.
+        read: returns the content of a file, or None where it was too large to be kept.
+        lock: of the image, where one is known.
+    """
+    paths: dict[str, Input] = {}
+    versions: dict[Input, str] = {}
+    for path, entry in tree.items():
+        if entry.type != "file" or not _says_origins(path):
+            continue
+        content = read(entry) or b""
+        if path == _STATUS:
+            versions.update(_packages(content))
+        elif path.startswith(_INFO):
+            name = path[len(_INFO) : -len(".list")].partition(":")[0]
+            paths.update((found, ("system", name)) for found in _listed(content, tree))
+        else:
+            paths.update(_recorded(path, content))
+    for path in tree:
+        match = _DIST_INFO.match(path)
+        if match:
+            owner = ("python", str(canonicalize_name(match[2])))
+            versions[owner] = match[3]
+            paths.setdefault(path, owner)
+        elif path.startswith(_INFO) and tree[path].type == "file":
+            name = path[len(_INFO) :].rpartition(".")[0].partition(":")[0]
+            if name:
+                paths.setdefault(path, ("system", name))
+    sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
+    return Origins(paths, versions, sources, lock)
+
+
+def _packages(status: bytes) -> Iterator[tuple[Input, str]]:
+    """Yield the versions of installed packages: deb822, dpkg's own file of it."""
+    for stanza in status.decode("utf-8", "replace").split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
+        if "Package" in fields and "Version" in fields:
+            yield ("system", fields["Package"]), fields["Version"]
+
+
+def _listed(content: bytes, tree: Tree) -> Iterator[str]:
+    """Yield the paths of a package that are no directories, as the tree has them: /bin is /usr/bin."""
+    for line in content.decode("utf-8", "surrogateescape").splitlines():
+        path = line.strip("/")
+        top, slash, rest = path.partition("/")
+        link = tree.get(top)
+        if slash and link is not None and link.type == "symlink":
+            path = f"{link.target.strip('/')}/{rest}"
+        entry = tree.get(path)
+        if path and (entry is None or entry.type != "directory"):
+            yield path
+
+
+def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
+    match = _DIST_INFO.match(path)
+    assert match is not None
+    owner = ("python", str(canonicalize_name(match[2])))
+    site = path.rpartition("/")[0].rpartition("/")[0]
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline="")))
+    except csv.Error:
+        return
+    for row in rows:
+        if row and not row[0].startswith("/"):
+            yield posixpath.normpath(posixpath.join(site, row[0])), owner
+
+
+def candidates(path: str, origins: Origins) -> list[Input]:
+    """Return the inputs that can have brought a path, the nearest first; none where nobody knows it."""
+    for folder, source in origins.sources.items():
+        if path == folder or path.startswith(f"{folder}/"):
+            return [source]
+    lock = origins.lock
+    if path == FILES[1:] or path.startswith(f"{FILES[1:]}/") or path.endswith(HOOK):
+        return [*_told(path, lock), RUNTIME]
+    owner = origins.paths.get(path) or origins.paths.get(source_of(path))
+    if owner and owner[0] == "python":
+        more = [("realised", f"wheel of {owner[1]}"), ("source", owner[1])]
+        code = [("realised", f"bytecode of {owner[1]}")] if path.endswith(".pyc") else []
+        return [owner, *more, *code]
+    if owner:
+        return [owner, BASE]
+    if lock is None:
+        return []
+    if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
+        return [INTERPRETER] if path in {part.path for part in skeleton(lock)} else []
+    return [BASE]
+
+
+def _told(path: str, lock: Lock | None) -> list[Input]:
+    """Return the inputs that a file of our own tells of."""
+    if lock and path == f"{FILES[1:]}/sources.json":
+        return [("source", source.name) for source in lock.sources]
+    if lock and path == f"{FILES[1:]}/environ.json":
+        return [("environment", setting.name) for setting in lock.environment]
+    return []
+
+
+def folder_owners(origins: Origins) -> dict[str, Input]:
+    """Return the input of each directory whose known files all come from one; `NONE` for the others."""
+    found: dict[str, Input] = {}
+    for path, owner in origins.paths.items():
+        above = path.rpartition("/")[0]
+        while above:
+            former = found.setdefault(above, owner)
+            if former != owner:
+                if former == NONE:
+                    break  # and so is all that is above
+                found[above] = NONE
+            above = above.rpartition("/")[0]
+    return found
+
+
+class Culprit(Struct, frozen=True, kw_only=True):
+    """An input with the files that differ and that it brought.
+
+    `one` and `other` are what the locks say of it where both are known, else the versions in the images.
+    `explains` is "yes" where those differ, "no" where they are equal, and "unknown" for the files that no
+    input is known for.
+    """
+
+    kind: str
+    name: str
+    one: str
+    other: str
+    explains: str
+    files: int
+
+
+Changed = Mapping[Input, tuple[str, str]]
+
+
+def choose(candidates_: list[Input], changed: Changed) -> Input:
+    """Return the first input that differs, else the first of all, else `NONE`."""
+    return next((item for item in candidates_ if item in changed), candidates_[0] if candidates_ else NONE)
+
+
+def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Culprit]:
+    """Return one culprit for each input, those that explain nothing first, then the likeliest.
+
+    Args:
+        counts: how many files that differ each input brought.
+        changed: what differs between the inputs of two images.
+        same: the versions of inputs that are equal.
+    """
+    found = []
+    for item, files in counts.items():
+        one, other = changed.get(item, (same.get(item, ""),) * 2)
+        explains = "yes" if item in changed else "unknown" if item == NONE else "no"
+        found.append(
+            Culprit(kind=item[0], name=item[1], one=one, other=other, explains=explains, files=files)
+        )
+    order = ("unknown", "no", "yes")
+    return sorted(found, key=lambda c: (order.index(c.explains), -c.files, c.kind, c.name))

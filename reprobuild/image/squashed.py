@@ -1,0 +1,115 @@
+"""A SIF or a squashfs as an image of one layer, through `sqfs2tar`, which writes what is in one as a tar.
+
+https://github.com/AgentD/squashfs-tools-ng. It reads owners, devices and attributes without privileges, which
+unpacking would need. A SIF of ours holds the runtime configuration; a squashfs holds none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reprobuild import proc
+from reprobuild.archive import CHUNK
+from reprobuild.errors import BuildError
+from reprobuild.image.files import CUT_SHORT, Folder, written
+from reprobuild.image.opened import LARGEST_JSON, Opened, Packed, check_configuration
+from reprobuild.image.sif import JSON, MAGIC, Sif, read_sif
+
+SQUASHFS = b"hsqs"
+CONFIG = "oci-config.json"
+INSTALL = "install squashfs-tools-ng, which has it, or compare the folders of results"
+_MAGIC_AT = 32
+
+
+def is_squashed(path: Path) -> bool:
+    """Say whether a file begins as a SIF or a squashfs does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        start = stream.read(_MAGIC_AT + len(MAGIC))
+    return start.startswith(SQUASHFS) or start[_MAGIC_AT:] == MAGIC
+
+
+def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
+    """Open a SIF or a squashfs.
+
+    Args:
+        path: the file.
+        scratch: an empty folder, for the unpacked image; it is needed as long as the image is.
+        env: the user's environment, for PATH.
+
+    Returns:
+        An image whose `manifest` is the sha256 of the file, since nothing in it names one.
+
+    Raises:
+        BuildError: it is damaged.
+        EngineError: `sqfs2tar` is absent.
+    """
+    with path.open("rb") as stream:
+        plain = stream.read(len(SQUASHFS)) == SQUASHFS
+    document: dict[str, Any] = {"config": {}}
+    squashfs = path
+    if not plain:
+        sif = read_sif(path)
+        document = _document(path, sif)
+        squashfs = scratch / "system.sqsh"
+        _cut(path, sif.system.offset, sif.system.size, squashfs)
+    tree = scratch / "tree.tar"
+    argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
+    try:
+        proc.run(argv, env=env, purpose=f"read {path}", output=tree, hint=INSTALL)
+    except proc.Failed as err:
+        raise BuildError(f"{path} is a damaged image: {err}", hint=CUT_SHORT) from None
+    layer = Packed(file=tree.name, diff_id=_sha256(tree))
+    return Opened(
+        name=str(path), form="squashfs" if plain else "SIF", files=Folder(scratch), layers=(layer,),
+        documents={"config": document}, config_digest="", manifest=f"sha256:{_sha256(path)}",
+    )  # fmt: skip
+
+
+def _document(path: Path, sif: Sif) -> dict[str, Any]:
+    """Return what a SIF says besides its files, as an image configuration with its objects beside."""
+    objects = {}
+    config: Any = {}
+    with path.open("rb") as stream:
+        for each in sif.objects:
+            if each is sif.system:
+                continue
+            stream.seek(each.offset)
+            digest = hashlib.sha256()
+            left = each.size
+            while left and (chunk := stream.read(min(CHUNK, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+            objects[f"{each.id} {each.name}"] = f"{each.kind:#x} sha256:{digest.hexdigest()}"
+            if each.kind == JSON and each.name == CONFIG and each.size <= LARGEST_JSON:
+                stream.seek(each.offset)
+                config = _json(path, stream.read(each.size))
+    return {"architecture": sif.architecture, "config": config, "objects": objects}
+
+
+def _json(path: Path, raw: bytes) -> Any:
+    try:
+        return check_configuration({"config": json.loads(raw)})["config"]
+    except (ValueError, RecursionError) as err:
+        raise BuildError(f"{path} is a damaged image: {CONFIG}: {err}", hint=CUT_SHORT) from None
+
+
+def _cut(path: Path, offset: int, size: int, target: Path) -> None:
+    with path.open("rb") as stream, written(target) as write:
+        stream.seek(offset)
+        while size and (chunk := stream.read(min(CHUNK, size))):
+            write(chunk)
+            size -= len(chunk)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

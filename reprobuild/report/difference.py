@@ -1,0 +1,119 @@
+"""What a person reads of two images that differ: the level, the culprits with their files, the packing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from reprobuild.compare import Change
+from reprobuild.explain import Explanation, Side
+from reprobuild.image.difference import FileChange
+from reprobuild.image.inputs import Culprit
+
+# Lines of one list, unless everything is asked for.
+SHOWN = 12
+LONGEST = 200
+_LEVELS = {
+    "manifest": "the same manifest: equal in every byte that an engine sees",
+    "config": "the same configuration and layers, packed otherwise",
+    "tree": "the same tree: equal in all that a program in the container sees, and packed otherwise",
+    "different": "different trees",
+}
+
+
+def render_explanation(found: Explanation, *, everything: bool = False) -> str:
+    """Return the answer of `diff`. Names and values of images are escaped, and long ones shortened.
+
+    Args:
+        found: what differs.
+        everything: list all, and say what was left out.
+    """
+    most = None if everything else SHOWN
+    lines = [*_side(found.one), *_side(found.other), "", _LEVELS[found.level]]
+    if found.files:
+        lines += ["", *_summary(found)]
+    by_culprit: dict[tuple[str, str], list[FileChange]] = {}
+    for file in found.files:
+        by_culprit.setdefault(file.culprit, []).append(file)
+    for culprit in found.culprits:
+        files = by_culprit[culprit.kind, culprit.name]
+        lines += ["", _headline(culprit), *_limited([_file(file) for file in files], most)]
+    for title, kinds in _SECTIONS:
+        changes = [change for kind in kinds for change in found.changes if change.kind == kind]
+        if changes:
+            lines += ["", title, *_limited([_change(change) for change in changes], most)]
+    for deeper in found.diffoscope:
+        lines += ["", f"diffoscope of /{safe(deeper.path)}:"]
+        lines += [f"  {safe(line)}" for line in deeper.text.splitlines()]
+    if everything and found.notes:
+        lines += ["", *(safe(note, 4 * LONGEST) for note in found.notes)]
+    return "\n".join(lines)
+
+
+_SECTIONS = (
+    ("what runs (part of the tree digest):", ("runtime",)),
+    ("labels:", ("label",)),
+    (
+        "packing (no part of the tree digest):",
+        ("times", "layers", "order", "owners", "header", "compression", "config", "manifest", "index"),
+    ),
+)
+
+
+def _side(side: Side) -> Iterator[str]:
+    digests = (("tree", side.tree), ("config", side.config), ("manifest", side.manifest or "none"))
+    yield f"{safe(side.name)} ({side.form})"
+    for name, digest in (*digests, *((("lock", side.lock),) if side.lock else ())):
+        yield f"  {name:<8}  {digest}"
+
+
+def _summary(found: Explanation) -> Iterator[str]:
+    kinds = Counter(file.kind for file in found.files)
+    paths = len({file.path for file in found.files})
+    yield f"{_count(paths, 'path')} differ: " + ", ".join(
+        f"{number} {kind}" for kind, number in kinds.items()
+    )
+
+
+def _headline(culprit: Culprit) -> str:
+    files = _count(culprit.files, "path")
+    if culprit.explains == "unknown":
+        return f"of no known input: {files}"
+    name = safe(f"{culprit.kind} {culprit.name}")
+    if culprit.explains == "no":
+        same = f" ({safe(culprit.one)})" if culprit.one else ""
+        return f"{name} is the same in both{same}, and does not explain {files}"
+    return f"{name}: {safe(culprit.one) or 'nothing'} -> {safe(culprit.other) or 'nothing'} explains {files}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _file(file: FileChange) -> str:
+    values = f"{safe(file.one) or 'nothing'} -> {safe(file.other) or 'nothing'}"
+    said = values if file.kind in _VALUED else safe(file.detail, 3 * LONGEST)
+    return f"{file.kind:<10}  /{safe(file.path)}{f': {said}' if said else ''}"
+
+
+_VALUED = ("type", "mode", "owner", "link", "attributes", "device", "added", "removed")
+
+
+def _change(change: Change) -> str:
+    one, other = ("nothing" if value is None else safe(value) for value in (change.one, change.other))
+    return f"{change.kind}: {safe(change.name)}: {one} -> {other}"
+
+
+def _limited(lines: Sequence[str], most: int | None) -> list[str]:
+    shown = [f"  {line}" for line in lines[:most]]
+    left = len(lines) - len(shown)
+    return [*shown, f"  ... and {left} more: -v or --json lists them"] if left else shown
+
+
+def safe(text: str, longest: int = LONGEST) -> str:
+    """Return text from an image for a terminal: what does not print is escaped, what is long loses its middle."""
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if len(escaped) <= longest:
+        return escaped
+    half = longest // 2
+    return f"{escaped[:half]}...({len(escaped) - 2 * half} more)...{escaped[-half:]}"

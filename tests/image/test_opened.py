@@ -1,0 +1,425 @@
+"""Images of every form are opened, read and checked; damage and malice have a name and a hint."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprobuild.archive import Entry
+from reprobuild.errors import BuildError, ReproError, UsageError
+from reprobuild.image.oci import layout_digest, read_layout
+from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
+from reprobuild.image.scan import Scanned, fetch_contents, scan
+from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
+from tests.image.made import BASE, file, folder, symlink
+
+CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
+GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
+ENTRIES = [*BASE, file("opt/a", b"a" * 5000)]
+TOP = [file("opt/b", b"b"), file("opt/.wh.a", b"")]
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Path:
+    return make_layout(tmp_path / "layout", ENTRIES, TOP)
+
+
+def first_layer(layout: Path) -> Path:
+    return read_layout(layout).blob(read_layout(layout).layers[0][1])
+
+
+def read(path: Path, scratch: Path) -> Scanned:
+    scratch.mkdir(exist_ok=True)
+    return scan(open_path(path, scratch), {})
+
+
+def fails(
+    path: Path, tmp_path: Path, words: str, hint: str = CUT_SHORT, kind: type[ReproError] = BuildError
+) -> None:
+    with pytest.raises(kind, match=words) as failed:
+        read(path, tmp_path / "scratch")
+    assert failed.value.hint == hint
+    assert str(path) in str(failed.value) or path.name in str(failed.value)
+
+
+@pytest.mark.parametrize("packing", ["none", "gzip", "zstd"])
+def test_every_form_is_the_same_image(layout: Path, packing: str, tmp_path: Path) -> None:
+    wanted = layout_digest(read_layout(layout))
+    results = tmp_path / "results"
+    results.mkdir()
+    layout.rename(results / "image")
+    layout = results / "image"
+    other = make_layout(tmp_path / "other", ENTRIES, TOP, packing=packing)
+    forms = {
+        "folder of results": results,
+        "OCI layout": other,
+        "OCI archive": archived(layout, tmp_path / "oci.tar", packing),
+        "docker archive": saved(layout, tmp_path / "saved.tar", packing),
+    }
+    for form, path in forms.items():
+        found = read(path, tmp_path / form)
+        assert (found.digest, found.image.form) == (wanted, form)
+        assert found.image.reference == "small:1"
+        assert found.image.config_digest == read_layout(layout).config_digest
+        assert bool(found.image.manifest) == (form != "docker archive")
+        assert "opt/b" in found.tree
+        assert "opt/a" not in found.tree
+    assert {p.method for p in read(other, tmp_path / "again").packing} == {packing}
+
+
+def test_times_are_read_in_full(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, time in (("a", "1700000000.123456789"), ("b", "-1.5"), ("c", "12")):
+            info = tarfile.TarInfo(name)
+            info.pax_headers = {"mtime": time}
+            tar.addfile(info)
+    found = read(make_layout(tmp_path / "layout", stream.getvalue()), tmp_path / "s")
+    assert found.times == {"a": 1_700_000_000_123_456_789, "b": -1_500_000_000, "c": 12_000_000_000}
+
+
+def test_the_same_layer_is_parsed_once_and_checked_twice(layout: Path, tmp_path: Path) -> None:
+    known: dict[str, Any] = {}
+    one = scan(open_path(layout, tmp_path), known)
+    other = make_layout(tmp_path / "gzip", ENTRIES, TOP, packing="gzip")
+    two = scan(open_path(other, tmp_path), known)
+    assert [a is b for a, b in zip(one.layers, two.layers, strict=True)] == [True, True]
+    first = first_layer(other)
+    first.write_bytes(first.read_bytes()[:-9] + b"damaged!!")
+    with pytest.raises(BuildError, match=r"layer 1 of .*gzip"):
+        scan(open_path(other, tmp_path), known)
+
+
+def test_attestations_and_platforms_that_are_not_there(layout: Path, tmp_path: Path) -> None:
+    wanted = read(layout, tmp_path / "s").image.manifest
+
+    def change(index: Any) -> Any:
+        (found,) = index["manifests"]
+        attestation = {**found, "annotations": {"vnd.docker.reference.type": "attestation-manifest"}}
+        absent = {**found, "digest": f"sha256:{'0' * 64}"}
+        return {**index, "manifests": [attestation, absent, found, found]}
+
+    changed_json(layout, "index.json", change)
+    assert read(layout, tmp_path / "s").image.manifest == wanted
+
+
+def test_an_index_in_an_index(layout: Path, tmp_path: Path) -> None:
+    wanted = read(layout, tmp_path / "s").image.manifest
+    for depth in range(6):
+        inner = (layout / "index.json").read_bytes()
+        digest = put(layout / "blobs" / "sha256", inner)
+        row = {"mediaType": "application/vnd.oci.image.index.v1+json", "digest": f"sha256:{digest}"}
+        changed_json(layout, "index.json", lambda index, row=row: {**index, "manifests": [row]})
+        if depth < 4:
+            assert read(layout, tmp_path / "s").image.manifest == wanted
+    fails(layout, tmp_path, "its indexes are nested too deep")
+
+
+# --- what is no image ------------------------------------------------------------------------
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    fails(tmp_path / "gone", tmp_path, "there is no image at", GIVE, UsageError)
+    os.mkfifo(tmp_path / "pipe")
+    fails(tmp_path / "pipe", tmp_path, "there is no image at", GIVE, UsageError)
+
+
+def test_something_else(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    fails(
+        tmp_path / "empty", tmp_path, "holds no image: neither index.json nor manifest.json", GIVE, UsageError
+    )
+    (tmp_path / "other.tar").write_bytes(tar_of(BASE))
+    fails(tmp_path / "other.tar", tmp_path, "holds no image", GIVE, UsageError)
+    (tmp_path / "text").write_text("text\n" * 300)
+    fails(tmp_path / "text", tmp_path, "is no tar of an image")
+    (tmp_path / "zero").write_bytes(b"")
+    fails(tmp_path / "zero", tmp_path, "is no tar of an image")
+
+
+def test_pipes_and_folders_in_a_layout_are_not_waited_for(layout: Path, tmp_path: Path) -> None:
+    (layout / "index.json").unlink()
+    os.mkfifo(layout / "index.json")
+    fails(layout, tmp_path, "holds no image", GIVE, UsageError)
+
+
+def test_several_images(layout: Path, tmp_path: Path) -> None:
+    rows = json.loads((layout / "index.json").read_bytes())["manifests"]
+    finish(layout, b'{"config":{},"rootfs":{"diff_ids":[]}}', [])
+    changed_json(layout, "index.json", lambda index: {**index, "manifests": [*rows, *index["manifests"]]})
+    fails(layout, tmp_path, "holds 2 images", "export one image, of one platform, into the file")
+    path = saved(make_layout(tmp_path / "two", TOP), tmp_path / "two.tar")
+    with tarfile.open(path) as tar:
+        content = {info.name: tar.extractfile(info).read() for info in tar if info.isreg()}
+    content["manifest.json"] = json.dumps(json.loads(content["manifest.json"]) * 2).encode()
+    path.write_bytes(tar_of([file(name, data) for name, data in content.items()]))
+    fails(path, tmp_path, "holds 2 images", "export one image, of one platform, into the file")
+
+
+# --- damage ----------------------------------------------------------------------------------
+
+
+def test_a_damaged_layer(layout: Path, tmp_path: Path) -> None:
+    first = first_layer(layout)
+    whole = first.read_bytes()
+    for content in (whole[:-20], whole + b"more", whole[:30] + bytes([whole[30] ^ 1]) + whole[31:], b""):
+        first.write_bytes(content)
+        fails(
+            layout, tmp_path, r"layer 1 of .* \([0-9a-f]{64}\) (cannot be read|is not what the image states)"
+        )
+    first.unlink()
+    fails(layout, tmp_path, "is a damaged image: the layer .* is missing")
+
+
+def test_a_layer_that_is_another_one(layout: Path, tmp_path: Path) -> None:
+    manifest = json.loads((layout / "index.json").read_bytes())["manifests"][0]["digest"].partition(":")[2]
+    rows = json.loads((layout / "blobs" / "sha256" / manifest).read_bytes())["layers"]
+    image = {"config": {}, "rootfs": {"diff_ids": [f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"]}}
+    finish(layout, json.dumps(image).encode(), rows)
+    fails(layout, tmp_path, "layer 1 of .* is not what the image states")
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        (b"no json", "Expecting value"),
+        (b"[]", "is no object"),
+        (b"{}", "rootfs"),
+        (b'{"config":[1],"rootfs":{"diff_ids":[]}}', "its `config` is no object"),
+        (b'{"config":{"Env":{"A":1}},"rootfs":{"diff_ids":[]}}', "its Env is no list"),
+        (b'{"config":{"Cmd":[1]},"rootfs":{"diff_ids":[]}}', "its Cmd is no list"),
+        (b'{"config":{"User":1},"rootfs":{"diff_ids":[]}}', "its User is no str"),
+        (b'{"config":{"Labels":[]},"rootfs":{"diff_ids":[]}}', "its Labels is no dict"),
+        (b'{"config":{},"rootfs":{"diff_ids":["md5:1"]}}', "is no sha256 digest"),
+        (b'{"config":{},"rootfs":{"diff_ids":[null]}}', "damaged image"),
+        (b'{"config":{},"rootfs":{"diff_ids":["sha256:%s"]}}' % (b"0" * 64), "damaged image"),
+        (b'{"a":' + b"[" * (DEEPEST_JSON + 1) + b"]" * (DEEPEST_JSON + 1) + b"}", "nested deeper"),
+        (b"[" * 100_000, "damaged image"),
+        (b"\xff", "damaged image"),
+        (b'{"a":"' + b"x" * LARGEST_JSON + b'"}', "is larger than"),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_a_strange_configuration(image: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "layout").mkdir()
+    finish(tmp_path / "layout", image, [])
+    fails(tmp_path / "layout", tmp_path, words)
+
+
+@pytest.mark.parametrize(
+    "index", [b"[]", b"{}", b'{"manifests":{}}', b'{"manifests":[{}]}', b'{"manifests":[1]}', b""]
+)
+def test_a_strange_index(index: bytes, layout: Path, tmp_path: Path) -> None:
+    (layout / "index.json").write_bytes(index)
+    fails(layout, tmp_path, "is a damaged image: ")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [b"{}", b"[]", b"[{}]", b'[{"Config":"x","Layers":[]}]', b'[{"Config":"c","Layers":["../../x"]}]', b"["],
+)
+def test_a_strange_docker_archive(manifest: bytes, tmp_path: Path) -> None:
+    config = b'{"config":{},"rootfs":{"diff_ids":["sha256:' + b"0" * 64 + b'"]}}'
+    (tmp_path / "saved.tar").write_bytes(tar_of([file("manifest.json", manifest), file("c", config)]))
+    with pytest.raises(BuildError, match=r"saved.tar (is a damaged image|holds 0 images)") as failed:
+        read(tmp_path / "saved.tar", tmp_path / "scratch")
+    assert failed.value.hint in (CUT_SHORT, "export one image, of one platform, into the file")
+
+
+def test_scratch_files_that_cannot_be_written(layout: Path, tmp_path: Path) -> None:
+    """A full disk is no damage of the image. /dev/full is one, and a folder that is gone is another."""
+    hint = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
+    packed = archived(layout, tmp_path / "oci.tar.gz", "gzip")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "archive.tar").symlink_to("/dev/full")
+    for scratch, words in (
+        (tmp_path / "scratch", "No space left on device"),
+        (tmp_path / "gone", "No such file"),
+    ):
+        with pytest.raises(BuildError, match=rf"archive.tar cannot be written: {words}") as failed:
+            open_path(packed, scratch)
+        assert failed.value.hint == hint
+    found = read(layout, tmp_path / "s")
+    with pytest.raises(BuildError, match="cannot be written: No such file") as failed:
+        fetch_contents(found, {found.tree["opt/b"].sha256}, tmp_path / "gone")
+    assert failed.value.hint == hint
+
+
+# --- malice ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["../escape", "a/../../escape", "/../escape", ".."])
+def test_members_that_lead_out(path: str, tmp_path: Path) -> None:
+    tar = tar_of([file(path, b"x")])
+    fails(make_layout(tmp_path / "layout", tar), tmp_path, "layer 1 of .*leads out of the image")
+    assert not (tmp_path.parent / "escape").exists()
+
+
+def test_links_that_lead_out_are_only_text(tmp_path: Path) -> None:
+    found = read(make_layout(tmp_path / "layout", [symlink("a", "../../../etc/shadow")]), tmp_path / "s")
+    assert found.tree["a"].target == "../../../etc/shadow"
+    out = tar_of([(Entry(path="h", type="hardlink", mode=0o644, target="../../etc/shadow"), b"")])
+    fails(make_layout(tmp_path / "hard", out), tmp_path, "leads out of the image")
+
+
+def test_links_in_an_archive_lead_only_to_its_members(layout: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    for target in (str(secret), "../secret", "index.json"):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            info = tarfile.TarInfo("index.json")
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+        (tmp_path / "link.tar").write_bytes(stream.getvalue())
+        fails(tmp_path / "link.tar", tmp_path, "holds no image", GIVE, UsageError)
+
+
+def test_a_link_of_docker_save_is_followed(layout: Path, tmp_path: Path) -> None:
+    path = saved(layout, tmp_path / "saved.tar")
+    with tarfile.open(path) as tar:
+        content = {info.name: tar.extractfile(info).read() for info in tar if info.isreg()}
+    name = next(name for name in content if name.endswith("/layer.tar"))
+    rows = [file(key, data) for key, data in content.items() if key != name]
+    rows += [file("elsewhere/layer.tar", content[name]), symlink(name, "../elsewhere/layer.tar")]
+    path.write_bytes(tar_of(rows))
+    assert read(path, tmp_path / "s").digest == layout_digest(read_layout(layout))
+
+
+def header(name: str, kind: bytes, size: int, body: bytes = b"") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+
+
+@pytest.mark.parametrize(
+    "tar",
+    [
+        header("x", tarfile.XHDTYPE, 1 << 40),
+        header("x", tarfile.GNUTYPE_LONGNAME, 1 << 33),
+        header("x", tarfile.XHDTYPE, 200, b"19 mtime=1e9999999\n".ljust(200, b"\0")) + header("y", tarfile.REGTYPE, 0),
+        header("x", tarfile.XHDTYPE, 13, b"13 mtime=nan\n") + header("y", tarfile.REGTYPE, 0),
+        header("x", tarfile.GNUTYPE_SPARSE, 0),
+        header("x", b"V", 0),
+        header("x", tarfile.REGTYPE, 1000, b"short"),
+        tar_of([file("a", b"")])[:512] + b"\xff" * 512,
+        tar_of([file("a", b"")])[:512] + b"half a header",
+        b"no tar" * 200,
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_tars_made_to_harm(tar: bytes, tmp_path: Path) -> None:
+    fails(make_layout(tmp_path / "layout", tar), tmp_path, "layer 1 of .* cannot be read: ")
+
+
+def test_a_sparse_member_that_stands_for_gigabytes(tmp_path: Path) -> None:
+    rows = b""
+    for key, value in (
+        ("GNU.sparse.major", "1"),
+        ("GNU.sparse.minor", "0"),
+        ("GNU.sparse.realsize", "9" * 12),
+    ):
+        text = f" {key}={value}\n"
+        rows += f"{len(text) + 2}{text}".encode()
+    tar = (
+        header("x", tarfile.XHDTYPE, len(rows), rows)
+        + header("big", tarfile.REGTYPE, 512, b"0\n")
+        + bytes(1024)
+    )
+    fails(make_layout(tmp_path / "layout", tar), tmp_path, "big is a sparse file")
+
+
+def test_hard_links_and_parents_that_no_engine_can_unpack(tmp_path: Path) -> None:
+    hint = "the layer is damaged, or its builder broke the image specification; build the image again"
+    with pytest.raises(BuildError, match="below /a, which is a file") as failed:
+        read(make_layout(tmp_path / "layout", [file("a", b""), file("a/b", b"")]), tmp_path / "s")
+    assert failed.value.hint == hint
+
+
+def test_odd_spellings_of_a_path_are_one(tmp_path: Path) -> None:
+    tar = tar_of([folder("d"), file("./d//a", b"1"), file("/d/./b", b"2")])
+    assert sorted(read(make_layout(tmp_path / "layout", tar), tmp_path / "s").tree) == ["", "d", "d/a", "d/b"]
+
+
+# --- fuzz ------------------------------------------------------------------------------------
+
+CASES = 150
+
+
+def forms(tmp_path: Path) -> list[tuple[str, bytes]]:
+    small = make_layout(
+        tmp_path / "small", [file("a", b"1" * 100), folder("d")], [symlink("l", "a")], packing="gzip"
+    )
+    oci, docker = archived(small, tmp_path / "oci.tar"), saved(small, tmp_path / "docker.tar")
+    return [
+        ("oci", oci.read_bytes()),
+        ("docker", docker.read_bytes()),
+        ("gzip", gzip.compress(docker.read_bytes(), mtime=0)),
+    ]
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    data = bytearray(content)
+    for _ in range(chance.randint(1, 6)):
+        at = chance.randrange(len(data))
+        change: Callable[[], None] = chance.choice(
+            [
+                lambda: data.__setitem__(at, chance.randrange(256)),  # noqa: B023
+                lambda: data.__delitem__(slice(at, at + chance.randint(1, 2000))),  # noqa: B023
+                lambda: data.__setitem__(slice(at, at), chance.randbytes(chance.randint(1, 600))),  # noqa: B023
+                lambda: data.__setitem__(slice(at, at + 8), b"\xff" * 8),  # noqa: B023
+            ]
+        )
+        change()
+        if not data:
+            data = bytearray(b"0")
+    return bytes(data)
+
+
+def attempt(path: Path, scratch: Path) -> Scanned | None:
+    """Return the image, or None where it fails as it may: with a sentence and a hint."""
+    try:
+        return scan(open_path(path, scratch), {})
+    except ReproError as err:
+        if not (err.hint and str(err)):
+            raise
+        return None
+
+
+def test_any_bytes_are_an_image_or_an_error(tmp_path: Path) -> None:
+    """A bounded number of damaged archives: each gives the same tree, or fails by name and with a hint."""
+    chance = random.Random(3)
+    ended = {"read": 0, "failed": 0}
+    (tmp_path / "scratch").mkdir()
+    for name, content in forms(tmp_path):
+        path = tmp_path / f"fuzzed-{name}"
+        wanted = None
+        for case in range(CASES):
+            path.write_bytes(mutated(content, chance) if case else content)
+            found = attempt(path, tmp_path / "scratch")
+            ended["failed" if found is None else "read"] += 1
+            if found:
+                wanted = wanted or found.digest
+            if found and found.image.manifest:  # a form where every byte is under a digest
+                assert found.digest == wanted
+        assert wanted
+    assert min(ended.values()) > 10, ended
+
+
+def test_layers_of_any_bytes(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    tar = tar_of([*BASE, file("opt/long" + "x" * 200, b"1")])
+    ended = {"read": 0, "failed": 0}
+    for case in range(CASES):
+        layout = make_layout(tmp_path / str(case), mutated(tar, chance))
+        ended["failed" if attempt(layout, tmp_path) is None else "read"] += 1
+    assert min(ended.values()) > 5, ended
