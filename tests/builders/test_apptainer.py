@@ -72,6 +72,7 @@ def write_recipe(lock: Lock, store: Store, out: Path) -> None:
 
 
 def build(lock: Lock, out: Path, env: Env, platform: str = "") -> Image:
+    out = Path(os.path.relpath(out))  # as people give it
     write_lock(lock, out / "reprobuild.lock")
     more = {"platform": platform or lock.platform, "epoch": lock.epoch}
     with tempfile.TemporaryDirectory(prefix=".scratch.", dir=out) as scratch:
