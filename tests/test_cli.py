@@ -21,6 +21,8 @@ import msgspec
 import pytest
 
 from reprobuild import cli, errors, pipeline
+from reprobuild.builders import BUILDERS, NATIVE
+from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, write_lock
 from reprobuild.snapshot import read_snapshot
@@ -220,6 +222,17 @@ def test_a_lock_of_other_sources(said: Said, tmp_path: Path) -> None:
     assert hint == "make a new lock with `reprobuild lock DIR`"
 
 
+def test_builders_and_engines_are_those_of_the_registries() -> None:
+    command = import_module("reprobuild.cli.from_snapshot").command
+    choices = {
+        option.name: tuple(option.type.choices)
+        for option in command.params
+        if isinstance(option.type, click.Choice)
+    }
+    assert choices["builder"] == (NATIVE, *BUILDERS)
+    assert choices["engine"] == tuple(ENGINES)
+
+
 def test_an_engine_that_is_not_there(results: Path) -> None:
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
     for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
@@ -371,7 +384,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         monkeypatch.setattr(pipeline, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
         found = document(said, code, "from-snapshot", SNAPSHOT, "-o", results)
         assert found["lock"] == f"sha256:{lock.digest}"
-        assert set(found["image"]) == {"reference", "tree", "config", "manifest"}
+        assert set(found["image"]) == {"reference", "tree", "config", "manifest", "builder"}
         assert said("from-snapshot", SNAPSHOT, "-o", results) == code
 
     image = msgspec.structs.replace(IMAGE, sif="sha256:4", sqsh="sha256:5")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.builders import BUILDERS, find_builder
 from reprobuild.engines import ENGINES, HINT, apptainer, docker, find_engine, podman
 from reprobuild.engines.model import Task
 from reprobuild.errors import EngineError
@@ -48,6 +49,17 @@ def test_nobody_at_the_address(host: str) -> None:
     with pytest.raises(EngineError, match=f"Docker does not answer at {host}: ") as failed:
         docker.run("image:1", TASK, env)
     assert failed.value.hint == "start the Docker daemon, or point DOCKER_HOST at one that runs"
+
+
+def test_a_builder_that_is_not_there() -> None:
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
+    for name in BUILDERS:
+        with pytest.raises(EngineError, match=f"the builder {name} does not answer") as failed:
+            find_builder(name, env)
+        assert failed.value.hint == "start or install it, or leave --builder out"
+    with pytest.raises(EngineError, match="there is no builder named 'kaniko'") as failed:
+        find_builder("kaniko", env)
+    assert failed.value.hint == "the builders are: native, docker, podman, apptainer"
 
 
 def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:
@@ -188,3 +200,29 @@ def test_it_is_killed_while_a_container_runs(
         timer.join()
         assert failed.value.hint == GONE
         assert docker.version(running.env) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        # what crun 1.8 and runc 1.1 say, through podman 4.3
+        ("Error: crun: cgroups in hybrid mode not supported, drop all controllers from cgroupv2: Invalid argument",
+         'install runc, and write `runtime = "runc"` below [engine] in ~/.config/containers/containers.conf'),
+        ("runc: runc create failed: error setting rlimits for ready process: error setting rlimit type 7: "
+         "operation not permitted: OCI permission denied",
+         "podman asks for higher limits than you may have: write `default_ulimits = "
+         '["nofile=1024:1024", "nproc=1000:1000"]` below [containers] in ~/.config/containers/containers.conf'),
+        ("something else", "`podman info` tells whether podman itself is well"),
+    ],
+)  # fmt: skip
+def test_the_remedy_for_what_runtimes_refuse(said: str, hint: str) -> None:
+    assert podman.explained(126, f"before\n{said}\n", "what").hint == hint
+
+
+def test_podman_that_was_killed() -> None:
+    killed = podman.explained(-9, "", "what")
+    assert str(killed) == "podman was ended by signal 9"
+    assert (
+        killed.hint
+        == "start the command again; `podman ps --all --external` lists what an interrupted one left"
+    )
