@@ -56,6 +56,7 @@ def build(
     _check_machine(platform)
     rights, plain = _rights(env), _plain(env)
     say(f"apptainer: {version(env)}, {'as root' if rights == ROOT else 'with subordinate users'}")
+    scratch = scratch.absolute()  # the build runs in `folder`
     own, packed = scratch / "own", scratch / "layer.tar"
     try:
         (own / "tmp").mkdir(parents=True)
@@ -112,9 +113,7 @@ def _plain(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
-    argv = _within(
-        (*rights, "--net"), program, "--silent", "build", "--sandbox", str(root.absolute()), DEFINITION
-    )
+    argv = _within((*rights, "--net"), program, "--silent", "build", "--sandbox", str(root), DEFINITION)
     try:
         run(argv, env=env, purpose=f"build the {DEFINITION}", cwd=folder, timeout=BUILD_SECONDS)
     except Failed as err:

@@ -41,6 +41,7 @@ FATAL, FATAL_CODE = "FATAL:", 255
 _SETTINGS = {
     f"{prefix}_{name}" for _, prefix in PROGRAMS.values() for name in ("TMPDIR", "CACHEDIR", "CONFIGDIR")
 }
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 _ISOLATION = ("--containall", "--no-mount", "bind-paths", "--no-eval", "--writable-tmpfs")
 _SQUASHFS = "install squashfs-tools 4.5 or newer, or choose another engine with --engine"
 _INSTALL = "install Apptainer 1.1 or newer, or choose another engine with --engine"
@@ -58,7 +59,7 @@ def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
         with contextlib.suppress(EngineError):
             answer = run_program([name, "version"], env=env, purpose="run containers", timeout=ANSWER_SECONDS)
             text = answer.decode(errors="replace").strip()
-            if re.match(r"\d+\.\d+", text):
+            if _VERSION.match(text):
                 return name, text
     return None
 
@@ -74,7 +75,8 @@ def usable_program(env: Mapping[str, str]) -> str:
         raise EngineError("neither `apptainer` nor `singularity` answers", hint=_INSTALL)
     name, text = found
     oldest, _ = PROGRAMS[name]
-    if tuple(map(int, text.split(".")[:2])) < oldest:
+    numbers = _VERSION.match(text)
+    if numbers is None or tuple(map(int, numbers.groups())) < oldest:
         raise EngineError(
             f"{name} {text} is too old: it would evaluate variables as a shell does", hint=_INSTALL
         )
@@ -181,7 +183,11 @@ def _refused(stderr: bytes, task: Task) -> None:
     if not said:
         return
     complaint = said[-1].removeprefix(FATAL).strip()
-    if task.network == "none" and "network" in complaint:
+    if (
+        task.network == "none"
+        and complaint.startswith("container creation failed")
+        and "network" in complaint
+    ):
         raise EngineError(
             f"Apptainer cannot cut the network off: {complaint}",
             hint="nothing was run with a network; let the site's apptainer.conf allow `--net --network none`, "

@@ -333,6 +333,7 @@ def script(folder: Path, name: str, text: str) -> Env:
     ("name", "said", "version", "usable"),
     [
         ("apptainer", "1.4.5", "1.4.5", True),
+        ("apptainer", "1.5-rc1", "1.5-rc1", True),
         ("apptainer", "1.0.3-1.el8", "1.0.3-1.el8", False),
         ("singularity", "4.1.0-rc.1+27-g1", "4.1.0-rc.1+27-g1", True),
         ("singularity", "3.8.7", "3.8.7", False),

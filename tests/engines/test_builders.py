@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,48 +21,14 @@ from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.build import Image
 from reprobuild.image.oci import layout_tree, read_layout
-from reprobuild.lock import read_lock, write_lock
+from reprobuild.lock import read_lock
 from reprobuild.payload import payload
 from reprobuild.pipeline import LOCK, read_image
-from reprobuild.resolve.apt_index import configured_index
-from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
 from tests.conftest import Built, reprobuild
-from tests.engines.conftest import Running, daemon
-from tests.system.samples import bring
+from tests.engines.conftest import WHEELS, Running, Small, daemon
 
-# Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's)
-# and certificates.
-ROOTS = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "less", "openssh-server")
-WHEELS = {"click", "einops", "idna", "markupsafe", "pygments"}
 FAILED = "the lines above are the builder's own; `reprobuild build` makes a file of context/ that was changed again"
-
-
-@dataclass(frozen=True)
-class Small:
-    """A second lock, built natively: its folder of results, its store, and the image."""
-
-    out: Path
-    store: Path
-    image: Image
-
-
-@pytest.fixture(scope="session")
-def small(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Small:
-    """A system with services, and a few wheels of the example."""
-    store = Store(built_example.store)
-    index = configured_index("debian", "bookworm", env=os.environ, folder=store.root / "apt")
-    base, _ = resolve_base((), index=index, roots=list(ROOTS))
-    bring((*base.packages, *base.tools), store)
-    lock = msgspec.structs.replace(
-        built_example.lock, base=base, sources=(), realised=None, workload=None, workdir="/work here",
-        wheels=tuple(wheel for wheel in built_example.lock.wheels if wheel.name in WHEELS),
-    )  # fmt: skip
-    folder = tmp_path_factory.mktemp("small")
-    write_lock(lock, folder / "lock")
-    done = reprobuild("build", folder / "lock", "-o", folder / "out", "--store", store.root)
-    assert done.returncode == 0, done.stderr
-    return Small(out=folder / "out", store=store.root, image=read_image(folder / "out")[1])
 
 
 def test_the_small_lock_has_what_maintainer_scripts_make(small: Small) -> None:

@@ -60,7 +60,7 @@ def test_a_builder_that_is_not_there() -> None:
         assert failed.value.hint == "start or install it, or leave --builder out"
     with pytest.raises(EngineError, match="there is no builder named 'kaniko'") as failed:
         find_builder("kaniko", env)
-    assert failed.value.hint == "the builders are: native, docker, podman"
+    assert failed.value.hint == "the builders are: native, docker, podman, apptainer"
 
 
 def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,9 +23,11 @@ from reprobuild.image.build import Image, build_image
 from reprobuild.image.oci import layout_tree, read_layout
 from reprobuild.lock import Lock, Setting, write_lock
 from reprobuild.payload import payload
+from reprobuild.pipeline import LOCK
 from reprobuild.render import render
 from reprobuild.store import Store
-from tests.conftest import ROOT, Built, apptainer_environment
+from tests.conftest import ROOT, Built, apptainer_environment, reprobuild
+from tests.engines.conftest import Small
 from tests.recipe.test_engine import AWKWARD, differences
 
 ANOTHER = "is the Apptainer.def that of the lock? Render it again with `reprobuild render`"
@@ -46,7 +49,7 @@ Env = Mapping[str, str]
 
 
 @pytest.fixture(scope="module")
-def small(built_example: Built) -> Lock:
+def awkward(built_example: Built) -> Lock:
     """The example without its large wheels, with variables that syntaxes stumble over."""
     lock = built_example.lock
     store = Store(built_example.store)
@@ -59,10 +62,12 @@ def small(built_example: Built) -> Lock:
 
 
 @pytest.fixture(scope="module")
-def native(small: Lock, built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> tuple[Image, Path]:
+def native(
+    awkward: Lock, built_example: Built, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Image, Path]:
     """What the native builder makes of it, and where."""
     store, out = Store(built_example.store), tmp_path_factory.mktemp("native")
-    return build_image(small, store, out, files=payload(small, store), reference="x:1"), out / "image"
+    return build_image(awkward, store, out, files=payload(awkward, store), reference="x:1"), out / "image"
 
 
 def write_recipe(lock: Lock, store: Store, out: Path) -> None:
@@ -72,6 +77,7 @@ def write_recipe(lock: Lock, store: Store, out: Path) -> None:
 
 
 def build(lock: Lock, out: Path, env: Env, platform: str = "") -> Image:
+    out = Path(os.path.relpath(out))  # as people give it
     write_lock(lock, out / "reprobuild.lock")
     more = {"platform": platform or lock.platform, "epoch": lock.epoch}
     with tempfile.TemporaryDirectory(prefix=".scratch.", dir=out) as scratch:
@@ -86,20 +92,22 @@ def same_tree(one: Path, other: Path) -> bool:
 
 
 def test_the_definition_file_gives_the_tree_of_the_native_builder(
-    built_example: Built, small: Lock, native: tuple[Image, Path], apptainer_env: Env, tmp_path: Path
+    small: Small, apptainer_env: Env, tmp_path: Path
 ) -> None:
-    write_recipe(small, Store(built_example.store), tmp_path)
-    image = build(small, tmp_path, {**apptainer_env, **HOSTILE})
-    assert same_tree(tmp_path / "image", native[1])
-    assert image.tree == native[0].tree
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "Apptainer.def",
-        "context",
-        "image",
-        "reprobuild.lock",
-    ]
-    configs = [read_layout(layout).config["config"] for layout in (tmp_path / "image", native[1])]
+    """Of a system with users and groups that maintainer scripts made; as the one command, with the promise checked."""
+    done = reprobuild(
+        "build", small.out / LOCK, "-o", tmp_path, "--store", small.store, "--builder", "apptainer", "--json",
+        env={**apptainer_env, **HOSTILE},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["image"]
+    assert (said["tree"], said["builder"]) == (small.image.tree, "apptainer")
+    assert "is not compared" not in done.stderr
+    configs = [read_layout(folder / "image").config["config"] for folder in (tmp_path, small.out)]
     assert configs[0] == configs[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        path.name for path in small.out.iterdir()
+    )
 
 
 # Run as root in a mount namespace: $1 an empty folder, $2 Apptainer's root, $3 the script that enters it, $4 where
@@ -130,7 +138,7 @@ import os, sys
 from pathlib import Path
 from reprobuild.errors import ReproError
 from reprobuild.lock import read_lock
-from tests.builders.test_apptainer import build
+from tests.engines.test_apptainer_builder import build
 try:
     print(build(read_lock(Path(sys.argv[1])), Path(sys.argv[2]), os.environ).tree)
 except ReproError as err:
@@ -187,12 +195,12 @@ def as_user(folder: Path, newuidmap: Path, numbers: str, lock: Lock) -> list[str
 
 
 def test_an_unprivileged_user_with_subordinate_numbers(
-    built_example: Built, small: Lock, native: tuple[Image, Path], newuidmap: Path, users_folder: Path
+    built_example: Built, awkward: Lock, native: tuple[Image, Path], newuidmap: Path, users_folder: Path
 ) -> None:
     """The same tree under another umask; nothing is left behind."""
     out = users_folder / "out"
-    write_recipe(small, Store(built_example.store), out)
-    said = as_user(users_folder, newuidmap, "1000:100000:65536\n", small)
+    write_recipe(awkward, Store(built_example.store), out)
+    said = as_user(users_folder, newuidmap, "1000:100000:65536\n", awkward)
     assert same_tree(out / "image", native[1])
     assert said == [native[0].tree]
     assert sorted(path.name for path in out.iterdir()) == [
