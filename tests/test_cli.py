@@ -25,6 +25,7 @@ from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, write_lock
+from reprobuild.pipeline import Making
 from reprobuild.snapshot import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
@@ -400,14 +401,20 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         monkeypatch.setattr(
             pipeline,
             verb.replace("-", "_"),
-            lambda *_, singles, a=asked, b=answer, **__: a.append(singles) or b,
+            lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
         found = document(said, 0, verb, given, "-o", results, "--sqsh", "--sif")
         assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
-        assert said(verb, given, "-o", results, "--sqsh") == 0
+        assert said(verb, given, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
         assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
         assert said(verb, given, "-o", results) == 0
-        assert asked == [("sif", "sqsh"), ("sqsh",), ()]
+        assert said(verb, given, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
+        assert asked == [
+            Making(singles=("sif", "sqsh")),
+            Making(singles=("sqsh",), compressor="gzip"),
+            Making(),
+            Making(builder="podman", tag="a:1"),
+        ]
 
     monkeypatch.setattr("reprobuild.cli.lock.resolve", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {
