@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import difference, measure, native_build, rendering, run, sif, startup
+from benchmarks import difference, dockerfiles, measure, native_build, rendering, run, sif, startup
 from benchmarks.measure import Figure, NotRunError, Sample
+from benchmarks.native import LOCK, Native, forget_layers, layer_count
 from reprobuild.lock import write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.render import render
@@ -118,7 +119,7 @@ def test_the_memory_of_diff_is_measured() -> None:
 
 
 @pytest.fixture
-def native(tmp_path: Path) -> native_build.Native:
+def native(tmp_path: Path) -> Native:
     """Our side, for a lock of one wheel."""
     made = Made(tmp_path / "made")
     made.wheel("one", {"one/__init__.py": b"ONE = 1\n"})
@@ -127,25 +128,23 @@ def native(tmp_path: Path) -> native_build.Native:
     sealed = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
     results = tmp_path / "results"
     results.mkdir()
-    write_lock(msgspec.structs.replace(lock, realised=sealed), results / native_build.LOCK)
-    return native_build.Native(made.store.root, results, tmp_path / "scratch")
+    write_lock(msgspec.structs.replace(lock, realised=sealed), results / LOCK)
+    return Native(made.store.root, results, tmp_path / "scratch")
 
 
-def test_layers_are_made_or_reused_as_asked_and_the_image_is_one(
-    native: native_build.Native, tmp_path: Path
-) -> None:
+def test_layers_are_made_or_reused_as_asked_and_the_image_is_one(native: Native, tmp_path: Path) -> None:
     given = sorted((tmp_path / "made" / "store" / "blobs").rglob("*"))
     assert native.build(cached=False).wall > 0
-    made = native_build.layer_count(native.store)
+    made = layer_count(native.store)
     assert made >= 3
     assert native.build(cached=True).wall > 0
     assert native.build(cached=False).wall > 0
-    assert native_build.layer_count(native.store) == made
+    assert layer_count(native.store) == made
     assert native.size() > 0
     assert sorted((tmp_path / "made" / "store" / "blobs").rglob("*")) == given
 
 
-def test_a_build_that_is_not_what_was_asked_for_is_no_measurement(native: native_build.Native) -> None:
+def test_a_build_that_is_not_what_was_asked_for_is_no_measurement(native: Native) -> None:
     with pytest.raises(RuntimeError, match="layers were made, with cached=True"):
         native.build(cached=True)
     native.manifest = "sha256:other"
@@ -153,19 +152,19 @@ def test_a_build_that_is_not_what_was_asked_for_is_no_measurement(native: native
         native.build(cached=False)
 
 
-def test_layers_are_forgotten_with_their_blobs(native: native_build.Native) -> None:
+def test_layers_are_forgotten_with_their_blobs(native: Native) -> None:
     native.build(cached=False)
     before = len(list((native.store / "blobs").rglob("*")))
-    forgotten = native_build.forget_layers(native.store)
+    forgotten = forget_layers(native.store)
     assert forgotten >= 3
-    assert native_build.layer_count(native.store) == 0
+    assert layer_count(native.store) == 0
     assert len(list((native.store / "blobs").rglob("*"))) < before
 
 
 def test_the_steps_of_a_docker_build_are_read() -> None:
-    steps = native_build.read_steps(LOG)
+    steps = dockerfiles.read_steps(LOG)
     assert steps["exporting to oci image format"] == 61.0
-    assert native_build.Build(80.0, steps, 1).apt == 12.5
+    assert dockerfiles.Build(80.0, steps, 1).apt == 12.5
 
 
 class FakeNative:
@@ -185,14 +184,14 @@ class FakeNative:
 class FakeDocker:
     """The other side with known times: 100 s naive, of which apt 12.5 s, and 22 s careful."""
 
-    def build(self, dockerfile: str, *options: str) -> native_build.Build:
-        return native_build.Build(
-            100.0 if dockerfile == native_build.NAIVE else 22.0, native_build.read_steps(LOG), 1
+    def build(self, dockerfile: str, *options: str) -> dockerfiles.Build:
+        return dockerfiles.Build(
+            100.0 if dockerfile == dockerfiles.NAIVE else 22.0, dockerfiles.read_steps(LOG), 1
         )
 
 
 def test_the_build_figures_are_ratios_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_build, "_output", lambda argv: "1\n")
+    monkeypatch.setattr(native_build, "output_of", lambda argv: "1\n")
     native = FakeNative()
     figures = native_build._figures(native, FakeDocker(), 2)
     made, cached, without_apt, careful = (found.value for found in figures)
@@ -217,9 +216,9 @@ def test_the_configuration_of_apt_brings_its_files(tmp_path: Path, monkeypatch: 
         "shell": f"list='{etc}/sources.list'\nparts='{etc}/parts/'\ntrusted='{etc}/trusted/'\n",
         "dump": 'APT::Update::Post-Invoke:: "false";\nAcquire::Retries "3";\n',
     }
-    monkeypatch.setattr(native_build, "_output", lambda argv: answers[argv[1]])
+    monkeypatch.setattr(dockerfiles, "output_of", lambda argv: answers[argv[1]])
     apt = tmp_path / "apt"
-    native_build.write_apt(apt)
+    dockerfiles.write_apt(apt)
     text = (apt / "parts" / "debian.sources").read_text()
     assert text == "URIs: https://deb.example/debian\nSigned-By: /mnt/apt/files/ring.gpg\n"
     assert [path.name for path in (apt / "parts").iterdir()] == ["debian.sources"]
@@ -230,7 +229,7 @@ def test_the_configuration_of_apt_brings_its_files(tmp_path: Path, monkeypatch: 
     assert "Post-Invoke" not in conf
 
 
-@pytest.mark.parametrize("dockerfile", [native_build.NAIVE, native_build.CAREFUL])
+@pytest.mark.parametrize("dockerfile", [dockerfiles.NAIVE, dockerfiles.CAREFUL])
 def test_the_dockerfiles_name_the_base_and_no_address(dockerfile: str) -> None:
     text = dockerfile.format(base="some:base")
     assert text.startswith("FROM some:base\n")
@@ -261,7 +260,7 @@ def test_the_sif_is_measured(
     lock = Made(tmp_path / "made").lock()
     image = msgspec.structs.replace(image_of(layout), lock=lock.digest)
     (results / "image.json").write_bytes(msgspec.json.encode(image))
-    write_lock(lock, results / native_build.LOCK)
+    write_lock(lock, results / LOCK)
     (results / "Apptainer.def").write_text("Bootstrap: scratch\n")
     program = tmp_path / "apptainer"
     program.write_text(APPTAINER)

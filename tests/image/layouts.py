@@ -67,6 +67,6 @@ def _packed(tar: bytes, packing: Packing) -> bytes:
 def image_of(layout: Layout) -> Image:
     """Return the record of a layout; no digest of the tree is needed here."""
     return Image(
-        layout=layout.folder.name, reference="made:1", tree="", config=layout.config_digest,
+        layout=layout.folder.name, reference=layout.reference, tree="", config=layout.config_digest,
         manifest=layout.manifest, layers=len(layout.layers),
     )  # fmt: skip
