@@ -9,6 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import hypothesis
 import msgspec
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from reprobuild.archive import (
     TarWriter,
     entry_of,
     full_header,
+    index_tar,
     list_tar,
     normal,
     parents,
@@ -192,3 +194,88 @@ def test_what_a_layer_cannot_hold_is_refused() -> None:
         entry_of(info)
     info.type = tarfile.AREGTYPE
     assert entry_of(info).type == "file"
+
+
+# --- index_tar -------------------------------------------------------------------------------
+
+Found = "list[tuple[Entry, int]] | str"
+NAMES = st.one_of(
+    st.sampled_from(["a", "./b/c", "/d", "e/", "p" * 90 + "/" + "n" * 80, "x" * 100, "l" * 300, "\u00e9", "\udcff"]),
+    st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1, max_size=120),
+)  # fmt: skip
+KINDS = [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE,
+         tarfile.FIFOTYPE, tarfile.CONTTYPE]  # fmt: skip
+
+
+@st.composite
+def tars(draw: st.DrawFn) -> bytes:
+    """Tars as other programs write them: every format, odd names, large numbers, records for all that follow."""
+    form = draw(st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
+    stream = io.BytesIO()
+    if form == tarfile.PAX_FORMAT and draw(st.booleans()):
+        stream.write(tarfile.TarInfo.create_pax_global_header({"comment": "x", "uid": "77"}))
+    for _ in range(draw(st.integers(0, 5))):
+        info = tarfile.TarInfo(draw(NAMES))
+        info.type = draw(st.sampled_from(KINDS))
+        info.linkname = draw(NAMES) if info.type in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+        info.mode = draw(st.integers(0, 0o7777))
+        info.uid = draw(st.sampled_from([0, 1000, 2**21 - 1, 2**21, 2**31]))
+        info.gid = draw(st.sampled_from([0, 42]))
+        content = draw(st.binary(max_size=600)) if info.isreg() else b""
+        info.size = len(content)
+        try:
+            stream.write(info.tobuf(form, "utf-8", "surrogateescape"))
+        except ValueError:  # this format cannot hold it
+            continue
+        stream.write(content + bytes(-len(content) % 512))
+    return stream.getvalue() + draw(st.sampled_from([b"", bytes(1024), bytes(10240), b"x" * 512]))
+
+
+def found_by(read: object, tar: bytes) -> Found:
+    try:
+        return list(read(io.BytesIO(tar)))  # type: ignore[operator]
+    except (tarfile.TarError, ValueError) as err:
+        return type(err).__name__
+
+
+def by_tarfile(stream: io.BytesIO) -> list[tuple[Entry, int]]:
+    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+        return [(entry_of(info), info.offset_data) for info in tar]
+
+
+@hypothesis.given(tars())
+@hypothesis.settings(max_examples=300, deadline=None)
+def test_an_index_is_what_tarfile_reads(tar: bytes) -> None:
+    assert found_by(index_tar, tar) == found_by(by_tarfile, tar)
+
+
+@hypothesis.given(
+    tars(),
+    st.lists(st.tuples(st.integers(0, 4000), st.binary(min_size=1, max_size=12)), max_size=3),
+    st.integers(0),
+)
+@hypothesis.settings(max_examples=300, deadline=None)
+def test_an_index_of_a_damaged_tar_is_what_tarfile_reads(
+    tar: bytes, changes: list[tuple[int, bytes]], cut: int
+) -> None:
+    data = bytearray(tar)
+    for offset, new in changes:
+        data[offset : offset + len(new)] = new
+    del data[len(data) - cut % (len(data) + 1) :]
+    assert found_by(index_tar, bytes(data)) == found_by(by_tarfile, bytes(data))
+
+
+def test_an_index_of_a_listing() -> None:
+    stream = io.BytesIO()
+    writer = TarWriter(stream, EPOCH)
+    for entry, content in ENTRIES:
+        writer.add(entry, content if entry.type == "file" else None)
+    writer.close()
+    stream.seek(0)
+    index = list(index_tar(stream))
+    assert [entry for entry, _ in index] == [
+        msgspec.structs.replace(entry, sha256="") for entry in writer.listing
+    ]
+    data = stream.getvalue()
+    contents = [data[offset : offset + entry.size] for entry, offset in index if entry.type == "file"]
+    assert contents == [content for entry, content in ENTRIES if entry.type == "file"]
