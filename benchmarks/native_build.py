@@ -104,16 +104,21 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def forget_layers(store: Path) -> int:
-    """Remove every layer and all memory of it from a store, and return how many were remembered."""
-    count = 0
-    for path in sorted((store / "made").iterdir()):
-        value = json.loads(path.read_bytes())
-        if isinstance(value, dict) and "diff_id" in value:
-            for digest in (value["blob"], value["listing"]):
-                (store / "blobs" / digest[:2] / digest).unlink(missing_ok=True)
-            path.unlink()
-            count += 1
-    return count
+    """Remove every layer and all memory of it from a store, and return how many were remembered.
+
+    What sealing made stays, the listing of the base among it.
+    """
+    memories = {path: json.loads(path.read_bytes()) for path in sorted((store / "made").iterdir())}
+    layers = {
+        path: value for path, value in memories.items() if isinstance(value, dict) and "diff_id" in value
+    }
+    others = [value for path, value in memories.items() if path not in layers and isinstance(value, dict)]
+    kept = {value["listing"] for value in others if "listing" in value}
+    for path, value in layers.items():
+        for digest in {value["blob"], value["listing"]} - kept:
+            (store / "blobs" / digest[:2] / digest).unlink(missing_ok=True)
+        path.unlink()
+    return len(layers)
 
 
 def layer_count(store: Path) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Literal
@@ -15,8 +16,10 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.guard import tars
+from reprobuild.guard.names import check_name, check_target
+
 CHUNK = 1 << 20
-LONGEST_HEADER = 1 << 20
 
 EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
 
@@ -72,18 +75,7 @@ class TarWriter:
         Raises:
             ValueError: the content is shorter or longer than `entry.size`.
         """
-        info = tarfile.TarInfo(entry.path)
-        info.type = _TAR_TYPES[entry.type]
-        info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, self._epoch
-        info.linkname = entry.target
-        info.devmajor, info.devminor = entry.device
-        info.pax_headers = {
-            f"SCHILY.xattr.{name}": bytes.fromhex(value).decode("utf-8", "surrogateescape")
-            for name, value in entry.xattrs
-        }
-        if entry.type == "file":
-            info.size = entry.size
-        self._write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        self._write(plain_header(entry, self._epoch) or full_header(entry, self._epoch))
         if entry.type == "file":
             entry = msgspec.structs.replace(entry, sha256=self._copy(entry, content))
         self.listing.append(entry)
@@ -124,6 +116,52 @@ class TarWriter:
         self._write(bytes(-self._written % tarfile.RECORDSIZE))
 
 
+def full_header(entry: Entry, epoch: int) -> bytes:
+    """Return the tar header of an entry, as the standard library writes it, pax records included."""
+    info = tarfile.TarInfo(entry.path)
+    info.type = _TAR_TYPES[entry.type]
+    info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.uid, entry.gid, epoch
+    info.linkname = entry.target
+    info.devmajor, info.devminor = entry.device
+    info.pax_headers = {
+        f"SCHILY.xattr.{name}": bytes.fromhex(value).decode("utf-8", "surrogateescape")
+        for name, value in entry.xattrs
+    }
+    if entry.type == "file":
+        info.size = entry.size
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+# Fields of POSIX.1-1988 ustar: name, mode, uid, gid, size, mtime, checksum (as spaces), type, link name,
+# magic and version, names of owners, device numbers, prefix, padding.
+_HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s64s8s8s155s12s")
+_NUMBER = b"%07o\0"
+
+
+def plain_header(entry: Entry, epoch: int) -> bytes | None:
+    """Return the header that `tarfile` would write, ten times as fast, or None for what needs more care.
+
+    Of 30 000 entries of an image, all but some hundred are files with a short ASCII name.
+    """
+    name, size = entry.path, entry.size
+    if (
+        entry.type != "file"
+        or len(name) > 100
+        or not name.isascii()
+        or name.endswith("/")
+        or entry.xattrs
+        or size >= 1 << 33
+        or not 0 <= epoch < 1 << 33
+        or max(entry.uid, entry.gid) >= 1 << 21
+    ):
+        return None
+    header = _HEADER.pack(
+        name.encode("ascii"), _NUMBER % (entry.mode & 0o7777), _NUMBER % entry.uid, _NUMBER % entry.gid,
+        b"%011o\0" % size, b"%011o\0" % epoch, b"        ", b"0", b"", b"ustar\x0000", b"", b"", b"", b"", b"",
+    )  # fmt: skip
+    return b"%s%06o\0%s" % (header[:148], sum(header), header[155:])
+
+
 def parents(paths: Iterable[str]) -> list[str]:
     """Return every directory above the given paths, each once, sorted so that parents come first."""
     found: set[str] = set()
@@ -135,72 +173,38 @@ def parents(paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-class Header(tarfile.TarInfo):
-    """A header that fails loudly: tarfile takes a damaged header after the first one for the end.
-
-    A pax header or a long name is read into memory, so it is bounded; sparse files are refused, since a
-    header of some bytes could stand for any length of content.
-    """
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
-        try:
-            info = super().frombuf(buf, encoding, errors)
-        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as err:  # type: ignore[attr-defined]
-            raise tarfile.ReadError(f"not a tar, or damaged: {err}") from None
-        if info.type in _NO_MEMBERS and info.size > LONGEST_HEADER:
-            raise tarfile.ReadError(f"a header of {info.size} bytes")
-        return info
-
-
-_NO_MEMBERS = (
-    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
-)  # fmt: skip
-
-
-def members(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield each member of a tar stream with its content, for a file, to be read before the next is taken.
-
-    No header is kept, so memory does not grow with the number of members.
-
-    Raises:
-        tarfile.TarError: it is no tar, or is damaged or cut short.
-        ValueError: a member is sparse.
-    """
-    with tarfile.open(
-        fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=Header
-    ) as tar:
-        while (info := tar.next()) is not None:
-            if info.issparse():
-                raise ValueError(f"{info.name} is a sparse file, which a layer cannot hold")
-            yield info, tar.extractfile(info) if info.isreg() else None
-            tar.members.clear()  # type: ignore[attr-defined]
-
-
-def read_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, Callable[[], bytes]]]:
+def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry, Callable[[], bytes]]]:
     """Yield each entry of a tar stream, and a function that gives the content of a file.
 
     The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
 
     Raises:
         ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
     """
-    for info, opened in members(stream):
+    with tars.open_stream(stream) as tar:
+        for info in tars.members(tar, origin):
 
-        def content(opened: IO[bytes] | None = opened) -> bytes:
-            return opened.read() if opened else b""
+            def content(info: tarfile.TarInfo = info) -> bytes:
+                opened = tar.extractfile(info)
+                return opened.read() if opened else b""
 
-        yield entry_of(info), content
+            yield entry_of(info), content
 
 
-def list_tar(stream: IO[bytes]) -> Iterator[Entry]:
-    """Yield each entry of a tar stream with the hash of its content, which is read in pieces.
+def contents(
+    stream: IO[bytes], origin: str = "the tar"
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:  # fmt: skip
+    """Yield each member of a tar stream with its content, for a file, to be read before the next is taken.
+
+    Names are not checked.
 
     Raises:
-        ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
     """
-    for info, opened in members(stream):
-        yield hashed(entry_of(info), opened)
+    with tars.open_stream(stream) as tar:
+        for info in tars.members(tar, origin):
+            yield info, tar.extractfile(info) if info.isreg() else None
 
 
 def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
@@ -211,6 +215,24 @@ def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
     while chunk := content.read(CHUNK):
         digest.update(chunk)
     return msgspec.structs.replace(entry, sha256=digest.hexdigest())
+
+
+def list_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[Entry]:
+    """Yield each entry of a tar stream with the hash of its content, which is read in pieces.
+
+    `origin` is what the user knows the tar by.
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.tars.members`.
+    """
+    for info, opened in contents(stream, origin):
+        entry = entry_of(info)
+        if entry.path:
+            check_name(entry.path, origin)
+        if entry.type == "symlink":
+            check_target(entry.target, entry.path, origin)
+        yield hashed(entry, opened)
 
 
 def index_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, int]]:

@@ -19,9 +19,8 @@ from reprobuild.lock import PREFIX, Lock, Source
 from reprobuild.payload import payload
 from reprobuild.render import base_file, own_folder, source_file
 from reprobuild.store import Store
-
-# The native builder gives larger wheels a layer of their own, first: `image.plan.LARGE`.
-LARGE_WHEEL = 4 << 20
+from reprobuild.wheelorder import order_wheels
+from reprobuild.whole import whole_folder
 
 
 def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
@@ -33,15 +32,9 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
         out: the folder of results; a former context is replaced.
         texts: the recipe, of which `requirements.txt` goes into the context.
     """
-    part = out / "context.part"
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    target = out / "context"
+    with whole_folder(target) as part:
         _fill(lock, store, part, texts)
-        target = out / "context"
-        shutil.rmtree(target, ignore_errors=True)
-        part.replace(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return target
 
 
@@ -68,15 +61,12 @@ def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
 
 
 def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
-    """Return what `install.py` is told: the environment's place, and its wheels in the native builder's order.
-
-    The order matters where two wheels bring one file with equal content and unequal modes: the first wins.
-    """
+    """Return what `install.py` is told: the environment's place, and its wheels in their order."""
     assert lock.realised is not None
     bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
     urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
     wheels: dict[str, dict[str, Any]] = {}
-    large: set[str] = set()
+    sizes: dict[str, int] = {}
     for wheel in (*lock.wheels, *lock.realised.wheels):
         if wheel.role == "environment":
             made_here = wheel in lock.realised.wheels
@@ -87,14 +77,13 @@ def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
                 "bytecode": code and {"path": f"bytecode/{name}-{code[:12]}.tar", "sha256": code},
                 "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
             }
-            if store.blob(sha256).stat().st_size >= LARGE_WHEEL:
-                large.add(name)
+            sizes[name] = store.blob(sha256).stat().st_size
     return {
         "prefix": PREFIX,
         "executable": lock.interpreter.executable,
         "python": lock.interpreter.version,
         "epoch": lock.epoch,
-        "wheels": [wheels[name] for name in sorted(wheels, key=lambda name: (name not in large, name))],
+        "wheels": [wheels[name] for name in order_wheels(sizes).names],
     }
 
 

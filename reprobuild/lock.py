@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.whole import write_file
 
 VERSION = 1
 PREFIX = "/opt/env"
@@ -240,6 +241,4 @@ def read_lock(path: Path) -> Lock:
 
 def write_lock(lock: Lock, path: Path) -> None:
     """Write the canonical form, whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(encode(lock))
-    part.replace(path)
+    write_file(path, encode(lock))

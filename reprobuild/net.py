@@ -20,6 +20,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from reprobuild.errors import FetchError
+from reprobuild.whole import FULL, naming
 
 CHUNK = 1 << 20
 CONNECT_SECONDS = 15
@@ -107,13 +108,15 @@ class Net:
             if have and response.status_code != requests.codes.partial_content:
                 digest = hashlib.sha256()  # the server sends all of it again
                 have = 0
-            with part.open("ab" if have else "wb") as stream:
+            with naming(part), part.open("ab" if have else "wb") as stream:
                 try:
                     for chunk in response.iter_content(CHUNK):
                         stream.write(chunk)
                         digest.update(chunk)
                         progress(len(chunk))
                 except (requests.RequestException, OSError) as err:
+                    if err.errno in FULL:
+                        raise
                     raise FetchError(
                         f"the download of {url} broke off: {_cause(err)}",
                         hint="run the command again: it goes on where this one stopped",
@@ -186,7 +189,7 @@ def _local_page(url: str) -> Page:
 def _copy_local(url: str, part: Path, progress: Callable[[int], None]) -> str:
     digest = hashlib.sha256()
     try:
-        with local_path(url).open("rb") as source, part.open("wb") as target:
+        with naming(part), local_path(url).open("rb") as source, part.open("wb") as target:
             while chunk := source.read(CHUNK):
                 target.write(chunk)
                 digest.update(chunk)
@@ -194,6 +197,8 @@ def _copy_local(url: str, part: Path, progress: Callable[[int], None]) -> str:
     except FileNotFoundError:
         raise NotFound(f"{local_path(url)} does not exist", hint="it may have been removed") from None
     except OSError as err:
+        if err.errno in FULL:
+            raise
         raise FetchError(
             f"{local_path(url)} cannot be copied: {err.strerror}", hint=os.strerror(err.errno or 0)
         ) from None

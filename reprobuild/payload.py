@@ -7,7 +7,9 @@ import json
 from importlib.resources import files
 
 from reprobuild.archive import TarWriter, read_tar
-from reprobuild.lock import EPOCH, FILES, PREFIX, Lock
+from reprobuild.errors import BuildError
+from reprobuild.guard import tars
+from reprobuild.lock import EPOCH, FILES, PREFIX, Lock, Source
 from reprobuild.store import Store
 
 # PEP 3147 folders appear when a program imports from the source tree.
@@ -33,7 +35,13 @@ def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
     """Return {file name: content} of the runtime package that the lock was sealed with."""
     assert lock.realised is not None
     with store.verified(lock.realised.runtime, "the runtime package").open("rb") as stream:
-        return {entry.path: content() for entry, content in read_tar(stream)}
+        try:
+            return {entry.path: content() for entry, content in read_tar(stream)}
+        except tars.UNREADABLE as err:
+            raise BuildError(
+                f"the runtime package of the lock is none: {err}",
+                hint="seal the lock again: build from the unsealed one",
+            ) from None
 
 
 def payload(lock: Lock, store: Store) -> dict[str, bytes]:
@@ -42,24 +50,23 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
     found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
-    found[f"{FILES}/sources.json"] = _json(_sources(lock))
+    found |= dict(origin(source) for source in lock.sources if source.editable)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     return {path.lstrip("/"): content for path, content in found.items()}
 
 
-def _sources(lock: Lock) -> dict[str, dict[str, object]]:
-    return {
-        source.name: {
-            "url": source.url,
-            "commit": source.commit,
-            "tree": source.tree,
-            "path": source.path,
-            "subdirectory": source.subdirectory,
-            "generated": list(GENERATED),
-        }
-        for source in lock.sources
-        if source.editable
+def origin(source: Source) -> tuple[str, bytes]:
+    """Return path and content of the file that says where an editable source comes from."""
+    facts = {
+        "name": source.name,
+        "url": source.url,
+        "commit": source.commit,
+        "tree": source.tree,
+        "path": source.path,
+        "subdirectory": source.subdirectory,
+        "generated": list(GENERATED),
     }
+    return f"{FILES}/sources/{source.path.strip('/').replace('/', '-')}.json", _json(facts)
 
 
 def _json(value: object) -> bytes:

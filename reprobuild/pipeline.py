@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +20,10 @@ from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
+from reprobuild.image.oci import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import find_program
-from reprobuild.lock import Lock, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
 from reprobuild.realise import realise
@@ -34,6 +36,7 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
 from reprobuild.verify.check import verify_image
 from reprobuild.verify.verdict import Verdict
+from reprobuild.whole import write_file
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
 
@@ -137,8 +140,11 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
 
 
 def fetch_lock(lock: Lock, session: Session) -> int:
-    """Bring all that a lock names into the store; return the number of files that were missing."""
-    wanted = artefacts(lock)
+    """Bring all that a lock names into the store, and verify it; return the number of files that were missing."""
+    return _bring(artefacts(lock), session)
+
+
+def _bring(wanted: Sequence[Artefact], session: Session) -> int:
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
@@ -155,7 +161,8 @@ def build(
     if singles:
         find_program(session.env)  # before hours of fetching
     out.mkdir(parents=True, exist_ok=True)
-    fetch_lock(lock, session)
+    # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
+    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
     sealed = realise(lock, session.store, session.say)
     texts = render(sealed)
     refuse_secrets(
@@ -164,16 +171,18 @@ def build(
     write_lock(sealed, out / LOCK)
     for name, text in texts.items():
         if name != "requirements.txt":
-            (out / name).write_text(text)
-    write_context(sealed, session.store, out, texts)
+            write_file(out / name, text.encode())
     session.say("image: layers and OCI layout")
-    reference = tag or f"reprobuild:{sealed.digest[:12]}"
     former = _former_image(out)
-    image = build_image(sealed, session.store, out, files=payload(sealed, session.store), reference=reference)
+    reference, files = tag or f"reprobuild:{sealed.digest[:12]}", payload(sealed, session.store)
+    with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
+        context = pool.submit(write_context, sealed, session.store, out, texts)
+        image = build_image(sealed, session.store, out, files=files, reference=reference)
+        context.result()
     image = _record(kept_singles(image, former, out, session.say), out)
     if singles:
-        files = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
-        image = _record(msgspec.structs.replace(image, **files), out)
+        digests = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
+        image = _record(msgspec.structs.replace(image, **digests), out)
     return sealed, image
 
 
@@ -184,7 +193,7 @@ def _former_image(out: Path) -> Image | None:
 
 
 def _record(image: Image, out: Path) -> Image:
-    (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     return image
 
 
@@ -206,12 +215,20 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     """Return the lock and the image of a folder of results.
 
     Raises:
-        UsageError: the folder holds no image.
+        UsageError: the folder holds no image, or what it holds does not belong together: a build into it was
+            interrupted.
     """
     image = _former_image(out)
     if image is None:
         raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
-    return read_lock(out / LOCK), image
+    lock, layout = read_lock(out / LOCK), out / image.layout
+    other = layout.exists() and read_layout(layout).manifest != image.manifest
+    if image.lock != lock.digest or other:
+        raise UsageError(
+            f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
+            hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
+        )
+    return lock, image
 
 
 def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
@@ -223,8 +240,8 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         lock, image.reference, image.manifest, engine, session.env,
         control=checks.control, cpu_only=checks.cpu_only, say=session.say,
     )  # fmt: skip
-    (out / VERDICT).write_bytes(msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    (out / REPORT).write_text(render_html(lock, image, verdict))
+    write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
+    write_file(out / REPORT, render_html(lock, image, verdict).encode())
     return verdict
 
 

@@ -8,12 +8,13 @@ or is killed, its processes and mounts are gone with the namespaces.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.errors import EngineError
+from reprobuild.errors import BuildError, EngineError
 from reprobuild.proc import Failed, run
 
 HOSTNAME = "reprobuild"
@@ -24,22 +25,32 @@ _HINT = (
     "user.max_user_namespaces; in a container, start it with `--security-opt seccomp=unconfined`, or run "
     "`reprobuild` outside"
 )
+_ODD = "a package or source that does so is hostile, or broken; leave it out"
 _NAMESPACES = (
     "--user", "--map-root-user", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child",
 )  # fmt: skip
 _MOUNT_POINTS = ("/dev", "/proc", "/sys", "/run", "/tmp")
 
-# $1 root, $2 host name, $3 number of binds, then SOURCE TARGET ro|rw for each, then what `env -i` gets.
+# $1 root, $2 host name, $3 whether to layer, $4 number of binds, then SOURCE TARGET ro|rw for each, then what
+# `env -i` gets.
 # The root is moved over `/` and the right to mount is dropped, so nothing of the host can be reached again.
 # `mount -n` keeps its hands off the host's /run/mount. A mount from outside keeps flags that a user
 # namespace may not clear, hence the attempts at `ro`.
 _SETUP = r"""
 set -eu
 umask 022
-root=$1 name=$2 binds=$3
-shift 3
+root=$1 name=$2 layered=$3 binds=$4
+shift 4
 hostname "$name"
-mount -n --rbind -- "$root" "$root"
+cd -- "$root"
+if [ "$layered" = yes ]; then
+    mount -n -t tmpfs -o mode=0700 tmpfs tmp
+    mkdir tmp/written tmp/work tmp/root
+    mount -n -t overlay -o lowerdir=.,upperdir=tmp/written,workdir=tmp/work overlay tmp/root
+    root=$root/tmp/root
+else
+    mount -n --rbind -- "$root" "$root"
+fi
 cd -- "$root"
 mkdir -p dev proc sys run tmp
 mount -n -t tmpfs -o mode=0755,size=1m tmpfs dev
@@ -83,6 +94,17 @@ exec setpriv --inh-caps=-all --bounding-set=-sys_admin chroot . /usr/bin/env -i 
 """
 
 
+class Root(Struct, frozen=True, kw_only=True):
+    """A folder with a system in it; it must have /usr/bin/env.
+
+    Where it is `layered` (see `can_layer`), what the command writes is lost with it and the folder stays as
+    it is. Else it is written to, and gets the mount points and the places of binds that it lacks.
+    """
+
+    folder: Path
+    layered: bool = False
+
+
 class Bind(Struct, frozen=True, kw_only=True):
     """A file or folder of the host that the command sees at `target` (absolute), read-only by default."""
 
@@ -92,7 +114,7 @@ class Bind(Struct, frozen=True, kw_only=True):
 
 
 def run_in_root(
-    root: Path,
+    root: Root,
     argv: Sequence[str],
     *,
     epoch: int,
@@ -106,12 +128,11 @@ def run_in_root(
     """Run a command with a folder as its root, and return its standard output.
 
     There is no network, not even the loopback. The command is user and group 0, and no other owner
-    exists. `/dev` is minimal, `/proc` its own, `/tmp` and `/run` are empty and vanish; all else that it
-    writes stays in the root. Its umask is 022 and its environment is constant but for `env`.
+    exists. `/dev` is minimal, `/proc` its own, `/tmp` and `/run` are empty and vanish. Its umask is 022 and
+    its environment is constant but for `env`.
 
     Args:
-        root: a folder with a system in it; it must have /usr/bin/env. The places of `binds` and the
-            mount points are made in it where they are missing.
+        root: what becomes `/`.
         argv: the program and its arguments.
         epoch: SOURCE_DATE_EPOCH for the command.
         purpose: completes "could not ...".
@@ -137,20 +158,39 @@ def run_in_root(
         raise ValueError(f"not a program: {list(argv)!r}")
     mounts: list[str] = []
     for bind in binds:
-        _check_place(root, bind.target)
+        _check_place(root.folder, bind.target)
         mounts += [str(bind.source.absolute()), bind.target, "rw" if bind.writable else "ro"]
     for place in _MOUNT_POINTS:
-        _check_place(root, place)
+        _check_place(root.folder, place)
     check_namespaces()
     return run(
         [
             "unshare", *_NAMESPACES, "--", "sh", "-c", _SETUP, "sandbox",
-            str(root.absolute()), HOSTNAME, str(len(binds)), *mounts,
+            str(root.folder.absolute()), HOSTNAME, "yes" if root.layered else "no", str(len(binds)), *mounts,
             f"--chdir={cwd}", *(f"{name}={value}" for name, value in sorted(variables.items())), *argv,
         ],
         env={"PATH": PATH, "LC_ALL": "C"}, purpose=purpose, stdin=stdin, timeout=timeout,
         hint="install util-linux",
     )  # fmt: skip
+
+
+def left_behind(path: Path, program: str) -> Path:
+    """Return a file that a command left in a writable bind, to be read outside of the sandbox.
+
+    Args:
+        path: where it must stand; the folder above must be one that the command could not replace.
+        program: what ran, for the error.
+
+    Raises:
+        BuildError: it is absent, or a link or device, which would be followed or waited for outside.
+    """
+    try:
+        kind = path.lstat().st_mode
+    except OSError as err:
+        raise BuildError(f"{program} left no {path.name}: {err.strerror}", hint=_ODD) from None
+    if not stat.S_ISREG(kind):
+        raise BuildError(f"{program} left {path.name} as something else than a file", hint=_ODD)
+    return path
 
 
 def _check_place(root: Path, target: str) -> None:
@@ -179,3 +219,25 @@ def check_namespaces() -> None:
         raise EngineError(
             f"this machine does not let the user make namespaces: {err.stderr.strip()}", hint=_HINT
         ) from None
+
+
+_TRY = """
+set -eu
+mount -n -t tmpfs tmpfs /tmp
+cd /tmp
+mkdir lower upper work merged
+mount -n -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged
+: > merged/written
+"""
+
+
+def can_layer() -> bool:
+    """Tell whether a user namespace may mount an overlay here: Linux 5.11 or newer, if nothing forbids it."""
+    try:
+        run(
+            ["unshare", *_NAMESPACES, "--", "sh", "-c", _TRY], env={"PATH": PATH, "LC_ALL": "C"},
+            purpose="try an overlay", hint="install util-linux",
+        )  # fmt: skip
+    except Failed:
+        return False
+    return True

@@ -3,7 +3,7 @@
     blobs/HH/HASH     content, read-only, verified when it is first used by a process
     made/KEY          JSON: what was made from inputs with this key (layers, realised trees)
     partial/HASH      downloads that were interrupted
-    tmp/              unfinished work; removed by the next process that finds it old
+    tmp/              unfinished work; removed by the next process that finds its own one gone
 
 Every file appears by rename, so an interrupted process leaves nothing half-written.
 """
@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import shutil
-import tempfile
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from reprobuild.errors import FetchError
+from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
 
@@ -40,6 +40,8 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._verified: set[str] = set()
+        # Threads that want one blob wait for the first, which hashes it.
+        self._hashing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def blob(self, sha256: str) -> Path:
         """Return where a blob stands, or would stand; no check."""
@@ -60,9 +62,13 @@ class Store:
             FetchError: it is not there, or its bytes changed; a changed blob is removed, so that the next
                 run fetches or makes it again.
         """
+        with self._hashing[sha256]:
+            if sha256 not in self._verified:
+                self._verify(sha256, what)
+        return self.blob(sha256)
+
+    def _verify(self, sha256: str, what: str) -> None:
         path = self.blob(sha256)
-        if sha256 in self._verified:
-            return path
         if not path.is_file():
             raise FetchError(
                 f"{what} is not in the store {self.root}", hint="run `reprobuild fetch LOCK`, with a network"
@@ -75,18 +81,12 @@ class Store:
                 hint="the damaged copy was removed; run the command again to fetch it anew",
             )
         self._verified.add(sha256)
-        return path
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a private folder inside the store that is removed afterwards."""
-        parent = self.root / "tmp"
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=parent))
-        try:
+        """Give a private folder inside the store that is removed afterwards, and those of killed processes."""
+        with private_folder(self.root / "tmp", prefix="") as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def adopt(self, path: Path, sha256: str | None = None) -> str:
         """Move a finished file of the store's own file system in, and return its sha256.
@@ -104,11 +104,16 @@ class Store:
         return digest
 
     def add(self, content: bytes) -> str:
-        """Keep bytes, and return their sha256."""
+        """Keep bytes, and return their sha256; what is there already is not written again."""
+        digest = hashlib.sha256(content).hexdigest()
+        with contextlib.suppress(OSError):
+            if self.blob(digest).read_bytes() == content:
+                self._verified.add(digest)
+                return digest
         with self.scratch() as folder:
             path = folder / "blob"
             path.write_bytes(content)
-            return self.adopt(path, hashlib.sha256(content).hexdigest())
+            return self.adopt(path, digest)
 
     def recall(self, key: str) -> Any | None:
         """Return what `remember` kept under the key, or None."""
@@ -120,7 +125,8 @@ class Store:
     def remember(self, key: str, value: Any) -> None:
         """Keep a JSON value under a key (hex digest of what it was made from)."""
         path = self.root / "made" / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{key}.{os.getpid()}.part")
-        part.write_text(json.dumps(value, sort_keys=True))
-        part.replace(path)
+        with self.scratch() as folder:
+            part = folder / key
+            part.write_text(json.dumps(value, sort_keys=True))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(path)

@@ -7,8 +7,8 @@ Gives {"python", "implementation", "site_packages": [...], "distributions": [...
 leaves out of that; `broken` has metadata that cannot be used, {"path", "why"}. `direct_url` is as in
 https://peps.python.org/pep-0610/ without credentials.
 
-Where `sources.json` knows the origin of a source folder, {"NAME": {"url", "commit", "tree", "path",
-"subdirectory", "generated": [GLOB...]}}, the git tree id of the folder is computed again: `tree`, to be compared
+Where a file in `sources/` knows the origin of a source folder, {"name", "url", "commit", "tree", "path",
+"subdirectory", "generated": [GLOB...]}, the git tree id of the folder is computed again: `tree`, to be compared
 with the recorded one.
 """
 
@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) 
 from reprobuild_runtime import freezeline, launch
 from reprobuild_runtime.gittree import tree_id
 
-# ruff: noqa: TID251  the environment says where sources.json is
+# ruff: noqa: TID251  the environment says where sources/ is
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,15 +131,20 @@ def freeze_lines(distributions: "List[Dict[str, Any]]") -> "List[str]":
     return [line for name, text in first.items() if name not in _HIDDEN for line in text.split("\n")]
 
 
+def _sources() -> "Dict[str, Any]":
+    recorded = os.path.join(launch.folder(os.environ), "sources")
+    found: "Dict[str, Any]" = {}
+    for name in sorted(os.listdir(recorded)) if os.path.isdir(recorded) else ():
+        with open(os.path.join(recorded, name), encoding="utf-8") as file:
+            facts = json.load(file)
+        found[facts["name"]] = facts
+    return found
+
+
 def main(argv: "List[str]") -> int:
     """Print the document; always 0."""
     folders = argv or site_packages()
-    recorded = os.path.join(launch.folder(os.environ), "sources.json")
-    sources: "Dict[str, Any]" = {}
-    if os.path.exists(recorded):
-        with open(recorded, encoding="utf-8") as file:
-            sources = json.load(file)
-    distributions, broken = installed(folders, sources)
+    distributions, broken = installed(folders, _sources())
     document = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),

@@ -67,7 +67,7 @@ def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> No
 
 
 def folder(environ: "MutableMapping[str, str]") -> str:
-    """Return the folder that holds `environ.json` and `sources.json`."""
+    """Return the folder that holds `environ.json` and `sources/`."""
     return environ.get(FILES) or "/opt/reprobuild"
 
 

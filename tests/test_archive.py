@@ -11,8 +11,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reprobuild.archive import Entry, TarWriter, entry_of, list_tar, normal, parents, read_tar
+from reprobuild.archive import (
+    Entry,
+    TarWriter,
+    entry_of,
+    full_header,
+    list_tar,
+    normal,
+    parents,
+    plain_header,
+    read_tar,
+)
 
 EPOCH = 1_700_000_000
 LONG = "/".join(f"folder-{n:02}-{'x' * 20}" for n in range(12))
@@ -86,6 +98,26 @@ def test_the_bytes_are_known() -> None:
     assert data[1027:] == bytes(len(data) - 1027)
 
 
+@given(
+    st.builds(
+        Entry,
+        path=st.text(min_size=1, max_size=110) | st.text("ab/.", min_size=95, max_size=105),
+        type=st.just("file"),
+        mode=st.integers(0, 0o7777),
+        uid=st.integers(0, 1 << 22),
+        gid=st.integers(0, 1 << 22),
+        size=st.integers(0, 1 << 34),
+    ),
+    st.integers(0, 1 << 34),
+)
+def test_the_quick_header_is_that_of_tarfile(entry: Entry, epoch: int) -> None:
+    quick = plain_header(entry, epoch)
+    assert quick in (None, full_header(entry, epoch))
+    ordinary = entry.path.isascii() and len(entry.path) <= 100 and entry.path[-1] != "/"
+    small = entry.size < 1 << 33 > epoch and max(entry.uid, entry.gid) < 1 << 21
+    assert (quick is not None) == (ordinary and small)
+
+
 def test_the_time_is_the_epoch_and_nothing_else_changes_with_it() -> None:
     with tarfile.open(fileobj=io.BytesIO(write()[0])) as tar:
         assert {info.mtime for info in tar} == {EPOCH}
@@ -108,9 +140,9 @@ def test_gnu_tar_reads_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("content", "said"), [(b"ab", "shorter"), (b"abcd", "longer")])
 def test_content_of_another_length_is_refused(content: bytes, said: str) -> None:
     entry = Entry(path="x", type="file", mode=0o644, size=3)
-    for given in (content, io.BytesIO(content)):
+    for source in (content, io.BytesIO(content)):
         with pytest.raises(ValueError, match=f"x is {said} than its 3 bytes"):
-            TarWriter(io.BytesIO(), 0).add(entry, given)
+            TarWriter(io.BytesIO(), 0).add(entry, source)
 
 
 def test_a_file_needs_content() -> None:

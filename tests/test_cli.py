@@ -77,7 +77,8 @@ def results(tmp_path: Path) -> Path:
 def make_results(out: Path, lock: Lock) -> Path:
     out.mkdir()
     write_lock(lock, out / pipeline.LOCK)
-    (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(IMAGE))
+    image = msgspec.structs.replace(IMAGE, lock=lock.digest)
+    (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(image))
     return out
 
 
@@ -94,7 +95,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
 
 def test_verbs_are_the_modules() -> None:
     modules = {path.stem for path in (ROOT / "reprobuild" / "cli").glob("*.py")}
-    assert {verb.replace("-", "_") for verb in VERBS} == modules - {"__init__", "__main__", "common"}
+    assert {verb.replace("-", "_") for verb in VERBS} == modules - {
+        "__init__",
+        "__main__",
+        "common",
+        "interrupt",
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -611,6 +617,16 @@ def test_an_ignored_signal_stays_ignored() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout == "went on\n"
+
+
+def test_a_folder_that_a_capability_opens(example_copy: Path) -> None:
+    """access(2) says no there, and opening works."""
+    example_copy.chmod(0o700)
+    grant = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    prefix = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", *grant]
+    done = reprobuild("show", example_copy / "snapshot", prefix=prefix)
+    assert done.returncode == 0, done.stderr
+    assert "requirements.txt" in done.stdout
 
 
 def test_the_program_that_is_installed() -> None:

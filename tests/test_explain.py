@@ -372,7 +372,7 @@ def test_other_inputs(tmp_path: Path) -> None:
     one = results(full(tmp_path / "a"), tmp_path / "one")
     other = results(full(tmp_path / "b", source=b"y", shell=b"bash"), tmp_path / "other")
     assert blamed(explained(one, other)) == {
-        ("source", "proj"): ("yes", {"src/proj/proj.py"}),
+        ("source", "proj"): ("yes", {"src/proj/proj.py", "opt/reprobuild/sources/src-proj.json"}),
         ("realised", "base tree"): ("yes", {"usr/bin/sh", "etc/made", "var/lib/dpkg/info/dash.md5sums"}),
     }
 

@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
-    "errors", "proc", "sandbox", "secrets", "archive", "snapshot", "decisions", "services", "lock", "net", "store",
-    "compare", "fetch", "resolve", "payload", "realise", "config", "render", "context", "image", "engines", "explain",
-    "verify", "report", "pipeline", "cli",
+    "errors", "proc", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "decisions", "services", "lock",
+    "net", "store", "listing", "compare", "fetch", "resolve", "payload", "wheelorder", "realise", "config", "render",
+    "context", "image", "engines", "explain", "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

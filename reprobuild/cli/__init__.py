@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -16,6 +17,15 @@ from reprobuild.errors import ReproError, UsageError
 
 INTERRUPTED = 130
 OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
+
+_ROOM = (
+    "make room there, or name other folders (--store, --out); what was complete is kept, the next run goes on"
+)
+_REMEDIES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EROFS: "it is mounted read-only: name other folders (--store, --out), or mount it for writing",
+}
 
 # Verb: its line in `--help`. The module of a verb is imported when it is used, so that help is quick.
 VERBS = {
@@ -105,11 +115,10 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     if isinstance(err, click.Abort):
         _print_error("interrupted", "what was complete is kept; run the command again to go on")
         return INTERRUPTED
-    if isinstance(err, OSError) and err.filename is not None:
-        _print_error(
-            f"{os.fsdecode(err.filename)}: {err.strerror}",
-            "check the path, its permissions and the space left",
-        )
+    if isinstance(err, OSError) and (err.filename is not None or err.errno in _REMEDIES):
+        place = f"{os.fsdecode(err.filename)}: " if err.filename is not None else ""
+        remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
+        _print_error(f"{place}{err.strerror}", remedy)
         return UsageError.exit_code
     click.echo(_places(err), err=True)
     _print_error(

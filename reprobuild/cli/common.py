@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATH = click.Path(path_type=Path)
+# click would ask access(2), which knows neither capabilities nor what a file server allows; whoever opens it will see.
+PATH = click.Path(path_type=Path, readable=False)
 snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
 lock_argument = click.argument("lock_path", metavar="LOCK", type=PATH)
 out_option = click.option(

@@ -9,6 +9,7 @@ import click
 from reprobuild.cli import common
 from reprobuild.lock import read_lock
 from reprobuild.render import render
+from reprobuild.whole import write_file
 
 
 @click.command()
@@ -25,7 +26,7 @@ def command(lock_path: Path, out: Path, as_json: bool) -> None:
     texts = render(read_lock(lock_path))
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (out / name).write_text(text)
+        write_file(out / name, text.encode())
     if as_json:
         common.print_json({"files": sorted(str(out / name) for name in texts)})
     else:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import tarfile
-import zipfile
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-import msgspec
 import zstandard
 from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, TarWriter, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.content import HOSTILE, Item
+from reprobuild.guard import tars, zips
+from reprobuild.guard.names import HOSTILE
+from reprobuild.image.content import Item
+from reprobuild.listing import decode_listing, encode_listing, keep_listing, known_listing
 from reprobuild.store import Store
 
 LEVEL = 3
 # Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB whatever its size.
 DEPTH = 4
-DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError, NotImplementedError)
+DAMAGED = (*zips.UNREADABLE, *tars.UNREADABLE)
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -74,17 +72,20 @@ class Lane:
 class LayerSink:
     """A stream that takes a tar: one thread hashes it, another compresses it into `target`.
 
-    `finish` returns diff_id, digest and size of the blob. Hashing, inflating and zstd release the
+    `known` is the tar's sha256 where the caller has it already. `finish` returns diff_id, digest and size of
+    the blob. Hashing, inflating and zstd release the
     interpreter's lock, so that the threads do run at once.
     """
 
-    def __init__(self, target: IO[bytes], level: int = LEVEL) -> None:
+    def __init__(self, target: IO[bytes], level: int = LEVEL, known: str = "") -> None:
         self._target = target
+        self._known = known
         self._zstd = compressor(level)
         self._diff_id, self._digest, self._size = hashlib.sha256(), hashlib.sha256(), 0
         self._pieces: list[bytes] = []  # small writes are gathered; how bytes arrive does not change the blob
         self._gathered = 0
-        self._lanes = (Lane(self._diff_id.update), Lane(self._compress))
+        hashing = () if known else (Lane(self._diff_id.update),)
+        self._lanes = (*hashing, Lane(self._compress))
 
     def __enter__(self) -> LayerSink:
         return self
@@ -107,7 +108,7 @@ class LayerSink:
         for lane in self._lanes:
             lane.finish()
         self._keep(self._zstd.flush())
-        return self._diff_id.hexdigest(), self._digest.hexdigest(), self._size
+        return self._known or self._diff_id.hexdigest(), self._digest.hexdigest(), self._size
 
     def _emit(self) -> None:
         chunk = b"".join(self._pieces)
@@ -124,19 +125,6 @@ class LayerSink:
         self._size += len(packed)
 
 
-class _Tee:
-    """Reads a stream, and hands on all that is read."""
-
-    def __init__(self, stream: IO[bytes], sink: LayerSink) -> None:
-        self._stream = stream
-        self._sink = sink
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._stream.read(size)
-        self._sink.write(chunk)
-        return chunk
-
-
 def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, level: int = LEVEL) -> Layer:
     """Write the items, in their order, as a layer with one time for all, and keep it in the store.
 
@@ -144,47 +132,44 @@ def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, lev
         BuildError: an item cannot be read, or its content is not what its source states.
     """
 
-    def write(sink: LayerSink) -> list[Entry]:
-        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
-        for item in items:
-            _add(writer, item)
-        writer.close()
-        return writer.listing
-
-    return _keep_layer(write, title, store, level)
-
-
-def copy_layer(tar: Path, title: str, store: Store, level: int = LEVEL) -> Layer:
-    """Keep a tar as it is as a layer.
-
-    Raises:
-        BuildError: it is not a tar, or holds what no layer can hold.
-    """
-
-    def write(sink: LayerSink) -> list[Entry]:
-        with tar.open("rb") as stream:
-            tee = _Tee(stream, sink)
-            try:
-                listing = list(list_tar(tee))  # type: ignore[arg-type]  # only read() is called
-            except (tarfile.TarError, ValueError) as err:
-                raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
-            while tee.read(CHUNK):
-                pass
-        return listing
-
-    return _keep_layer(write, title, store, level)
-
-
-def _keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Store, level: int) -> Layer:
     with store.scratch() as folder:
         path = folder / "layer"
         with path.open("wb") as target, LayerSink(target, level) as sink:
-            listing = write(sink)
+            writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+            for item in items:
+                _add(writer, item)
+            writer.close()
             diff_id, blob, size = sink.finish()
         store.adopt(path, blob)
-    return Layer(
-        title=title, diff_id=diff_id, blob=blob, size=size, listing=store.add(encode_listing(listing))
-    )
+    listing = store.add(encode_listing(writer.listing))
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
+
+
+def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL) -> Layer:
+    """Keep the tar of the store with this sha256 as it is as a layer.
+
+    Raises:
+        BuildError: it is not a tar, or holds what no layer can hold.
+        FetchError: it is not in the store, or damaged.
+    """
+    path = store.verified(tar, title)
+    listing = known_listing(tar, store) or keep_listing(tar, _listed(path, title), store)
+    with store.scratch() as folder, path.open("rb") as stream:
+        layer = folder / "layer"
+        with layer.open("wb") as target, LayerSink(target, level, known=tar) as sink:
+            while chunk := stream.read(CHUNK):
+                sink.write(chunk)
+            diff_id, blob, size = sink.finish()
+        store.adopt(layer, blob)
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
+
+
+def _listed(tar: Path, title: str) -> list[Entry]:
+    with tar.open("rb") as stream:
+        try:
+            return list(list_tar(stream, title))
+        except tars.UNREADABLE as err:
+            raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
 
 
 def _add(writer: TarWriter, item: Item) -> None:
@@ -202,27 +187,6 @@ def _add(writer: TarWriter, item: Item) -> None:
         raise BuildError(
             f"{item.origin}: {entry.path} has sha256 {found}, stated as {entry.sha256}", hint=HOSTILE
         )
-
-
-def encode_listing(listing: Iterable[Entry]) -> bytes:
-    """Return a listing as JSON lines, compressed; names that are not UTF-8 keep their bytes."""
-    lines = []
-    for entry in listing:
-        try:
-            lines.append(msgspec.json.encode(entry))
-        except UnicodeEncodeError:  # msgspec takes no surrogates; they stand for bytes that are not UTF-8
-            lines.append(json.dumps(msgspec.structs.asdict(entry)).encode())
-    return zstandard.ZstdCompressor(level=LEVEL).compress(b"".join(line + b"\n" for line in lines))
-
-
-def decode_listing(content: bytes) -> Iterator[Entry]:
-    """Yield the entries of an encoded listing."""
-    decoder = msgspec.json.Decoder(Entry)
-    for line in zstandard.ZstdDecompressor().decompress(content).splitlines():
-        try:
-            yield decoder.decode(line)
-        except msgspec.DecodeError:
-            yield msgspec.convert(json.loads(line), Entry)
 
 
 def read_listing(layer: Layer, store: Store) -> list[Entry]:

@@ -15,6 +15,7 @@ from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.plan import files_recipe, plan
 from reprobuild.image.tree import merge, tree_digest
 from reprobuild.lock import Lock
+from reprobuild.payload import origin
 from reprobuild.store import Store
 
 LAYOUT = "image"
@@ -24,8 +25,9 @@ class Image(Struct, frozen=True, kw_only=True):
     """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
 
     `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too. `sif` and `sqsh` are the digests of
-    `image.sif` and `image.sqsh` beside the layout, empty where they were not asked for.
+    `manifest` depends on the versions of reprobuild and zstd, too. `lock` is the digest of the sealed lock, in
+    hex. `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
+    not asked for.
     """
 
     layout: str
@@ -34,6 +36,7 @@ class Image(Struct, frozen=True, kw_only=True):
     config: str
     manifest: str
     layers: int
+    lock: str = ""
     sif: str = ""
     sqsh: str = ""
 
@@ -74,7 +77,9 @@ def build_image(
         if recipe != recipes[index]:
             layers[index] = make_layer(recipe, store, level)
             listings[index] = read_listing(layers[index], store)
-    own = {**environ_file(lock), **{path.strip("/"): content for path, content in files.items()}}
+    placed = {origin(source)[0].strip("/") for source in lock.sources if source.editable}
+    given = {path.strip("/"): content for path, content in files.items()}
+    own = {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}
     tree = merge(listings)
     layers.append(make_layer(files_recipe(lock, own, tree), store, level))
     tree = merge([read_listing(layers[-1], store)], below=tree)
@@ -89,4 +94,5 @@ def build_image(
         config=written.config,
         manifest=written.manifest,
         layers=len(layers),
+        lock=lock.digest,
     )

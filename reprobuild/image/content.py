@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import re
+import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,12 +15,8 @@ from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, entry_of, parents
 from reprobuild.errors import BuildError
-
-_UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|[\\\0]")
-_WHITEOUT = re.compile(r"(^|/)\.wh\.")
-HOSTILE = (
-    "the file is damaged or made to harm; get it from where it was published, or leave it out with `--drop`"
-)
+from reprobuild.guard import tars
+from reprobuild.guard.names import HOSTILE, check_path, check_target
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -49,19 +45,6 @@ def text(path: str, content: bytes, origin: str, mode: int = 0o644) -> Item:
     sha256 = hashlib.sha256(content).hexdigest()
     entry = Entry(path=path, type="file", mode=mode, size=len(content), sha256=sha256)
     return Item(entry=entry, origin=origin, open=lambda: io.BytesIO(content))
-
-
-def check_path(path: str, origin: str) -> None:
-    """Refuse a member name that would leave its folder, or that engines read as a deletion.
-
-    Raises:
-        BuildError: the name is absolute, not in its shortest form, holds a backslash or begins with the
-            whiteout mark of the OCI image specification (`.wh.`).
-    """
-    if _UNSAFE.search(path):
-        raise BuildError(f"{origin} holds the unsafe path {path!r}", hint=HOSTILE)
-    if _WHITEOUT.search(path):
-        raise BuildError(f"{origin} holds {path!r}, which engines read as a deletion", hint=HOSTILE)
 
 
 def arranged(items: Iterable[Item]) -> list[Item]:
@@ -115,7 +98,7 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
     """Give the members of an uncompressed tar as items; the tar stays open meanwhile.
 
     Modes become 0755 (directories, and files that their owner may execute) or 0644, owners root; a hard
-    link becomes a file with its target's content.
+    link becomes a file with the content of its target, which stands before it.
 
     Args:
         path: the tar file.
@@ -124,18 +107,22 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
         below: the folder that every member must then be below.
 
     Raises:
-        BuildError: it is not a tar, or a member is outside, unsafe, or a device.
+        BuildError: it is not a tar, or a member is outside, unsafe, a device, or sets its user or group.
     """
     try:
-        tar = tarfile.TarFile(path, encoding="utf-8", errors="surrogateescape")
-    except (tarfile.TarError, OSError) as err:
+        tar = tarfile.TarFile(path, encoding="utf-8", errors="surrogateescape", tarinfo=tars.CarefulInfo)
+    except (*tars.UNREADABLE, OSError) as err:
         raise BuildError(f"{origin} is not a tar: {err}", hint=HOSTILE) from None
     with tar:
+        items: list[Item] = []
+        files: dict[str, tarfile.TarInfo] = {}
         try:
-            members = [_tar_item(tar, info, origin, prefix) for info in tar]
-        except (tarfile.TarError, ValueError, KeyError) as err:
+            for info in tars.members(tar, origin):
+                item = _tar_item(tar, info, origin, prefix, files)
+                if item is not None:
+                    items.append(item)
+        except tars.UNREADABLE as err:
             raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
-        items = [item for item in members if item is not None]
         for item in items:
             inside = item.entry.path.startswith(f"{below}/") if below else True
             if not inside and item.entry.type != "directory":
@@ -143,8 +130,10 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
         yield [item for item in items if not below or f"{item.entry.path}/".startswith(f"{below}/")]
 
 
-def _tar_item(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str, prefix: str) -> Item | None:
-    """Return the item of one member, or None for the root of the tar."""
+def _tar_item(
+    tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str, prefix: str, files: dict[str, tarfile.TarInfo]
+) -> Item | None:
+    """Return the item of one member, or None for the root of the tar; `files` are the files before it."""
     entry = entry_of(info)
     if not entry.path:
         return None
@@ -153,10 +142,16 @@ def _tar_item(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str, prefix: 
     if entry.type == "directory":
         return directory(path, origin)
     if entry.type == "symlink":
+        check_target(entry.target, entry.path, origin)
         return link(path, entry.target, origin)
     if entry.type not in ("file", "hardlink"):
         raise ValueError(f"{entry.path} is a {entry.type}, and sources hold files, directories and links")
-    real = tar.getmember(info.linkname) if entry.type == "hardlink" else info
+    if entry.mode & (stat.S_ISUID | stat.S_ISGID):
+        raise ValueError(f"{entry.path} sets the user or group that runs it, which no source may")
+    if entry.type == "hardlink" and entry.target not in files:
+        raise ValueError(f"{entry.path} is a hard link to {entry.target!r}, which is no file before it")
+    real = files[entry.target] if entry.type == "hardlink" else info
+    files[entry.path] = real
 
     def content() -> IO[bytes]:
         stream = tar.extractfile(real)

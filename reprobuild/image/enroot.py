@@ -1,7 +1,7 @@
 """enroot's own files in an image: /etc/rc, /etc/environment and /etc/fstab.
 
 https://github.com/NVIDIA/enroot/blob/main/doc/image-format.md. They replace what the image has there, as
-`enroot import` does. enroot reads all three when a container starts, and fails without one of the last two.
+`enroot import` does. enroot reads all three when a container starts.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def candidates(path: str, origins: Origins) -> list[Input]:
 
 def _told(path: str, lock: Lock | None) -> list[Input]:
     """Return the inputs that a file of our own tells of."""
-    if lock and path == f"{FILES[1:]}/sources.json":
+    if lock and path.startswith(f"{FILES[1:]}/sources"):
         return [("source", source.name) for source in lock.sources]
     if lock and path == f"{FILES[1:]}/environ.json":
         return [("environment", setting.name) for setting in lock.environment]

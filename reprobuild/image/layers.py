@@ -12,8 +12,9 @@ import msgspec
 
 from reprobuild.archive import Entry
 from reprobuild.errors import FetchError
+from reprobuild.guard.names import check_path
 from reprobuild.image.blobs import LEVEL, Layer, copy_layer, write_layer
-from reprobuild.image.content import Item, arranged, check_path, conflict, link, tar_items, text
+from reprobuild.image.content import Item, arranged, conflict, link, tar_items, text
 from reprobuild.image.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
 from reprobuild.image.wheel import wheel_entries
 from reprobuild.store import Store
@@ -75,8 +76,7 @@ def make_layer(recipe: Recipe, store: Store, level: int = LEVEL) -> Layer:
     if known is not None:
         return known
     if recipe.base:
-        base = store.verified(recipe.base, recipe.title)
-        layer = copy_layer(base, recipe.title, store, level)
+        layer = copy_layer(recipe.base, recipe.title, store, level)
     else:
         with recipe_items(recipe, store) as items:
             layer = write_layer(items, recipe.title, recipe.epoch, store, level)

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.blobs import Layer
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.store import Store
+from reprobuild.whole import whole_folder
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -91,10 +91,7 @@ def write_layout(
     Raises:
         FetchError: a blob of the store is missing or damaged.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    part.chmod(0o755)
-    try:
+    with whole_folder(folder) as part:
         blobs = part / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         descriptors = []
@@ -109,9 +106,6 @@ def write_layout(
             encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]})
         )
         (part / "oci-layout").write_bytes(encode({"imageLayoutVersion": "1.0.0"}))
-        _put_in_place(part, folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return Written(config=config["digest"], manifest=manifest["digest"])
 
 
@@ -156,20 +150,6 @@ def _link(source: Path, target: Path) -> None:
     except OSError:  # another file system, or one without hard links
         shutil.copyfile(source, target)
         target.chmod(0o444)
-
-
-def _put_in_place(part: Path, folder: Path) -> None:
-    """Rename the new folder to its place; the old one is moved aside first, and back if that fails."""
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.old.", dir=folder.parent) as aside:
-        old = Path(aside) / "old"
-        if folder.exists():
-            folder.rename(old)
-        try:
-            part.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
 
 
 def read_layout(folder: Path) -> Layout:

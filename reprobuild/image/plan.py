@@ -21,11 +21,12 @@ from reprobuild.errors import BuildError
 from reprobuild.image.content import conflict
 from reprobuild.image.wheel import direct_url_text, site_packages
 from reprobuild.lock import PREFIX, Artefact, Lock, Source
+from reprobuild.payload import origin
 from reprobuild.store import Store
+from reprobuild.wheelorder import order_wheels
 
 # Goes into the key of every layer: raise it when other bytes come from the same parts.
 RECIPE = 1
-LARGE = 4 << 20
 
 
 class BasePart(Struct, frozen=True, tag="base"):
@@ -112,25 +113,28 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         recipe(f"{PREFIX}: Python {python}", *skeleton(lock)),
     ]
     urls = _direct_urls(lock.sources)
-    wheels: dict[str, tuple[int, list[Part]]] = {}
+    wheels: dict[str, list[Part]] = {}
+    sizes: dict[str, int] = {}
     for wheel in (*lock.wheels, *lock.realised.wheels):
         if wheel.role == "environment":
             made_here = wheel in lock.realised.wheels
             url = urls.get(canonicalize_name(wheel.name), "") if made_here else ""
             part = WheelPart(wheel.file.filename, wheel.file.sha256, url)
-            size = _size(store.blob(wheel.file.sha256))
-            wheels[wheel.file.filename] = (size, with_bytecode(part, wheel.file, PREFIX[1:]))
-    for name, (size, parts) in sorted(wheels.items()):
-        if size >= LARGE:
-            recipes.append(recipe(name, *parts))
-    small = [parts for _, (size, parts) in sorted(wheels.items()) if size < LARGE]
-    if small:
-        recipes.append(recipe(f"{len(small)} wheels", *(part for parts in small for part in parts)))
+            sizes[wheel.file.filename] = _size(store.blob(wheel.file.sha256))
+            wheels[wheel.file.filename] = with_bytecode(part, wheel.file, PREFIX[1:])
+    order = order_wheels(sizes)
+    recipes += [recipe(name, *wheels[name]) for name in order.alone]
+    if order.together:
+        parts = [part for name in order.together for part in wheels[name]]
+        recipes.append(recipe(f"{len(order.together)} wheels", *parts))
     for source in sorted(lock.sources, key=lambda source: source.name):
         place = source.path.strip("/")
         tree = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
-        recipes.append(recipe(title, GivenPart(place), *with_bytecode(tree, source.file, place)))
+        # With the source, so that its next change remakes this layer alone.
+        origins = [origin(source)] if source.editable else []
+        given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
+        recipes.append(recipe(title, GivenPart(place), *given, *with_bytecode(tree, source.file, place)))
     return recipes
 
 

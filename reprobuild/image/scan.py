@@ -15,7 +15,7 @@ from typing import IO, cast
 import msgspec
 from msgspec import Struct
 
-from reprobuild.archive import CHUNK, Entry, entry_of, hashed, members
+from reprobuild.archive import CHUNK, Entry, contents, entry_of, hashed
 from reprobuild.errors import BuildError
 from reprobuild.image.blobs import Lane
 from reprobuild.image.files import CUT_SHORT, DAMAGED, inflated, written
@@ -151,8 +151,9 @@ def scan(image: Opened, known: Known) -> Scanned:
         if found is not None:
             packing.append(verify_layer(image, index))
         else:
+            origin = f"layer {index + 1} of {image.name}"
             with open_layer(image, index) as (stream, packed):
-                found = [_member(info, content) for info, content in members(stream)]
+                found = [_member(info, content) for info, content in contents(stream, origin)]
             known[layer.diff_id] = found
             packing.append(packed)
         layers.append(found)
@@ -211,7 +212,7 @@ def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path, kept: Set[s
         if not missing:
             continue
         with open_layer(scanned.image, index) as (stream, _):
-            for (info, content), member in zip(members(stream), layer, strict=True):
+            for (info, content), member in zip(contents(stream), layer, strict=True):
                 digest = member.entry.sha256
                 if digest in missing and content is not None and info.size == member.entry.size:
                     missing.discard(digest)

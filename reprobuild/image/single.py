@@ -1,8 +1,8 @@
 """An image as one file: a SIF for Apptainer, a squashfs for enroot; from an OCI layout of any builder.
 
 The bytes depend on the image's tree and configuration, the definition file, and the versions of `mksquashfs`
-and its compressor. Owners are kept, so that the file holds the tree of the image and nothing has to be
-believed: who has no privileges sees foreign owners as nobody, in a SIF as in any other file system.
+and its compressor. Owners are kept, so that the file holds the tree whose digest the image has; Apptainer
+shows every file as the caller's to who has no privileges.
 """
 
 from __future__ import annotations

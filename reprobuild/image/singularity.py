@@ -27,7 +27,7 @@ _LIBRARIES = f"""{_SHEBANG}# Libraries that --nv, --rocm and APPTAINER_CONTAINLI
 LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}/{FOLDER}/libs"
 export LD_LIBRARY_PATH
 """
-# The modes are those that `apptainer build` gives.
+# The modes are those that Apptainer 1.4.5 gives when it builds.
 _MOUNT_POINTS = {
     "dev": 0o755, "etc": 0o755, "home": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755, "tmp": 0o1777,
     "var": 0o755, "var/tmp": 0o1777,

@@ -73,7 +73,7 @@ def write_squashfs(
             4.6 and cannot give the root its owner.
     """
     argv = [
-        *(PROGRAM, "-", str(target), "-tar", "-noappend", "-quiet", "-no-progress", "-mem", MEMORY),
+        *(PROGRAM, "-", str(target.absolute()), "-tar", "-noappend", "-quiet", "-no-progress", "-mem", MEMORY),
         *("-offset", str(offset), "-all-time", str(epoch), "-mkfs-time", str(epoch), "-no-exports", "-xattrs"),
         *("-root-mode", f"{root.mode:o}", "-root-uid", str(root.uid), "-root-gid", str(root.gid)),
         *_OPTIONS[compressor],

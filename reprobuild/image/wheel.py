@@ -14,8 +14,6 @@ import csv
 import io
 import json
 import posixpath
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,7 +26,9 @@ from installer.utils import Scheme
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
-from reprobuild.image.content import HOSTILE, Item, arranged, check_path, text
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE, check_path
+from reprobuild.image.content import Item, arranged, text
 from reprobuild.image.wheel_source import Member, Source
 from reprobuild.lock import PREFIX
 
@@ -43,16 +43,8 @@ if __name__ == "__main__":
     sys.exit({attribute}())
 """
 
-# What reading a damaged zip file can raise, from zipfile, zlib and this room.
-UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    TypeError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
-)
+# What reading a damaged wheel can raise, from zipfile, csv and `installer`.
+UNREADABLE = (*zips.UNREADABLE, csv.Error, InstallerError, InvalidRecordEntry, configparser.Error, KeyError)
 
 
 def script_text(module: str, attribute: str) -> bytes:
@@ -88,20 +80,16 @@ def wheel_entries(
             RECORD is only seen when it is read: see `blobs.write_layer`.
     """
     origin = f"the wheel {filename}"
-    try:
-        archive = zipfile.ZipFile(path)
-    except (*UNREADABLE, OSError) as err:
-        raise BuildError(f"{origin} is not a zip archive: {err}", hint=HOSTILE) from None
-    with archive:
+    with zips.open_zip(path, origin) as (archive, members):
         destination = _Destination(origin, python)
         extra = {"INSTALLER": INSTALLER}
         if direct_url is not None:
             extra["direct_url.json"] = direct_url_text(direct_url)
         try:
-            source = Source(archive, filename, origin)
+            source = Source(archive, members, filename, origin)
             destination.project = source.distribution
             installer.install(source, destination, extra)
-        except (*UNREADABLE, InstallerError, InvalidRecordEntry, configparser.Error, KeyError) as err:
+        except UNREADABLE as err:
             raise BuildError(f"{origin} cannot be installed: {err}", hint=HOSTILE) from None
         except AssertionError:
             raise BuildError(

@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, cast
 
 from installer.records import parse_record_file
@@ -16,10 +16,13 @@ from installer.utils import canonicalize_name, parse_wheel_filename
 
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
-from reprobuild.image.content import HOSTILE, check_path
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
 
 # Written by installers, each in its own way; what a wheel ships of them is not used.
 LEFT_OUT = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "provenance_url.json")
+# RECORD need not list itself and its signatures.
+UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 
 class Member:
@@ -44,9 +47,8 @@ class Member:
             if stream.read(8) != b"#!python":
                 return None
         self.sha256()
-        with self.reopen() as stream:
-            stream.readline()
-            return shebang + stream.read()
+        content = zips.read_text(self.archive, self.info, self.origin)
+        return shebang + content.partition(b"\n")[2]
 
     def sha256(self) -> str:
         """Return the hash (hex) that RECORD states; where it states another kind, that one is checked now.
@@ -83,16 +85,18 @@ class Member:
 class Source(WheelSource):
     """An open wheel whose file may have any name.
 
+    `members` are its files by name, as `guard.zips.open_zip` gives them.
+
     Raises:
-        BuildError: a member is unsafe, encrypted, a link or there twice, or members overlap.
+        BuildError: its folders are not those of one wheel.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, filename: str, origin: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, members: zips.Members, filename: str, origin: str) -> None:
         name = parse_wheel_filename(filename)
         super().__init__(name.distribution, name.version)
         self._archive = archive
         self._origin = origin
-        self._members = _checked_members(archive, origin)
+        self._members = members
         self._dist_info = self._find_dist_info()
         for path in self._members:  # `installer` 1.1.0 never comes back from a file named like the folder
             if path == self.data_dir or (path.startswith(f"{self.data_dir}/") and path.count("/") < 2):
@@ -123,50 +127,40 @@ class Source(WheelSource):
         return [name.removeprefix(prefix) for name in self._members if name.startswith(prefix)]
 
     def read_dist_info(self, filename: str) -> str:
-        return self._archive.read(f"{self._dist_info}/{filename}").decode()
+        name = f"{self._dist_info}/{filename}"
+        return zips.read_text(self._archive, self._members[name], self._origin).decode()
 
     def get_contents(self) -> Iterator[WheelContentElement]:
         """Give every member that is installed: no shipped bytecode, and none of the files of `LEFT_OUT`.
 
         A `.pyc` outside `__pycache__` with no `.py` beside it is a module itself, and stays.
+
+        Raises:
+            BuildError: RECORD does not list the files of the archive, or a row states another size.
         """
         rows = {row[0]: row for row in parse_record_file(self.read_dist_info("RECORD").splitlines())}
+        self._check_rows(rows)
         left_out = {f"{self._dist_info}/{name}" for name in LEFT_OUT}
         for name, info in self._members.items():
             if name in left_out or "__pycache__" in name.split("/")[:-1]:
                 continue
             if name.endswith(".pyc") and name[:-1] in self._members:
                 continue
-            _, stated, size = rows.get(name, (name, "", ""))
+            _, stated, size = rows.get(name, (name, "", ""))  # without a row: RECORD and its signatures
             member = Member(self._archive, info, self._origin, stated)
             if size and size != str(info.file_size):
                 raise member.wrong(f"{size} bytes, and the archive {info.file_size}")
             executable = stat.S_ISREG(info.external_attr >> 16) and info.external_attr >> 16 & 0o111
             yield (name, "", ""), cast("Any", member), bool(executable)
 
+    def _check_rows(self, rows: Mapping[str, object]) -> None:
+        """Compare the names in RECORD with those of the archive, as the wheel specification asks installers to.
 
-def _checked_members(archive: zipfile.ZipFile, origin: str) -> dict[str, zipfile.ZipInfo]:
-    """Return the files of the archive by name; directories create nothing."""
-    members: dict[str, zipfile.ZipInfo] = {}
-    packed = 0
-    for info in archive.infolist():
-        name = info.filename
-        check_path(name.removesuffix("/"), origin)
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise BuildError(f"{origin} holds {name}, which is neither a file nor a folder", hint=HOSTILE)
-        if info.flag_bits & 1:
-            raise BuildError(f"{origin} holds {name}, which is encrypted", hint=HOSTILE)
-        if name.endswith("/"):
-            continue
-        if name in members:
-            raise BuildError(f"{origin} holds {name} twice", hint=HOSTILE)
-        members[name] = info
-        packed += info.compress_size
-    assert archive.fp is not None
-    size = archive.fp.seek(0, 2)
-    if packed > size:
-        raise BuildError(
-            f"{origin} states {packed} packed bytes in a file of {size}: its members overlap", hint=HOSTILE
-        )
-    return members
+        https://packaging.python.org/en/latest/specifications/binary-distribution-format/#the-dist-info-directory
+        """
+        unlisted = self._members.keys() - rows.keys() - {f"{self._dist_info}/{name}" for name in UNLISTED}
+        for name in sorted(unlisted):
+            raise BuildError(f"{self._origin} holds {name}, which its RECORD does not list", hint=HOSTILE)
+        absent = rows.keys() - self._members.keys() - {f"{self._dist_info}/{name}" for name in UNLISTED}
+        for name in sorted(absent):
+            raise BuildError(f"{self._origin} lacks {name!r}, which its RECORD lists", hint=HOSTILE)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -17,8 +16,10 @@ from reprobuild.lock import Bytecode, Lock, Realised, Source, Wheel
 from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
+from reprobuild.realise.root import kept_root
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.realise.wheels import build_wheel, recall_wheel, wheel_key
+from reprobuild.sandbox import Root, can_layer
 from reprobuild.store import Store
 
 
@@ -35,8 +36,7 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
     """
     if lock.realised and _complete(lock.realised, store):
         return lock
-    say(f"installing {len(lock.base.packages)} system packages with dpkg, once for this set")
-    base = realise_base(lock.base, store, lock.epoch)
+    base = realise_base(lock.base, store, lock.epoch, say)
     needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     with _Root(base, store) as root:
@@ -55,7 +55,7 @@ class _Root:
     def __init__(self, base: str, store: Store) -> None:
         self._base, self._store = base, store
         self._stack = contextlib.ExitStack()
-        self._folder: Path | None = None
+        self._root: Root | None = None
 
     def __enter__(self) -> _Root:
         return self
@@ -63,12 +63,15 @@ class _Root:
     def __exit__(self, *failure: object) -> None:
         self._stack.close()
 
-    def folder(self) -> Path:
-        """Return the folder, unpacking the tree once."""
-        if self._folder is None:
-            self._folder = self._stack.enter_context(self._store.scratch())
-            unpack_root(self._store.verified(self._base, "the base tree"), self._folder)
-        return self._folder
+    def get(self) -> Root:
+        """Return the root; where nothing can be layered over it, it is this run's own."""
+        if self._root is None and can_layer():
+            self._root = Root(folder=kept_root(self._base, self._store), layered=True)
+        elif self._root is None:
+            folder = self._stack.enter_context(self._store.scratch())
+            unpack_root(self._store.verified(self._base, "the base tree"), folder)
+            self._root = Root(folder=folder)
+        return self._root
 
 
 def _wheel(
@@ -78,7 +81,7 @@ def _wheel(
     wheel = recall_wheel(key, store)
     if wheel is None:
         say(f"building {source.name}")
-        wheel = build_wheel(source, needs, lock.interpreter, root.folder(), store, lock.epoch)
+        wheel = build_wheel(source, needs, lock.interpreter, root.get(), store, lock.epoch)
         store.remember(key, msgspec.to_builtins(wheel))
     return wheel
 
@@ -94,7 +97,7 @@ def _bytecode(
     missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
     if missing:
         say(f"compiling the modules of {len(missing)} wheels")
-        made = compile_wheels(missing, lock.base, lock.interpreter, root.folder(), store)
+        made = compile_wheels(missing, lock.base, lock.interpreter, root.get(), store)
         for wheel, code in zip(missing, made, strict=True):
             store.remember(bytecode_key(wheel, lock.base, lock.interpreter), code.tar)
             known[wheel.file.sha256] = code.tar

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from reprobuild.archive import TarWriter, read_tar
+from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
+from reprobuild.guard import tars
+from reprobuild.guard.names import check_path
+from reprobuild.listing import keep_listing
 from reprobuild.lock import Base, Deb
 from reprobuild.proc import Failed
 from reprobuild.realise import java
 from reprobuild.realise.debs import Control, batches, open_part, read_control
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
-from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
 _PLACE = "/run/reprobuild"
@@ -64,10 +68,13 @@ test ! -e /etc/machine-id || : > /etc/machine-id
 tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix --numeric-owner \
     --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
 """
+_TREE = "the tree that the packages made"
+_KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
+_HOSTILE = "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
 _RECIPE = "2"  # to be raised when the tree changes by other code than the two scripts
 
 
-def realise_base(base: Base, store: Store, epoch: int) -> str:
+def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None] = lambda _: None) -> str:
     """Install the packages of a base, and return the sha256 of its finished tree.
 
     The tree is an uncompressed tar in the store: entries in the order of a sorted walk, all times the
@@ -77,6 +84,7 @@ def realise_base(base: Base, store: Store, epoch: int) -> str:
         base: packages and tools, all in the store.
         store: where they are, and where the tree goes.
         epoch: SOURCE_DATE_EPOCH for the maintainer scripts, and the time of every entry.
+        say: told when it begins.
 
     Raises:
         FetchError: a package is not in the store, or damaged.
@@ -87,6 +95,7 @@ def realise_base(base: Base, store: Store, epoch: int) -> str:
     known = store.recall(key)
     if isinstance(known, dict) and store.has(known.get("tree", "")):
         return str(known["tree"])
+    say(f"installing {len(base.packages)} system packages with dpkg, once for this set")
     with store.scratch() as folder:
         root, tools, plan, out = (folder / name for name in ("root", "tools", "plan", "out"))
         for made in (root, tools, plan, out):
@@ -97,8 +106,10 @@ def realise_base(base: Base, store: Store, epoch: int) -> str:
         _write_plan(base, store, plan)
         _install(store, root, tools, plan, out, epoch)
         tree = folder / "tree.tar"
-        _rewrite(out / "tree.tar", tree, epoch)
+        left = left_behind(out / "tree.tar", "the installation of the base")
+        listing = _rewrite(left, tree, epoch)
         digest = store.adopt(tree, hash_file(tree))
+    keep_listing(digest, listing, store)
     store.remember(key, {"tree": digest})
     return digest
 
@@ -133,8 +144,9 @@ def _bootstrap(base: Base, store: Store, root: Path) -> None:
 
 
 def _unpack(deb: Deb, store: Store, folder: Path) -> None:
-    with open_part(store.verified(deb.file.sha256, deb.file.filename), "data.tar", deb.file.filename) as tar:
-        extract(tar, folder, deb.file.filename)
+    path = store.verified(deb.file.sha256, deb.file.filename)
+    with open_part(path, "data.tar", deb.file.filename) as tar:
+        extract(tar, folder, deb.file.filename, packed=path.stat().st_size)
 
 
 def _write_plan(base: Base, store: Store, plan: Path) -> None:
@@ -170,26 +182,47 @@ def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch
     }
     try:
         run_in_root(
-            root, ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",
+            Root(folder=root), ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",
             binds=binds, env=settings,
         )  # fmt: skip
     except Failed as err:
+        full = "No space left on device" in err.stderr or "Disk quota exceeded" in err.stderr
         raise BuildError(
             str(err),
-            hint="the last lines name the package; `--drop NAME` leaves one out that nothing else needs",
+            hint=f"the disk of {store.root} is full: free some space, or name another folder with `--store`"
+            if full
+            else "the last lines name the package; `--drop NAME` leaves one out that nothing else needs",
         ) from None
 
 
-def _rewrite(found: Path, tree: Path, epoch: int) -> None:
-    """Write the tree anew: one time for all, no names of owners, mount points empty."""
-    with found.open("rb") as source, tree.open("wb") as target:
-        writer = TarWriter(target, epoch)
-        for entry, content in read_tar(source):
-            top = entry.path.partition("/")[0]
-            if top in _EMPTY and entry.path == top:
-                writer.directory(top, _EMPTY[top])
-            elif entry.path == java.PATH and entry.type == "file":
-                writer.add(entry, java.with_time(content(), epoch))
-            elif entry.path and top not in _EMPTY:
-                writer.add(entry, content() if entry.type == "file" else None)
-        writer.close()
+def _rewrite(found: Path, tree: Path, epoch: int) -> list[Entry]:
+    """Write the tree anew: one time for all, no names of owners, mount points empty; return what is in it.
+
+    The tree was packed by programs of the packages, so it may be as hostile as they are.
+    """
+    try:
+        with found.open("rb") as source, tree.open("wb") as target, tars.open_stream(source) as tar:
+            writer = TarWriter(target, epoch)
+            for info in tars.members(tar, _TREE):
+                entry = entry_of(info)
+                _check(entry)
+                content = tar.extractfile(info) if entry.type == "file" else None
+                top = entry.path.partition("/")[0]
+                if top in _EMPTY and entry.path == top:
+                    writer.directory(top, _EMPTY[top])
+                elif entry.path == java.PATH and content is not None:
+                    writer.add(entry, java.with_time(content.read(), epoch))
+                elif entry.path and top not in _EMPTY:
+                    writer.add(entry, content)
+            writer.close()
+    except tars.UNREADABLE as err:
+        raise BuildError(f"{_TREE} cannot be read: {err}", hint=_HOSTILE) from None
+    return writer.listing
+
+
+def _check(entry: Entry) -> None:
+    """Refuse what no base holds: devices and pipes, names that lead out or that engines read as deletions."""
+    if entry.path:
+        check_path(entry.path, _TREE)
+    if entry.type in ("char", "block", "fifo"):
+        raise BuildError(f"{_TREE} holds /{entry.path}, a {_KINDS[entry.type]}", hint=_HOSTILE)

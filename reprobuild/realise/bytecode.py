@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
+import os
 from collections.abc import Iterable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
 
 from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.proc import Failed
-from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
 RECIPE = 1
+_ODD = "the interpreter in the image is hostile, or broken; get its package from where it was published"
 
 
 def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
@@ -30,7 +33,7 @@ def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
 
 
 def compile_wheels(
-    wheels: Iterable[Wheel], base: Base, interpreter: Interpreter, root: Path, store: Store
+    wheels: Iterable[Wheel], base: Base, interpreter: Interpreter, root: Root, store: Store
 ) -> tuple[Bytecode, ...]:
     """Compile the modules of each wheel for its place in the image.
 
@@ -48,9 +51,7 @@ def compile_wheels(
         as_file(files("reprobuild.realise") / "in_sandbox" / "compile_modules.py") as script,
     ):
         for wheel in todo:
-            _unpack_modules(
-                store.verified(wheel.file.sha256, wheel.file.filename), scratch / "from" / wheel.file.sha256
-            )
+            _unpack_modules(wheel, store, scratch / "from" / wheel.file.sha256)
             (scratch / "to" / wheel.file.sha256).mkdir(parents=True)
         jobs = [
             {"from": f"/mnt/from/{w.file.sha256}", "to": f"/mnt/to/{w.file.sha256}", "place": site}
@@ -68,44 +69,57 @@ def compile_wheels(
             )  # fmt: skip
         except Failed as err:
             raise BuildError(str(err), hint="is the disk full?") from None
-        return tuple(_keep(wheel, scratch / "to" / wheel.file.sha256, site, store) for wheel in todo)
+        return tuple(_keep(wheel, scratch, site, store) for wheel in todo)
 
 
-def _unpack_modules(path: Path, target: Path) -> None:
+def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
     """Unpack what Python will import: `.py` files of the root and of the two library folders of `.data`."""
     target.mkdir(parents=True)
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
+    origin = f"the wheel {wheel.file.filename}"
+    path = store.verified(wheel.file.sha256, wheel.file.filename)
+    with zips.open_zip(path, origin) as (archive, members):
+        for name, info in members.items():
             place = _installed_place(name)
             if place is None or not name.endswith(".py"):
                 continue
             out = target / place
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_bytes(archive.read(name))
+            try:
+                out.parent.mkdir(parents=True, exist_ok=True)
+                out.write_bytes(zips.read_text(archive, info, origin))
+            except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                raise BuildError(f"{origin} holds {place} as a file and as a folder", hint=HOSTILE) from None
+            except zips.UNREADABLE as err:
+                raise BuildError(f"{origin}: {name} cannot be read: {err}", hint=HOSTILE) from None
 
 
 def _installed_place(name: str) -> str | None:
     parts = PurePosixPath(name).parts
-    if ".." in parts or name.startswith("/"):
-        raise BuildError(
-            f"{name!r} leads out of its wheel", hint="the wheel is hostile or damaged; do not use it"
-        )
     if parts and parts[0].endswith(".data"):
         return "/".join(parts[2:]) if len(parts) > 2 and parts[1] in ("purelib", "platlib") else None
     return name
 
 
-def _keep(wheel: Wheel, folder: Path, site: str, store: Store) -> Bytecode:
-    """Pack the compiled files at their places in the image; parents are the layer's business."""
+def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
+    """Pack the compiled files at their places in the image; parents are the layer's business.
+
+    Whatever stands below `to` was written in the sandbox: no link there is followed, and nothing written.
+    """
     root = site.lstrip("/")
-    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.pyc"))
-    tar = folder.with_suffix(".tar")
+    folder, tar = scratch / "to" / wheel.file.sha256, scratch / f"{wheel.file.sha256}.tar"
+    if folder.is_symlink():
+        raise BuildError("the compiler left a link in the place of a folder", hint=_ODD)
+    found = sorted(
+        (Path(above) / name).relative_to(folder).as_posix()
+        for above, _, names in os.walk(folder)  # which follows no links
+        for name in names
+        if name.endswith(".pyc")
+    )
     with tar.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
         for directory in _caches(found, root):
             writer.directory(directory)
         for name in found:
-            content = (folder / name).read_bytes()
+            content = left_behind(folder / name, "the compiler").read_bytes()
             writer.add(Entry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
         writer.close()
     digest = hash_file(tar)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import posixpath
 import shutil
 import tarfile
 from pathlib import Path
 
 from reprobuild.archive import normal
 from reprobuild.errors import BuildError
+from reprobuild.guard import tars
+from reprobuild.guard.names import check_name, check_target
 from reprobuild.store import CHUNK
 
 _HINT = "the archive was not made by a package build; find out where it came from"
+# What the system says where two members, or a member and what is there, cannot both be.
+_IMPOSSIBLE = (
+    errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL,
+    errno.EMLINK, errno.ENOTEMPTY, errno.EPERM,
+)  # fmt: skip
 
 
 def unpack_root(tar: Path, folder: Path) -> None:
@@ -24,46 +33,66 @@ def unpack_root(tar: Path, folder: Path) -> None:
         folder: an existing folder.
 
     Raises:
-        BuildError: a member would land outside of the folder.
+        BuildError: see `extract`.
     """
-    with tarfile.open(tar, mode="r|") as stream:
-        extract(stream, folder, tar.name)
+    with tar.open("rb") as opened:
+        try:
+            with tars.open_stream(opened) as stream:
+                extract(stream, folder, tar.name)
+        except tars.UNREADABLE as err:
+            raise BuildError(f"{tar.name} cannot be read: {err}", hint=_HINT) from None
 
 
-def extract(tar: tarfile.TarFile, root: Path, name: str) -> None:
+def extract(tar: tarfile.TarFile, root: Path, name: str, *, packed: int | None = None) -> None:
     """Write the members of a tar below a folder; what is there already is replaced, but for folders.
 
     Args:
-        tar: an open tar.
+        tar: an open tar, of `guard.tars.open_stream`.
         root: an existing folder.
         name: the archive's name for an error.
+        packed: bytes of the compressed archive, where it is one; see `guard.tars.members`.
 
     Raises:
-        BuildError: a member would land outside of the folder, or on a folder that is there.
+        BuildError: a member would land outside of the folder, on a folder that is there, or cannot be at all; or
+            there are too many, or they are too large.
     """
     real = root.resolve()
     checked: set[Path] = set()
-    for info in tar:
-        path = _inside(info.name, real, name, checked)
-        if path == real:
-            continue
-        mode = info.mode & 0o1777
-        if info.isdir():
-            if not path.is_dir():
-                path.mkdir()
-                path.chmod(mode | 0o700)
-            elif not path.is_symlink():
-                path.chmod(mode | 0o700)
-            continue
-        if path.is_dir() and not path.is_symlink():
-            raise BuildError(f"{name} would put a file in the place of the folder {info.name}", hint=_HINT)
-        path.unlink(missing_ok=True)
-        if info.issym():
-            path.symlink_to(info.linkname)
-        elif info.islnk():
-            os.link(_inside(info.linkname, real, name, checked), path, follow_symlinks=False)
-        elif info.isreg():
-            _write(tar, info, path, mode | 0o600)
+    for info in tars.members(tar, name, packed=packed):
+        try:
+            _extract(tar, info, real, name, checked)
+        except OSError as err:
+            if err.errno not in _IMPOSSIBLE:
+                raise
+            raise BuildError(
+                f"{name} holds {info.name[:200]!r}, which cannot be unpacked: {err.strerror}", hint=_HINT
+            ) from None
+
+
+def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo, real: Path, name: str, checked: set[Path]) -> None:
+    path = _inside(info.name, real, name, checked)
+    if path == real:
+        return
+    mode = info.mode & 0o1777
+    if info.isdir():
+        if not path.is_dir():
+            path.mkdir()
+            path.chmod(mode | 0o700)
+        elif not path.is_symlink():
+            path.chmod(mode | 0o700)
+        return
+    if path.is_symlink():
+        checked.clear()  # what was seen to lie in the root may have been seen through this link
+    elif path.is_dir():
+        raise BuildError(f"{name} would put a file in the place of the folder {info.name}", hint=_HINT)
+    path.unlink(missing_ok=True)
+    if info.issym():
+        check_target(info.linkname, info.name, name)
+        path.symlink_to(info.linkname)
+    elif info.islnk():
+        os.link(_inside(info.linkname, real, name, checked), path, follow_symlinks=False)
+    elif info.isreg():
+        _write(tar, info, path, mode | 0o600)
 
 
 def make_folder(path: Path) -> None:
@@ -83,14 +112,24 @@ def _write(tar: tarfile.TarFile, info: tarfile.TarInfo, path: Path, mode: int) -
 
 
 def _inside(member: str, root: Path, name: str, checked: set[Path]) -> Path:
-    """Return where a member goes; the folders on its way are made, and must lie in the root."""
-    path = root / normal(member)
+    """Return where a member goes; the folders on its way are made, and must lie in the root.
+
+    `checked` are folders that were seen to lie there.
+    """
+    relative = normal(member)
+    if ".." in relative.split("/"):
+        raise BuildError(f"{name} holds a path that leaves its folder: {member!r}", hint=_HINT)
+    if relative:
+        check_name(posixpath.normpath(relative), name)
+    path = root / relative
     parent = path.parent
     if path == root or parent in checked:
-        if ".." in path.parts:
-            raise BuildError(f"{name} holds a path that leaves its folder: {member!r}", hint=_HINT)
         return path
-    if ".." in path.parts or not parent.resolve().is_relative_to(root):
+    try:
+        inside = parent.resolve().is_relative_to(root)
+    except RuntimeError:  # links that lead to each other
+        inside = False
+    if not inside:
         raise BuildError(f"{name} holds a path that leaves its folder: {member!r}", hint=_HINT)
     make_folder(parent)
     checked.add(parent)

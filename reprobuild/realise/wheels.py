@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Iterable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,13 +12,16 @@ import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from reprobuild.errors import BuildError
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Base, Interpreter, Source, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Bind, run_in_root
-from reprobuild.store import Store
+from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
+from reprobuild.store import Store, hash_file
 
 RECIPE = 1
+_BOTH = "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
 
 
 def wheel_key(
@@ -43,7 +45,7 @@ def recall_wheel(key: str, store: Store) -> Wheel | None:
 
 
 def build_wheel(
-    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Path, store: Store, epoch: int
+    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Root, store: Store, epoch: int
 ) -> Wheel:
     """Build the wheel of a source; an editable one's points to the source's place in the image.
 
@@ -64,8 +66,7 @@ def build_wheel(
             folder.mkdir()
         unpack_root(store.verified(source.file.sha256, source.file.filename), tree)
         for need in needs:
-            with zipfile.ZipFile(store.verified(need.file.sha256, need.file.filename)) as archive:
-                archive.extractall(site)
+            _unpack(need, store, site)
         project = "/".join(part for part in (source.path, source.subdirectory) if part)
         binds = [
             Bind(source=tree, target=source.path, writable=True),
@@ -94,6 +95,20 @@ def build_wheel(
         return _keep(source, list(out.glob("*.whl")), store)
 
 
+def _unpack(wheel: Wheel, store: Store, folder: Path) -> None:
+    """Unpack a wheel that a build imports; nothing else of it is needed."""
+    origin = f"the wheel {wheel.file.filename}"
+    path = store.verified(wheel.file.sha256, wheel.file.filename)
+    with zips.open_zip(path, origin) as (archive, members):
+        for name, info in members.items():
+            try:
+                archive.extract(info, folder)
+            except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                raise BuildError(f"{origin} and another both write {name}", hint=_BOTH) from None
+            except zips.UNREADABLE as err:
+                raise BuildError(f"{origin}: {name} cannot be read: {err}", hint=HOSTILE) from None
+
+
 def _keep(source: Source, built: list[Path], store: Store) -> Wheel:
     try:
         _, version, _, _ = parse_wheel_filename(built[0].name)
@@ -102,8 +117,8 @@ def _keep(source: Source, built: list[Path], store: Store) -> Wheel:
             f"the backend of {source.name} left no wheel",
             hint="build it by hand with `python -m build --wheel`",
         ) from None
-    path = built[0]
-    size, sha256 = path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()
+    path = left_behind(built[0], f"the backend of {source.name}")
+    size, sha256 = path.stat().st_size, hash_file(path)
     store.adopt(path, sha256)
     file = Artefact(filename=path.name, sha256=sha256, size=size)
     return Wheel(name=source.name, version=str(version), role="environment", file=file)

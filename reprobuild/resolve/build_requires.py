@@ -6,7 +6,6 @@ No freeze names them, so each is a choice, made once and kept in the lock. PEP 5
 from __future__ import annotations
 
 import tarfile
-import zipfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,7 +15,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from reprobuild.errors import LockError
+from reprobuild.errors import BuildError, LockError
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Source, Wheel
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.python import Target, newest
@@ -87,7 +88,10 @@ def read_pyproject(source: Source, store: Store) -> dict[str, Any]:
             opened = tar.extractfile(member)
         except KeyError:
             return {}
-        assert opened is not None
+        if opened is None:
+            raise LockError(
+                f"{source.name}: {member} is no file", hint="pip could not build it either; mend it"
+            )
         try:
             tables: dict[str, Any] = msgspec.toml.decode(opened.read())
         except msgspec.DecodeError as err:
@@ -121,9 +125,13 @@ def _lock(
 
 
 def _needs(wheel: Wheel, store: Store) -> list[str]:
-    with zipfile.ZipFile(store.verified(wheel.file.sha256, wheel.file.filename)) as archive:
-        metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        raw, _ = parse_email(archive.read(metadata))
+    origin = f"the wheel {wheel.file.filename}"
+    with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
+        found = [info for name, info in members.items() if name.endswith(".dist-info/METADATA")]
+        try:
+            raw, _ = parse_email(zips.read_text(archive, found[0], origin))
+        except (IndexError, *zips.UNREADABLE):
+            raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
     return [need for need in raw.get("requires_dist", []) if "extra ==" not in need]
 
 

@@ -19,10 +19,11 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.image import layers as layers_module
 from reprobuild.image.blobs import Layer, LayerSink, read_listing
 from reprobuild.image.layers import make_layer, make_layers, settle_overlaps
-from reprobuild.image.plan import LARGE, Recipe, TarPart, WheelPart, files_recipe, plan
+from reprobuild.image.plan import Recipe, TarPart, WheelPart, files_recipe, plan
 from reprobuild.image.tree import merge
 from reprobuild.lock import encode
 from reprobuild.store import Store, hash_file
+from reprobuild.wheelorder import LARGE, MOST, order_wheels
 from tests.image.made import EPOCH, SITE, Made, file, folder, make_tar, symlink
 
 BOTH = "no image can hold both: leave one out with `--drop NAME`, or pin versions that do not overlap"
@@ -76,6 +77,16 @@ def test_this_wheel_makes_these_bytes(made: Made) -> None:
     made.compiled(wheel.file.sha256, {f"{SITE}/pkg/__pycache__/a.cpython-311.pyc": b"code"})
     layer = make_layer(by_title(made)["1 wheels"], made.store)
     assert layer.diff_id == "8dc3599b7f1c2dc3a7bd2e1f191dcccb3bbe6f885463a27e9a772ad54eb86c14"
+
+
+def test_the_largest_stand_alone_up_to_what_engines_take() -> None:
+    sizes = {f"wheel{number:03}": LARGE + number for number in range(MOST + 5)} | {"small": LARGE - 1}
+    order = order_wheels(sizes)
+    assert order.alone == tuple(f"wheel{number:03}" for number in range(5, MOST + 5))
+    assert order.together == ("small", *(f"wheel{number:03}" for number in range(5)))
+    assert order.names == order.alone + order.together
+    assert order_wheels(dict(reversed(sizes.items()))) == order
+    assert len(order.alone) < 128 - 30
 
 
 def test_large_wheels_stand_alone_and_small_ones_together(made: Made) -> None:
@@ -150,6 +161,10 @@ def test_sources_are_normalised_and_stand_at_their_place(made: Made) -> None:
     layer = make_layer(plan(made.lock(), made.store)[-1], made.store)
     listing = read_listing(layer, made.store)
     assert [(entry.path, entry.type, oct(entry.mode)) for entry in listing] == [
+        ("opt", "directory", "0o755"),
+        ("opt/reprobuild", "directory", "0o755"),
+        ("opt/reprobuild/sources", "directory", "0o755"),
+        ("opt/reprobuild/sources/src-proj.json", "file", "0o644"),
         ("src", "directory", "0o755"),
         ("src/proj", "directory", "0o755"),
         ("src/proj/again.py", "file", "0o644"),
@@ -209,11 +224,12 @@ def test_a_layer_is_made_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
     assert make_layers(recipes, Store(made.store.root)) == first
 
 
+@pytest.mark.parametrize("title", ["1 wheels", "debian bookworm, 0 packages"])
 @pytest.mark.parametrize("which", ["blob", "listing"])
 @pytest.mark.parametrize("damage", ["changed", "missing"])
-def test_a_damaged_layer_is_made_again(made: Made, which: str, damage: str) -> None:
+def test_a_damaged_layer_is_made_again(made: Made, title: str, which: str, damage: str) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    recipe = by_title(made)["1 wheels"]
+    recipe = by_title(made)[title]
     first = make_layer(recipe, made.store)
     path = made.store.blob(getattr(first, which))
     content = path.read_bytes()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
 from reprobuild.image.sif import DEFINITION, JSON, read_sif, system_offset, write_head
@@ -139,3 +141,30 @@ def test_objects_that_were_deleted_and_added_are_no_damage(tmp_path: Path) -> No
     path.write_bytes(data)
     found = read_sif(path)
     assert [each.kind for each in found.objects] == [0x4006, 0x4004, 0x4005]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, TABLE + 4 * DESCRIPTOR), st.binary(min_size=1, max_size=9)),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_any_damage_is_an_error_or_harmless(sif: Path, changes: list[tuple[int, bytes]]) -> None:
+    """Nothing else is raised, and what is accepted lies inside the file."""
+    data = bytearray(sif.read_bytes())
+    for offset, new in changes:
+        data[offset : offset + len(new)] = new
+    path = sif.with_suffix(".changed")
+    path.write_bytes(data)
+    try:
+        found = read_sif(path)
+    except BuildError:
+        return
+    assert all(0 < each.offset <= each.offset + each.size <= len(data) for each in found.objects)
+
+
+@pytest.fixture(scope="module")
+def sif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("sif") / "x.sif")

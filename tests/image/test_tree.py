@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.blobs import decode_listing, encode_listing
 from reprobuild.image.tree import merge, tree_digest
+from reprobuild.listing import decode_listing, encode_listing
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
 CONFIG = {
@@ -147,3 +147,15 @@ def test_a_listing_comes_back_as_it_was() -> None:
     entries = [*listing(*BASE), Entry(path="not-utf8-\udcff", type="file", mode=0o644, sha256="0" * 64)]
     assert list(decode_listing(encode_listing(entries))) == entries
     assert json.loads(json.dumps(digest(entries)))
+
+
+@given(st.text(min_size=1, max_size=20), st.integers(0, 0o7777), st.integers(0, 70_000), st.booleans())
+def test_a_line_is_json_as_documented(path: str, mode: int, owner: int, capable: bool) -> None:
+    xattrs = (("security.capability", "01"),) if capable else ()
+    entry = Entry(path=path, type="file", mode=mode, uid=owner, gid=3, size=5, sha256="a" * 64, xattrs=xattrs)
+    pairs = [list(pair) for pair in xattrs]
+    fields = [path, "file", mode, owner, 3, "", pairs, "a" * 64, [0, 0]]
+    runtime = {"Cmd": [], "Entrypoint": [], "Env": [], "ExposedPorts": [], "StopSignal": "", "User": "",
+               "Volumes": [], "WorkingDir": "/"}  # fmt: skip
+    lines = [json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n" for value in (fields, runtime)]
+    assert tree_digest({path: entry}, {}) == f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE, check_path
 from reprobuild.image.blobs import write_layer
-from reprobuild.image.content import HOSTILE, check_path
 from reprobuild.image.wheel import script_text, wheel_entries
 from reprobuild.store import Store
 from tests.image.made import SITE, make_wheel, record_row
@@ -133,10 +133,10 @@ def test_what_installers_leave_and_shipped_bytecode_is_dropped(tmp_path: Path) -
 
 
 def test_a_row_without_sha256_is_filled_in(tmp_path: Path) -> None:
-    rows = {"pkg/a.py": "pkg/a.py,,\n", "pkg/b.py": "", "pkg/c.py": "pkg/c.py,md5=DMF1ucDxtqgxw5niaXcmYQ,1\n"}
-    found = installed(wheel(tmp_path, {"pkg/a.py": b"a", "pkg/b.py": b"b", "pkg/c.py": b"a"}, rows=rows))
+    rows = {"pkg/a.py": "pkg/a.py,,\n", "pkg/c.py": "pkg/c.py,md5=DMF1ucDxtqgxw5niaXcmYQ,1\n"}
+    found = installed(wheel(tmp_path, {"pkg/a.py": b"a", "pkg/c.py": b"a"}, rows=rows))
     record = found[f"{INFO}/RECORD"][1].decode()
-    for name, content in (("pkg/a.py", b"a"), ("pkg/b.py", b"b"), ("pkg/c.py", b"a")):
+    for name, content in (("pkg/a.py", b"a"), ("pkg/c.py", b"a")):
         assert record_row(name, content) in record
 
 
@@ -191,11 +191,13 @@ def test_a_member_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         ("pkg/a.py,rot13=x,5\n", "unknown kind"),
         ("pkg/a.py,,6\n", "6 bytes"),
         ("pkg/a.py,x\n", "expected 3 elements"),
+        ("", "holds pkg/a.py, which its RECORD does not list"),
+        (record_row("pkg/a.py", b"right") + record_row("pkg/gone.py", b""), "lacks 'pkg/gone.py'"),
     ],
 )
 def test_a_row_of_record_that_is_wrong_is_refused(tmp_path: Path, row: str, words: str) -> None:
     path = wheel(tmp_path, {"pkg/a.py": b"right"}, rows={"pkg/a.py": row})
-    refused(tmp_path, path, *([words] if "3 elements" in words else ["pkg/a.py", words]))
+    refused(tmp_path, path, *([words] if "3 elements" in words else ["pkg/", words]))
 
 
 def _patched(path: Path, old: bytes, new: bytes) -> Path:
@@ -249,7 +251,7 @@ def test_a_changed_byte_is_refused(tmp_path: Path) -> None:
         ({}, "[console_scripts]\nevil = a\n", "entry_points.txt"),
         ({}, "no section\n", "no section headers"),
         ({"pkg-1.0.data/scripts/x": b"other"}, "[console_scripts]\nx = a:b\n", "both write"),
-        ({"pkg/a": b"", "pkg/a/b": b""}, "", "both write"),
+        ({"pkg/a": b"", "pkg/a/b": b""}, "", "as a file and as a folder"),
     ],
 )
 def test_wheels_that_cannot_be_installed(

@@ -10,14 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Interpreter, Lock, Realised
-from reprobuild.payload import pack_runtime
+from reprobuild.payload import pack_runtime, payload
 from reprobuild.realise import realise
-from reprobuild.realise.base import _key
+from reprobuild.realise.base import _key, _rewrite
 from reprobuild.realise.bytecode import compile_wheels
 from reprobuild.realise.wheels import build_wheel
-from tests.image.made import EPOCH, Made, file
+from reprobuild.sandbox import Root
+from tests.image.made import EPOCH, Made, file, make_tar
 
 
 @pytest.fixture
@@ -76,27 +79,184 @@ def test_a_base_that_comes_out_otherwise(made: Made) -> None:
 @pytest.mark.parametrize("name", ["../evil.py", "/evil.py", "pkg/../../evil.py"])
 def test_a_wheel_that_leads_out(made: Made, root: Path, name: str) -> None:
     wheel = made.wheel("pkg", {name: b""})
-    with pytest.raises(BuildError, match="leads out of its wheel") as caught:
-        compile_wheels([wheel], made.lock().base, python("/usr/bin/true"), root, made.store)
-    assert caught.value.hint == "the wheel is hostile or damaged; do not use it"
+    with pytest.raises(
+        BuildError, match=f"the wheel pkg-1.0-py3-none-any.whl holds the unsafe path {name!r}"
+    ) as caught:
+        compile_wheels([wheel], made.lock().base, python("/usr/bin/true"), Root(folder=root), made.store)
+    assert caught.value.hint == HOSTILE
 
 
 def test_a_compiler_that_fails(made: Made, root: Path) -> None:
     wheel = made.wheel("pkg", {"pkg.py": b""})
     with pytest.raises(BuildError, match="could not compile the modules of the environment") as caught:
-        compile_wheels([wheel], made.lock().base, python("/usr/bin/false"), root, made.store)
+        compile_wheels([wheel], made.lock().base, python("/usr/bin/false"), Root(folder=root), made.store)
     assert caught.value.hint == "is the disk full?"
 
 
 def test_a_backend_that_fails(made: Made, root: Path) -> None:
     source = made.source("proj", [file("a.py", b"")])
     with pytest.raises(BuildError, match="could not build proj") as caught:
-        build_wheel(source, [], python("/usr/bin/false"), root, made.store, EPOCH)
+        build_wheel(source, [], python("/usr/bin/false"), Root(folder=root), made.store, EPOCH)
     assert caught.value.hint == ("build proj by hand with its backend; there is no network while it is built")
 
 
 def test_a_backend_that_leaves_no_wheel(made: Made, root: Path) -> None:
     source = made.source("proj", [file("a.py", b"")])
     with pytest.raises(BuildError, match="the backend of proj left no wheel") as caught:
-        build_wheel(source, [], python("/usr/bin/true"), root, made.store, EPOCH)
+        build_wheel(source, [], python("/usr/bin/true"), Root(folder=root), made.store, EPOCH)
     assert caught.value.hint == "build it by hand with `python -m build --wheel`"
+
+
+ODD = "a package or source that does so is hostile, or broken; leave it out"
+
+
+@pytest.fixture
+def shell(root: Path) -> Path:
+    """The root with a shell and a few programs, that do what a hostile interpreter would."""
+    programs = [Path(shutil.which(name) or "") for name in ("sh", "ln", "mkdir", "mkfifo", "rm", "cat")]
+    needed = subprocess.run(["ldd", *map(str, programs)], check=True, capture_output=True, text=True).stdout
+    for path in {*programs, *(Path(name) for name in re.findall(r"(/\S+) \(0x", needed))}:
+        place = root / "usr/bin" / path.name if path in programs else root / path.relative_to("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, place)
+    return root
+
+
+def program(root: Path, script: str) -> Interpreter:
+    """Return an interpreter of the root that runs a script of the shell, whatever it is asked for."""
+    place = root / "usr/bin/hostile"
+    place.write_text(f"#!/usr/bin/sh\n{script}\n")
+    place.chmod(0o755)
+    return python("/usr/bin/hostile")
+
+
+@pytest.mark.parametrize("script", ["ln -s {secret} {wheel}", "mkfifo {wheel}"])
+def test_a_backend_that_leaves_a_link_or_a_pipe_for_its_wheel(
+    made: Made, shell: Path, tmp_path: Path, script: str
+) -> None:
+    """It would be followed, made read-only and moved, or waited for, outside of the sandbox."""
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    before = secret.stat().st_mode
+    source, wheel = made.source("proj", [file("a.py", b"")]), "/mnt/out/a-1.0-py3-none-any.whl"
+    with pytest.raises(
+        BuildError, match=r"the backend of proj left a-1\.0-py3-none-any\.whl as something"
+    ) as err:
+        build_wheel(
+            source,
+            [],
+            program(shell, script.format(secret=secret, wheel=wheel)),
+            Root(folder=shell),
+            made.store,
+            EPOCH,
+        )
+    assert err.value.hint == ODD
+    assert (secret.read_text(), secret.stat().st_mode) == ("s", before)
+    assert not list((made.store.root / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("ln -s {secret} /mnt/to/{wheel}/x.pyc", "left x.pyc as something else than a file"),
+        ("rm -r /mnt/to/{wheel}; ln -s {folder} /mnt/to/{wheel}", "left a link in the place of a folder"),
+    ],
+)
+def test_an_interpreter_that_leaves_links_for_bytecode(
+    made: Made, shell: Path, tmp_path: Path, script: str, words: str
+) -> None:
+    secret = tmp_path / "secret.pyc"
+    secret.write_text("s")
+    wheel = made.wheel("pkg", {"pkg.py": b""})
+    given = {"secret": secret, "folder": tmp_path, "wheel": wheel.file.sha256}
+    with pytest.raises(BuildError, match=words) as err:
+        compile_wheels(
+            [wheel], made.lock().base, program(shell, script.format(**given)), Root(folder=shell), made.store
+        )
+    assert err.value.hint in (
+        ODD, "the interpreter in the image is hostile, or broken; get its package from where it was published"
+    )  # fmt: skip
+
+
+def test_nothing_is_written_through_a_link_of_the_sandbox(made: Made, shell: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    wheel = made.wheel("pkg", {"pkg.py": b""})
+    hostile = program(shell, f"ln -s {secret} /mnt/to/{wheel.file.sha256}.tar")
+    compile_wheels([wheel], made.lock().base, hostile, Root(folder=shell), made.store)
+    assert secret.read_text() == "s"
+
+
+def test_a_damaged_wheel_is_named_before_anything_is_compiled(made: Made, root: Path) -> None:
+    content = b"no zip"
+    wheel = made.wheel("pkg", {"pkg.py": b""})
+    file_ = msgspec.structs.replace(wheel.file, sha256=made.store.add(content))
+    wheel = msgspec.structs.replace(wheel, file=file_)
+    source = made.source("p", [file("a.py", b"")])
+    for use in (
+        lambda: compile_wheels(
+            [wheel], made.lock().base, python("/usr/bin/true"), Root(folder=root), made.store
+        ),
+        lambda: build_wheel(source, [wheel], python("/usr/bin/true"), Root(folder=root), made.store, 0),
+    ):
+        with pytest.raises(
+            BuildError, match=r"the wheel pkg-1.0-py3-none-any.whl is not a zip archive"
+        ) as caught:
+            use()
+        assert caught.value.hint == HOSTILE
+
+
+def test_build_requirements_that_cannot_stand_together(made: Made, root: Path) -> None:
+    needs = [made.wheel("one", {"a.py": b""}), made.wheel("two", {"a.py/b.py": b""})]
+    with pytest.raises(
+        BuildError, match=r"two-1.0-py3-none-any.whl and another both write a.py/b.py"
+    ) as caught:
+        build_wheel(
+            made.source("p", [file("a.py", b"")]),
+            needs,
+            python("/usr/bin/true"),
+            Root(folder=root),
+            made.store,
+            0,
+        )
+    assert caught.value.hint == (
+        "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
+    )
+
+
+def test_a_runtime_package_that_is_none(made: Made) -> None:
+    lock = remembered(made, runtime=made.store.add(b"no tar" * 200))
+    with pytest.raises(BuildError, match="the runtime package of the lock is none") as caught:
+        payload(lock, made.store)
+    assert caught.value.hint == "seal the lock again: build from the unsealed one"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (Entry(path="dev2/null", type="char", mode=0o666, device=(1, 3)), "holds /dev2/null, a device"),
+        (Entry(path="run2/p", type="fifo", mode=0o666), "holds /run2/p, a pipe"),
+        (Entry(path="a/../../b", type="directory", mode=0o755), "holds the unsafe path 'a/../../b'"),
+        (Entry(path="usr/.wh.bin", type="directory", mode=0o755), "which engines read as a deletion"),
+    ],
+)
+def test_a_tree_of_hostile_packages(tmp_path: Path, entry: Entry, words: str) -> None:
+    found = tmp_path / "found.tar"
+    found.write_bytes(make_tar([(entry, b"")]))
+    with pytest.raises(BuildError, match=f"the tree that the packages made .*{words}") as caught:
+        _rewrite(found, tmp_path / "tree.tar", 0)
+    assert caught.value.hint in (
+        HOSTILE, "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
+    )  # fmt: skip
+    found.write_bytes(b"no tar" * 200)
+    with pytest.raises(BuildError, match="the tree that the packages made cannot be read"):
+        _rewrite(found, tmp_path / "tree.tar", 0)
+
+
+def test_the_rights_that_packages_set_stay(tmp_path: Path) -> None:
+    """`sudo` and `su` are set-user-id: dpkg sets it, and the base keeps it."""
+    found, tree = tmp_path / "found.tar", tmp_path / "tree.tar"
+    found.write_bytes(make_tar([file("usr/bin/su", b"", 0o4755), file("usr/bin/chage", b"", 0o2755, gid=42)]))
+    _rewrite(found, tree, 0)
+    with tree.open("rb") as stream:
+        assert [oct(entry.mode) for entry in list_tar(stream)] == ["0o4755", "0o2755"]

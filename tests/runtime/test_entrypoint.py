@@ -1,5 +1,6 @@
 """The entrypoint: what the command finds, and what process 1 does."""
 
+import contextlib
 import os
 import pty
 import select
@@ -232,8 +233,13 @@ def child_of(parent: int) -> int:
 def test_signals_are_forwarded(name: str) -> None:
     script = f"trap 'echo got {name}; exit 3' {name}; echo ready; while :; do sleep 0.02; done"
     with looked_after("sh", "-c", script) as (process, init):
-        os.kill(init, getattr(signal, "SIG" + name))
-        out, _ = process.communicate(timeout=10)
+        # A shell can lose one in the instant in which it forks (seen once, on a busy machine); none is forged.
+        for _ in range(10):
+            os.kill(init, getattr(signal, "SIG" + name))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=6)
+                break
+        out = process.communicate(timeout=10)[0]
     assert (out, process.returncode) == (f"got {name}\n", 3)
 
 

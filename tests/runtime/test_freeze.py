@@ -83,6 +83,7 @@ def environment(tmp_path: Path, source: Path) -> Environment:
 
 def sources(tmp_path: Path, source: Path, **more: object) -> Path:
     entry = {
+        "name": "Tiny_Train",
         "url": "https://example.org/team/tiny-train.git",
         "commit": git(source, "rev-parse", "HEAD"),
         "tree": git(source, "rev-parse", "HEAD^{tree}"),
@@ -90,8 +91,8 @@ def sources(tmp_path: Path, source: Path, **more: object) -> Path:
         "generated": ["*.egg-info"],
     }
     folder = tmp_path / "files"
-    folder.mkdir()
-    (folder / "sources.json").write_text(json.dumps({"Tiny_Train": {**entry, **more}}))
+    (folder / "sources").mkdir(parents=True)
+    (folder / "sources/src-tiny-train.json").write_text(json.dumps({**entry, **more}))
     return folder
 
 

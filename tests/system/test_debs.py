@@ -64,7 +64,8 @@ def read_all(deb: Path) -> None:
 def test_a_truncated_package_is_refused(tmp_path: Path) -> None:
     data = tar_bytes([(member(f"./f{n}"), random.Random(n).randbytes(9999)) for n in range(20)], "xz")
     deb = tmp_path / "blob"
-    deb.write_bytes(ar_bytes([("data.tar.xz", data)]))
+    parts = [("debian-binary", b"2.0\n"), ("control.tar", tar_bytes([])), ("data.tar.xz", data)]
+    deb.write_bytes(ar_bytes(parts))
     read_all(deb)
     deb.write_bytes(deb.read_bytes()[:-50000])
     with pytest.raises(BuildError, match=r"tool_1\.deb is not a Debian package"):

@@ -13,11 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.archive import Entry, read_tar
+from reprobuild.archive import Entry, list_tar, read_tar
 from reprobuild.errors import BuildError, FetchError
+from reprobuild.listing import decode_listing, known_listing
 from reprobuild.lock import Base
 from reprobuild.realise.base import _key, realise_base
-from reprobuild.sandbox import run_in_root
+from reprobuild.realise.root import kept_root
+from reprobuild.sandbox import Root, run_in_root
 from reprobuild.store import Store
 from tests.system.samples import EPOCH, ORDINARY_USER, add_deb, ar_bytes, member, tar_bytes
 
@@ -124,9 +126,9 @@ def test_passwords_changed_at_the_epoch(entries: dict[str, tuple[Entry, bytes]])
 
 def test_dpkg_in_the_tree_answers(root: Path, base: Base) -> None:
     argv = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n"]
-    told = run_in_root(root, argv, epoch=EPOCH, purpose="ask dpkg").decode()
+    told = run_in_root(Root(folder=root), argv, epoch=EPOCH, purpose="ask dpkg").decode()
     assert told.splitlines() == [f"{deb.name} {deb.version} ii " for deb in base.packages]
-    assert run_in_root(root, ["dpkg", "--audit"], epoch=EPOCH, purpose="ask dpkg") == b""
+    assert run_in_root(Root(folder=root), ["dpkg", "--audit"], epoch=EPOCH, purpose="ask dpkg") == b""
 
 
 def test_python_is_compiled_and_its_bytecode_does_not_depend_on_times(
@@ -138,7 +140,9 @@ def test_python_is_compiled_and_its_bytecode_does_not_depend_on_times(
     assert len(compiled) > 300
     assert {content[4:8] for content in compiled} == {b"\3\0\0\0"}  # PEP 552: checked hash
     script = "import sys, ssl, sqlite3, zoneinfo; sys.dont_write_bytecode = True; print(sys.version_info[:2])"
-    told = run_in_root(root, ["python3.11", "-c", script], epoch=EPOCH, purpose="run Python").decode()
+    told = run_in_root(
+        Root(folder=root), ["python3.11", "-c", script], epoch=EPOCH, purpose="run Python"
+    ).decode()
     assert told == "(3, 11)\n"
 
 
@@ -160,7 +164,11 @@ def test_a_missing_package_is_named(base: Base, tmp_path: Path) -> None:
 def test_a_hostile_package_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path)
     data = tar_bytes([(member("./../../etc/evil"), b"x")], "xz")
-    deb = add_deb(store, "evil", ar_bytes([("debian-binary", b"2.0\n"), ("data.tar.xz", data)]))
+    deb = add_deb(
+        store,
+        "evil",
+        ar_bytes([("debian-binary", b"2.0\n"), ("control.tar", tar_bytes([])), ("data.tar.xz", data)]),
+    )
     with pytest.raises(BuildError, match=r"evil\.deb holds a path that leaves its folder"):
         realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
     assert not list((store.root / "tmp").iterdir())
@@ -200,3 +208,24 @@ def test_without_fakeroot_there_is_no_base(base: Base, store: Store) -> None:
     bare = msgspec.structs.replace(base, packages=essential, tools=())
     with pytest.raises(BuildError, match="fakeroot"):
         realise_base(bare, store, EPOCH)
+
+
+def test_a_root_is_kept_until_anything_about_it_changes(store: Store, tree: str) -> None:
+    folder = kept_root(tree, store)
+    made = folder.stat().st_ino
+    assert kept_root(tree, store).stat().st_ino == made
+    passwd = folder / "etc/passwd"
+    times, content = passwd.stat(), passwd.read_text()
+    passwd.write_text(content.replace("root:x:0", "evil:x:0"))
+    os.utime(passwd, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if nothing had happened
+    again = kept_root(tree, store)
+    assert again == folder
+    assert again.stat().st_ino != made
+    assert passwd.read_text() == content
+
+
+def test_sealing_lists_the_base(store: Store, tree: str) -> None:
+    listing = known_listing(tree, store)
+    assert listing is not None
+    with store.verified(tree, "the tree").open("rb") as stream:
+        assert list(decode_listing(store.verified(listing, "it").read_bytes())) == list(list_tar(stream))

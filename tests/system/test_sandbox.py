@@ -13,15 +13,21 @@ import pytest
 from reprobuild import sandbox
 from reprobuild.errors import EngineError
 from reprobuild.proc import Failed
-from reprobuild.sandbox import Bind, run_in_root
+from reprobuild.realise.root import _state
+from reprobuild.sandbox import Bind, Root, can_layer, run_in_root
 from tests.system.samples import EPOCH, ORDINARY_USER
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def inside(root: Path, script: str, **options: object) -> str:
+def inside(root: Path, script: str, *, layered: bool = False, **options: object) -> str:
     argv = ["/bin/sh", "-c", script]
-    return run_in_root(root, argv, epoch=EPOCH, purpose="look", **options).decode()
+    place = Root(folder=root, layered=layered)
+    return run_in_root(place, argv, epoch=EPOCH, purpose="look", **options).decode()
+
+
+# What holds with the folder itself as the root holds with a layer over it.
+BOTH = pytest.mark.parametrize("layered", [False, True])
 
 
 def test_the_environment_is_constant(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +51,9 @@ def test_there_is_no_network(root: Path) -> None:
         "    try: socket.create_connection(address, 5)\n"
         "    except OSError as err: print(err.errno)\n"
     )
-    told = run_in_root(root, ["python3.11", "-c", connect], epoch=EPOCH, purpose="try the network").decode()
+    told = run_in_root(
+        Root(folder=root), ["python3.11", "-c", connect], epoch=EPOCH, purpose="try the network"
+    ).decode()
     assert told.split() == ["101", "101"]  # ENETUNREACH
     interfaces = inside(root, "tail -n +3 /proc/net/dev | cut -d: -f1")
     assert interfaces.split() == ["lo"]
@@ -57,8 +65,10 @@ def test_the_host_can_reach_the_network(root: Path) -> None:
     assert root.is_dir()
 
 
-def test_the_hosts_files_and_processes_are_out_of_reach(root: Path) -> None:
-    told = inside(root, f"ls /; test ! -e {CHECKOUT} && echo gone")
+@BOTH
+def test_the_hosts_files_and_processes_are_out_of_reach(root: Path, layered: bool) -> None:
+    place = Root(folder=root, layered=layered)
+    told = inside(root, layered=layered, script=f"ls /; test ! -e {CHECKOUT} && echo gone")
     assert told.split()[-1] == "gone"
     escape = (
         "import os\n"
@@ -68,7 +78,7 @@ def test_the_hosts_files_and_processes_are_out_of_reach(root: Path) -> None:
         "os.chroot('.')\n"
         f"print(os.path.exists({str(CHECKOUT)!r}), os.path.exists('/usr/bin/env'))\n"
     )
-    told = run_in_root(root, ["python3.11", "-c", escape], epoch=EPOCH, purpose="try to escape").decode()
+    told = run_in_root(place, ["python3.11", "-c", escape], epoch=EPOCH, purpose="try to escape").decode()
     assert told.split() == ["False", "True"]
     unmount = (
         "import ctypes, os\n"
@@ -76,7 +86,7 @@ def test_the_hosts_files_and_processes_are_out_of_reach(root: Path) -> None:
         "    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))\n"
     )
     with pytest.raises(Failed, match="Operation not permitted"):
-        run_in_root(root, ["python3.11", "-c", unmount], epoch=EPOCH, purpose="try to unmount")
+        run_in_root(place, ["python3.11", "-c", unmount], epoch=EPOCH, purpose="try to unmount")
 
 
 def test_devices_work_and_others_are_absent(root: Path) -> None:
@@ -89,7 +99,8 @@ def test_devices_work_and_others_are_absent(root: Path) -> None:
     ]  # fmt: skip
 
 
-def test_binds_are_read_only_unless_writable(root: Path, tmp_path: Path) -> None:
+@BOTH
+def test_binds_are_read_only_unless_writable(root: Path, tmp_path: Path, layered: bool) -> None:
     (tmp_path / "file").write_text("from the host")
     (tmp_path / "out").mkdir()
     binds = [
@@ -102,6 +113,7 @@ def test_binds_are_read_only_unless_writable(root: Path, tmp_path: Path) -> None
         "cat /mnt/in/file /mnt/one; echo x > /mnt/in/new || echo refused; echo x > /mnt/one || echo refused;"
         "echo hello > /run/deep/out/made",
         binds=binds,
+        layered=layered,
     )
     assert told == "from the hostfrom the hostrefused\nrefused\n"
     assert (tmp_path / "out/made").read_text() == "hello\n"
@@ -114,6 +126,22 @@ def test_a_mount_with_locked_flags_can_be_bound(root: Path) -> None:
     assert told == "yes\n"
 
 
+def test_a_layer_takes_what_is_written_and_the_folder_stays(root: Path, tmp_path: Path) -> None:
+    assert can_layer()
+    before = _state(root)
+    told = inside(
+        root, "echo x > /opt/new; rm -r /usr/share/doc; echo y >> /etc/passwd; cat /opt/new; tail -1 /etc/passwd",
+        layered=True, binds=[Bind(source=tmp_path, target="/never/there/before")],
+    )  # fmt: skip
+    assert told.split() == ["x", "y"]
+    assert _state(root) == before
+
+
+def test_where_nothing_can_be_layered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_TRY", "exit 1")
+    assert not can_layer()
+
+
 def test_temporary_folders_vanish_and_the_root_keeps(root: Path) -> None:
     inside(root, "touch /tmp/a /run/b /dev/shm/c /opt/kept")
     assert (root / "opt/kept").is_file()
@@ -124,7 +152,7 @@ def test_temporary_folders_vanish_and_the_root_keeps(root: Path) -> None:
 
 
 def test_input_folder_and_exit_code_pass(root: Path) -> None:
-    assert run_in_root(root, ["cat"], epoch=EPOCH, purpose="copy", stdin=b"x\0y") == b"x\0y"
+    assert run_in_root(Root(folder=root), ["cat"], epoch=EPOCH, purpose="copy", stdin=b"x\0y") == b"x\0y"
     assert inside(root, "pwd", cwd="/usr/lib") == "/usr/lib\n"
     with pytest.raises(Failed, match=r"(?s)could not look.*told you so") as err:
         inside(root, "echo told you so >&2; exit 7")
@@ -133,7 +161,9 @@ def test_input_folder_and_exit_code_pass(root: Path) -> None:
 
 def test_values_are_never_read_as_shell(root: Path) -> None:
     odd = "$(touch /opt/pwned); `x` ' \" \\ \n*"
-    told = run_in_root(root, ["printenv", "ODD"], epoch=EPOCH, purpose="tell", env={"ODD": odd}).decode()
+    told = run_in_root(
+        Root(folder=root), ["printenv", "ODD"], epoch=EPOCH, purpose="tell", env={"ODD": odd}
+    ).decode()
     assert told == odd + "\n"
     assert not (root / "opt/pwned").exists()
 
@@ -190,7 +220,7 @@ def test_what_would_confuse_env_is_refused(root: Path) -> None:
         inside(root, "true", env={"A=B": "c"})
     for argv in (["A=B"], ["-i"], []):
         with pytest.raises(ValueError, match="not a program"):
-            run_in_root(root, argv, epoch=EPOCH, purpose="look")
+            run_in_root(Root(folder=root), argv, epoch=EPOCH, purpose="look")
 
 
 def test_a_host_without_user_namespaces_is_told_what_to_do(
@@ -217,10 +247,13 @@ def test_a_host_without_user_namespaces_is_told_what_to_do(
 def test_it_works_for_an_ordinary_user(tree: str, store_blob: Path, shared_tmp: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from reprobuild.realise.unpack import unpack_root; from reprobuild.sandbox import run_in_root\n"
+        "from reprobuild.realise.unpack import unpack_root; from reprobuild.sandbox import Root, run_in_root\n"
         "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
-        "print(run_in_root(root, ['sh', '-c', 'id -u; hostname; tail -n +3 /proc/net/dev | cut -d: -f1'],"
-        " epoch=0, purpose='look').decode())\n"
+        "look = ['sh', '-c', 'id -u; hostname; tail -n +3 /proc/net/dev | cut -d: -f1; echo x > /opt/x']\n"
+        "for layered in (True, False):\n"
+        "    assert not (root / 'opt/x').exists()\n"
+        "    place = Root(folder=root, layered=layered)\n"
+        "    print(run_in_root(place, look, epoch=0, purpose='look').decode())\n"
     )
     done = subprocess.run(
         [*ORDINARY_USER, sys.executable, "-c", script, str(store_blob), str(shared_tmp)],
@@ -228,5 +261,5 @@ def test_it_works_for_an_ordinary_user(tree: str, store_blob: Path, shared_tmp: 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0", "reprobuild", "lo"]
+    assert done.stdout.split() == ["0", "reprobuild", "lo"] * 2
     assert {path.lstat().st_uid for path in (shared_tmp / "root").rglob("*")} == {12345}

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.realise.unpack import unpack_root
+from reprobuild.guard import names, tars
+from reprobuild.guard.names import HOSTILE
+from reprobuild.realise.unpack import extract, unpack_root
 from tests.system.samples import member, names_in, tar_bytes
 
 HINT = "the archive was not made by a package build; find out where it came from"
@@ -39,8 +41,14 @@ def unpack(tmp_path: Path, members: Members) -> Path:
         [(member("a", LINK, "b"), b""), (member("b", LINK, "../.."), b""), (member("a/outside"), b"x")],
         [(member("h", HARD, "../secret"), b"")],
         [(member("l", LINK, ".."), b""), (member("h", HARD, "l/secret"), b"")],
+        # A link that is replaced by another, after a folder was seen to lie inside through it.
+        [
+            (member("usr/bin", DIR), b""), (member("bin", LINK, "usr/bin"), b""), (member("bin/a"), b""),
+            (member("bin", LINK, ".."), b""), (member("bin/outside"), b"x"),
+        ],
+        [(member("a", LINK, "b"), b""), (member("b", LINK, "a"), b""), (member("a/x"), b"")],
     ],
-)
+)  # fmt: skip
 def test_nothing_leaves_the_folder(tmp_path: Path, members: Members) -> None:
     (tmp_path / "secret").write_text("s")
     with pytest.raises(BuildError, match="holds a path that leaves its folder") as err:
@@ -106,3 +114,53 @@ def test_hard_links_are_one_file_and_devices_are_left_out(tmp_path: Path) -> Non
 def test_the_samples_are_read_as_they_were_written() -> None:
     with tarfile.open(fileobj=io.BytesIO(tar_bytes([(member("../x"), b"y")]))) as tar:
         assert tar.getnames() == ["../x"]
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ([(member("f"), b""), (member("f/x"), b"")], "'f/x', which cannot be unpacked"),
+        ([(member("f"), b""), (member("f/x", DIR), b"")], "'f/x', which cannot be unpacked"),
+        ([(member("f"), b""), (member("f", DIR), b"")], "'f', which cannot be unpacked"),
+        ([(member("h", HARD, "nowhere"), b"")], "'h', which cannot be unpacked: No such file"),
+        ([(member("d", DIR), b""), (member("h", HARD, "d"), b"")], "'h', which cannot be unpacked"),
+        ([(member("n" * 256), b"")], "of 256 bytes"),
+        ([(member("n/" * 2048 + "n"), b"")], "of 4097 bytes"),
+        ([(member("l", LINK, ""), b"")], "'l', a link to the impossible ''"),
+        ([(member("l", LINK, "t" * 5000), b"")], "'l', a link to the impossible"),
+        ([(member("back\\slash"), b"")], "unsafe path"),
+        ([(member("s", tarfile.GNUTYPE_SPARSE), b"")], "'s', a sparse file"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(tmp_path: Path, members: Members, words: str) -> None:
+    with pytest.raises(BuildError, match=r"^a\.tar") as err:
+        unpack(tmp_path, members)
+    assert words in str(err.value)
+    assert err.value.hint in (HINT, HOSTILE)
+
+
+def test_a_compressed_archive_may_not_unpack_to_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = tar_bytes([(member(f"f{n}"), bytes(5000)) for n in range(20)])
+    monkeypatch.setattr(names, "ALLOWANCE", 10_000)
+    for packed, refused in ((1000, False), (100, True)):
+        root = tmp_path / str(packed)
+        root.mkdir()
+        with tars.open_stream(io.BytesIO(content)) as tar:
+            if not refused:
+                extract(tar, root, "a.deb", packed=packed)
+                assert len(names_in(root)) == 20
+                continue
+            with pytest.raises(
+                BuildError, match=r"a\.deb has 100 bytes and unpacks to more than 30000"
+            ) as err:
+                extract(tar, root, "a.deb", packed=packed)
+        assert err.value.hint == HOSTILE
+        assert len(names_in(root)) <= 6
+
+
+def test_there_may_not_be_any_number_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tars, "MOST_MEMBERS", 10)
+    with pytest.raises(BuildError, match=r"a\.tar holds more than 10 members"):
+        unpack(tmp_path, [(member(f"f{n}"), b"") for n in range(11)])

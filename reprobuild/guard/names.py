@@ -1,0 +1,77 @@
+"""Names that stay in their folder on every system, and sizes that a disk can hold."""
+
+from __future__ import annotations
+
+import re
+
+from reprobuild.errors import BuildError
+
+_UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|[\\\0]")
+_WHITEOUT = re.compile(r"(^|/)\.wh\.")
+# limits.h: NAME_MAX, and PATH_MAX without the leading slash and the final NUL.
+LONGEST_NAME = 255
+LONGEST_PATH = 4094
+HOSTILE = (
+    "the file is damaged or made to harm; get it from where it was published, or leave it out with `--drop`"
+)
+MOST_MEMBERS = 1_000_000
+# Real wheels and packages unpack to 2 to 20 times their size; small ones may hold much of the same.
+RATIO = 200
+ALLOWANCE = 256 << 20
+
+
+def check_name(path: str, origin: str) -> None:
+    """Refuse a member name that would leave its folder, or that no Linux file system can hold.
+
+    Raises:
+        BuildError: the name is absolute, not in its shortest form, holds a backslash, or is too long.
+    """
+    if len(path) > LONGEST_PATH // 4:  # shorter ones cannot be too long in bytes
+        size = len(path.encode("utf-8", "surrogateescape"))
+        if size > LONGEST_PATH:
+            raise BuildError(f"{origin} holds the path {path[:60]!r}... of {size} bytes", hint=HOSTILE)
+    if _UNSAFE.search(path):
+        raise BuildError(f"{origin} holds the unsafe path {path!r}", hint=HOSTILE)
+    if len(path) > LONGEST_NAME // 4:
+        for name in path.split("/"):
+            size = len(name.encode("utf-8", "surrogateescape"))
+            if size > LONGEST_NAME:
+                raise BuildError(f"{origin} holds the name {name[:60]!r}... of {size} bytes", hint=HOSTILE)
+
+
+def check_path(path: str, origin: str) -> None:
+    """Refuse a member name as `check_name` does, and one that engines read as a deletion.
+
+    Raises:
+        BuildError: see `check_name`; or it begins with the whiteout mark of the OCI image specification (`.wh.`).
+    """
+    check_name(path, origin)
+    if _WHITEOUT.search(path):
+        raise BuildError(f"{origin} holds {path!r}, which engines read as a deletion", hint=HOSTILE)
+
+
+def check_target(target: str, path: str, origin: str) -> None:
+    """Refuse the text of a symbolic link that no Linux file system can hold; where it leads is not asked.
+
+    Raises:
+        BuildError: it is empty, too long, or holds a NUL.
+    """
+    if not target or "\0" in target or len(target.encode("utf-8", "surrogateescape")) > LONGEST_PATH:
+        raise BuildError(f"{origin} holds {path!r}, a link to the impossible {target[:60]!r}", hint=HOSTILE)
+
+
+def most_bytes(packed: int) -> int:
+    """Return how many bytes an archive of `packed` bytes may unpack to."""
+    return ALLOWANCE + RATIO * packed
+
+
+def check_total(total: int, packed: int, origin: str) -> None:
+    """Refuse an archive that unpacks to more than `most_bytes`.
+
+    Raises:
+        BuildError: it is a bomb.
+    """
+    if total > most_bytes(packed):
+        raise BuildError(
+            f"{origin} has {packed} bytes and unpacks to more than {most_bytes(packed)}", hint=HOSTILE
+        )

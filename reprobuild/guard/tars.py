@@ -1,0 +1,84 @@
+"""Tar archives of others, member by member, in bounded time and memory.
+
+`tarfile` ends silently at a damaged header, reads extension headers of any size into memory, follows negative
+sizes backwards and recurses for each extension header; none of it happens here.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from typing import IO
+
+from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE, MOST_MEMBERS, check_total
+
+# What reading a damaged tar can raise, from tarfile and the decompressors below it.
+UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionError, EOFError)
+
+# Two longest paths and what else a pax header says. CPython before 3.11.10 needs quadratic time for them:
+# https://github.com/python/cpython/issues/121285
+_LONGEST_HEADER = 16 << 10
+_EXTENSIONS = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
+)  # fmt: skip
+
+
+class CarefulInfo(tarfile.TarInfo):
+    """A member's header that refuses to be misread. For `tarinfo=` of `tarfile.open`."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> CarefulInfo:
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as err:
+            # An empty block, and nothing at all, end an archive; all else would end it as silently.
+            if buf and bytes(buf).strip(b"\0"):
+                raise tarfile.ReadError(f"a header cannot be read: {err}") from None
+            raise
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        # The entry point for subclasses, as a comment in tarfile.py names it.
+        if self.size < 0:
+            raise tarfile.ReadError("a member has a negative size")
+        if self.type in _EXTENSIONS and self.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes describes one member")
+        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # not in the stubs
+        return member
+
+
+def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
+    """Open a tar that is read once, from its beginning; names that are not UTF-8 keep their bytes."""
+    tar: tarfile.TarFile = tarfile.open(  # type: ignore[call-overload]  # noqa: SIM115  # the mode is a variable; the caller closes it
+        fileobj=stream, mode=mode, tarinfo=CarefulInfo, encoding="utf-8", errors="surrogateescape"
+    )
+    return tar
+
+
+def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tar that was opened with `CarefulInfo`; their names are not checked here.
+
+    Args:
+        tar: an open tar.
+        origin: what the user knows it by.
+        packed: bytes of the compressed archive, where there is one: a bound for what it unpacks to.
+
+    Raises:
+        BuildError: it has too many members, unpacks to too much, or holds a sparse file.
+        tarfile.TarError, and the others of `UNREADABLE`: it is damaged.
+    """
+    count, total, end = 0, 0, 0
+    while (info := tar.next()) is not None:
+        count += 1
+        total += max(info.size, 0)
+        if info.size < 0 or info.offset < end:  # a pax header may state the size again
+            raise tarfile.ReadError(f"{info.name!r} has a negative size")
+        end = info.offset_data
+        if count > MOST_MEMBERS:
+            raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
+        if packed is not None:
+            check_total(total, packed, origin)
+        if info.issparse():
+            raise BuildError(f"{origin} holds {info.name!r}, a sparse file", hint=HOSTILE)
+        tar.members.clear()  # type: ignore[attr-defined]  # or each header stays in memory
+        yield info

@@ -1,0 +1,60 @@
+"""The base as a folder that sandboxes run in: unpacked once, kept in the store, never written to."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from reprobuild.realise.unpack import unpack_root
+from reprobuild.store import Store
+
+
+def kept_root(base: str, store: Store) -> Path:
+    """Return the folder of a base tree, for sandboxes with `layered=True`.
+
+    Args:
+        base: the sha256 of the tree in the store.
+        store: keeps the folder in `roots/`. Whatever changed in it since, be it only a time, is a reason to
+            unpack it anew.
+
+    Raises:
+        FetchError: the tree is not in the store, or damaged.
+    """
+    folder = store.root / "roots" / base
+    key = hashlib.sha256(f"root\0{base}".encode()).hexdigest()
+    with _alone(folder):
+        if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
+            with store.scratch() as scratch:
+                fresh, old = scratch / "fresh", scratch / "old"
+                fresh.mkdir()
+                unpack_root(store.verified(base, "the base tree"), fresh)
+                if folder.exists():
+                    folder.rename(old)
+                fresh.rename(folder)
+            store.remember(key, {"state": _state(folder)})
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("ab") as stream:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _state(folder: Path) -> str:
+    """Return a hash of what stat says of every path but for times of access: a write cannot hide from ctime."""
+    digest = hashlib.sha256()
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files, "."]):
+            found = os.lstat(f"{parent}/{name}")
+            facts = (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            digest.update(f"{name}\0{facts}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()

@@ -1,0 +1,143 @@
+"""Files and folders that appear whole or not at all, and go away when their process is killed.
+
+What is unfinished stands in a private folder beside its place, on which its process holds a lock. A process
+that makes such a folder removes those whose lock nobody holds any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# No room, or none that may be written to: the user can mend it, and the next run goes on.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+PREFIX = ".reprobuild-"
+
+
+@contextlib.contextmanager
+def naming(place: Path) -> Iterator[None]:
+    """Give an `OSError` that names no file the name of a place: writing to a full disk tells none."""
+    try:
+        yield
+    except OSError as err:
+        if err.filename is None and err.errno is not None:
+            err.filename = str(place)
+        raise
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file; whoever reads it finds the former content or the new one.
+
+    Raises:
+        OSError: it cannot be written; it names the file.
+    """
+    with private_folder(path.parent, f"{PREFIX}{path.name}.") as own:
+        part = own / "new"
+        part.write_bytes(content)
+        part.replace(path)
+
+
+@contextlib.contextmanager
+def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
+    """Give an empty folder of one's own in a folder, and remove it afterwards.
+
+    Those of killed processes, whose names begin with `prefix`, too, are removed first.
+
+    Args:
+        parent: made where it is missing.
+        prefix: of the names; nothing else in `parent` may begin with it.
+
+    Raises:
+        OSError: there is no room, or no right to write; it names a file.
+    """
+    with naming(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        folder, holder, dead = _make(parent, prefix)
+    try:
+        for number, left in dead:
+            _remove(left)
+            os.close(number)
+        with naming(parent):
+            yield folder
+    finally:
+        _remove(folder)
+        os.close(holder)
+
+
+@contextlib.contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Give an empty folder that takes the place of `target` when the block ends well.
+
+    Raises:
+        OSError: there is no room, or no right to write; what stood at `target` is there as before.
+    """
+    with private_folder(target.parent, f"{PREFIX}{target.name}.") as own:
+        part, old = own / "new", own / "old"
+        part.mkdir()
+        part.chmod(0o755)
+        yield part
+        if target.exists():
+            target.rename(old)
+        try:
+            part.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+
+
+def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]:
+    """Return a new folder with the descriptor that holds its lock, and those whose lock nobody held.
+
+    While the lock of the parent is held, no folder is between its making and its locking.
+    """
+    above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        alone = _lock(above, fcntl.LOCK_EX)
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        if not (_lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no locks
+            return folder, holder, []
+        others = [path for path in parent.iterdir() if path.name.startswith(prefix) and path != folder]
+        return folder, holder, [pair for path in others if (pair := _abandoned(path)) is not None]
+    finally:
+        os.close(above)
+
+
+def _abandoned(path: Path) -> tuple[int, Path] | None:
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # it went away meanwhile, or is not ours
+        return None
+    if _lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        return number, path
+    os.close(number)
+    return None
+
+
+def _lock(number: int, kind: int) -> bool:
+    try:
+        fcntl.flock(number, kind)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, also one whose folders were left without the right to enter them."""
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        for folder, folders, _ in os.walk(path):
+            for name in folders:
+                if not (Path(folder) / name).is_symlink():
+                    (Path(folder) / name).chmod(0o700)
+        shutil.rmtree(path, ignore_errors=True)

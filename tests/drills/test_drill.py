@@ -1,0 +1,111 @@
+"""The drills on a small lock, and that each of their checks can fail. The long run is `dev/drill.py` on the example."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dev.drill import Broken, Drill
+from reprobuild.lock import write_lock
+from reprobuild.payload import pack_runtime
+from tests.conftest import ROOT
+from tests.image.made import Made, file
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the lock of a small image, and its store."""
+    folder = tmp_path_factory.mktemp("subject")
+    made = Made(folder)
+    for number in range(6):
+        content = random.Random(number).randbytes(3 << 20)
+        made.wheel(f"pkg{number}", {f"pkg{number}/data": content, f"pkg{number}/__init__.py": b""})
+    made.wheels = [
+        msgspec.structs.replace(w, file=msgspec.structs.replace(w.file, url="https://index.invalid/x"))
+        for w in made.wheels
+    ]
+    made.source("proj", [file("proj.py", b"x = 1\n")])
+    lock = made.lock()
+    assert lock.realised is not None
+    realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
+    write_lock(msgspec.structs.replace(lock, realised=realised), folder / "reprobuild.lock")
+    return folder
+
+
+def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None:
+    evidence = tmp_path / "evidence.json"
+    argv = [sys.executable, ROOT / "dev" / "drill.py", "--lock", subject / "reprobuild.lock"]
+    argv += ["--store", subject / "store", "--work", tmp_path / "work", "--evidence", evidence]
+    argv += [
+        "--stages",
+        "fetch,layers",
+        "--kills",
+        "8",
+        "--full-disks",
+        "4",
+        "--pairs",
+        "2",
+        "--read-only",
+        "2",
+    ]
+    done = subprocess.run([*map(str, argv)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(evidence.read_text())
+    assert told["cases"] == {
+        "kill fetch": 4, "kill layers": 4, "full fetch": 2, "full layers": 2, "pair fetch": 1, "pair layers": 1,
+        "read-only fetch": 1, "read-only layers": 1,
+    }  # fmt: skip
+    assert told["broken"] == 0
+    assert told["killed in time"] >= 2
+    assert told["disks that were full"] == 4
+    assert str(tmp_path) not in evidence.read_text()
+    again = subprocess.run([*map(str, argv)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert '"kind"' not in again.stderr  # every case was done before
+
+
+@pytest.fixture
+def drill(subject: Path, tmp_path: Path) -> Drill:
+    """A drill whose undisturbed run was done."""
+    given = argparse.Namespace(
+        lock=subject / "reprobuild.lock", store=subject / "store", work=tmp_path / "work", seed=1, stages="layers",
+        kills=0, full_disks=0, pairs=0, read_only=0, shard="1/1", evidence=None,
+    )  # fmt: skip
+    found = Drill(given)
+    found.prepare()
+    return found
+
+
+def test_every_check_can_fail(drill: Drill, tmp_path: Path) -> None:
+    store, out = drill.fresh("layers", "control"), tmp_path / "out"
+    drill.again("layers", store, out)
+    (store / "tmp" / "left").mkdir()
+    with pytest.raises(Broken, match="left behind"):
+        drill.no_leftovers(store, out)
+    (store / "made" / "x").write_text("{")
+    with pytest.raises(Broken, match="of what was made is damaged"):
+        drill.check_store(store)
+    blob = store / "blobs" / "00" / ("0" * 64)
+    blob.parent.mkdir(exist_ok=True)
+    blob.write_bytes(b"x")
+    with pytest.raises(Broken, match="in the store is damaged"):
+        drill.check_store(store)
+    assert drill.check_results(out)
+    (out / "context" / "Extra").write_text("x")
+    with pytest.raises(Broken, match="context/ is there in part"):
+        drill.check_results(out)
+    (out / "Dockerfile").write_text("FROM")
+    with pytest.raises(Broken, match="Dockerfile is neither absent nor what it should be"):
+        drill.check_results(out)
+    done = subprocess.CompletedProcess([], 70, "", "Traceback")
+    with pytest.raises(Broken, match="exit code 70"):
+        drill.check_error(done, "No space left on device", "layers")
+    with pytest.raises(Broken, match="were not fetched"):
+        drill.check_whole("layers", tmp_path, out)
