@@ -42,9 +42,13 @@ class Origins(Struct, frozen=True):
     lock: Lock | None
 
 
-def wanted(tree: Tree) -> set[str]:
-    """Return the sha256 of every file that `read_origins` reads."""
-    return {entry.sha256 for path, entry in tree.items() if entry.type == "file" and _says_origins(path)}
+def wanted(tree: Tree, largest: int) -> set[str]:
+    """Return the sha256 of every file of at most `largest` bytes that `read_origins` reads."""
+    return {
+        entry.sha256
+        for path, entry in tree.items()
+        if entry.type == "file" and entry.size <= largest and _says_origins(path)
+    }
 
 
 def _says_origins(path: str) -> bool:

@@ -183,6 +183,14 @@ def test_a_damaged_layer(layout: Path, tmp_path: Path) -> None:
     fails(layout, tmp_path, "is a damaged image: the layer .* is missing")
 
 
+def test_a_layer_that_is_damaged_between_the_two_passes(layout: Path, tmp_path: Path) -> None:
+    found = read(layout, tmp_path / "s")
+    first_layer(layout).write_bytes(b"\x28\xb5\x2f\xfd damaged")
+    with pytest.raises(BuildError, match=r"layer 1 of .* cannot be read again: ") as failed:
+        fetch_contents(found, {found.tree["etc/shadow"].sha256}, tmp_path)
+    assert failed.value.hint == CUT_SHORT
+
+
 def test_a_layer_that_is_another_one(layout: Path, tmp_path: Path) -> None:
     manifest = json.loads((layout / "index.json").read_bytes())["manifests"][0]["digest"].partition(":")[2]
     rows = json.loads((layout / "blobs" / "sha256" / manifest).read_bytes())["layers"]
