@@ -47,5 +47,6 @@ bare:
 
 # Any Python does here: .venv may be broken or gone.
 clean:
+	python3 dev/private_apptainer.py clean --folder .engine/apptainer
 	python3 dev/private_engine.py clean --folder .engine
 	rm -rf .venv build

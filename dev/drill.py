@@ -17,6 +17,7 @@ same digests, and leaves no private file of the killed one. The exit code is 0 i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -37,7 +38,7 @@ import msgspec
 from reprobuild import __version__
 from reprobuild.errors import ReproError
 from reprobuild.fetch import artefacts
-from reprobuild.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, Setting, read_lock, write_lock
 from reprobuild.pipeline import read_image
 from reprobuild.whole import PREFIX
 
@@ -71,6 +72,9 @@ def parse() -> argparse.Namespace:
     for name, number in (("kills", 50), ("full-disks", 10), ("pairs", 2), ("read-only", 3), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--stages", default=",".join(STAGES), help="of: " + ", ".join(STAGES))
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="NAME", help="leave a wheel out, for speed"
+    )
     parser.add_argument("--shard", default="1/1", metavar="I/N")
     parser.add_argument("--evidence", type=Path)
     return parser.parse_args()
@@ -88,13 +92,15 @@ class Drill:
         self.lock = self.work / "drill.lock"
         self.log = self.work / f"done-{arguments.seed}.jsonl"
         self.known: dict[tuple[int, ...], str] = {}  # hashes by device, inode, size and time of change
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}  # of each stage, undisturbed
+        self.given_bytes: dict[str, int] = {}  # what the store of each stage begins with
+        self.made: dict[str, int] = {}  # what an undisturbed run adds to it
 
     def prepare(self) -> None:
         """Write the lock with local addresses, and learn time and digests from undisturbed runs."""
         mirror = self.work / "mirror"
         mirror.mkdir(exist_ok=True)
-        self.sealed = local_lock(read_lock(self.given.lock), self.store, mirror)
+        self.sealed = local_lock(without(read_lock(self.given.lock), self.given.without), self.store, mirror)
         write_lock(self.sealed, self.lock)
         self.inputs = {item.sha256 for item in artefacts(self.sealed)}
         assert self.sealed.realised is not None
@@ -107,18 +113,31 @@ class Drill:
         }
         self.kept = {"fetch": {a.sha256 for a in artefacts(self.sealed) if not a.url}, "realise": self.inputs}
         self.kept["layers"] = self.inputs | realised
-        self.reference = self.work / "reference"
-        for stage in self.stages:
+        self.reference, former = self.work / "reference", self.work / "former"
+        for stage in dict.fromkeys(self.stages):
             store = self.fresh(stage, "undisturbed")
             began = time.monotonic()
             done = self.run(stage, store, self.reference)
             self.seconds[stage] = time.monotonic() - began
             if done.returncode:
                 raise SystemExit(f"the undisturbed run of `{stage}` failed:\n{done.stderr}")
-            self.size = {**getattr(self, "size", {}), stage: used(store)}
+            self.given_bytes[stage] = sum(self.blob(sha256).stat().st_size for sha256 in self.kept[stage])
+            self.made[stage] = used(store) - self.given_bytes[stage]
             shutil.rmtree(store)
             print(f"undisturbed {stage}: {self.seconds[stage]:.1f} s", file=sys.stderr, flush=True)
         self.expected = self.results(self.reference)
+        self.former: dict[str, str] = {}
+        if self.expected:
+            other = msgspec.structs.replace(
+                self.sealed, environment=(*self.sealed.environment, Setting(name="DRILL", value="former"))
+            )
+            write_lock(other, self.work / "former.lock")
+            store = self.fresh("layers", "undisturbed")
+            argv = self.argv("layers", store, former)
+            argv[argv.index(str(self.lock))] = str(self.work / "former.lock")
+            subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+            shutil.rmtree(store)
+            self.former = self.results(former)
 
     def cases(self) -> list[Case]:
         """Return the cases of this shard that are not done."""
@@ -157,15 +176,23 @@ class Drill:
     def kill(self, stage: str, name: str) -> dict[str, Any]:
         """Kill the whole process group at a random moment."""
         store, out = self.fresh(stage, name), self.work / name / "out"
-        after = self.random.uniform(0.1, 1.1) * self.seconds[stage]
+        over_former = stage != "fetch" and self.random.random() < 0.5
+        if over_former:
+            shutil.copytree(self.work / "former", out, copy_function=os.link)
+        after, made = self.random.uniform(0.1, 1.1) * self.seconds[stage], -1
+        if self.random.random() < 0.5:
+            after, made = 10 * self.seconds[stage], int(self.random.random() * self.made[stage])
+        began = time.monotonic()
         with subprocess.Popen(
             self.argv(stage, store, out), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         ) as process:  # fmt: skip
-            try:
-                process.wait(after)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+            while process.poll() is None:
+                if time.monotonic() - began > after or -1 < made <= used(store) - self.given_bytes[stage]:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    break
+                time.sleep(0.005)
+        after = time.monotonic() - began
         self.check_processes(store)
         left = len([path for place in (store / "tmp", out) if place.exists() for path in place.iterdir()])
         self.check_store(store)
@@ -173,14 +200,15 @@ class Drill:
         self.again(stage, store, out)
         shutil.rmtree(self.work / name)
         killed = process.returncode == -signal.SIGKILL
-        return {"after": round(after, 2), "killed": killed, "left": left, "results usable": usable}
+        said = {"after": round(after, 2), "killed": killed, "left": left, "results usable": usable}
+        return said | {"over former results": over_former, "by": "bytes" if made >= 0 else "time"}
 
     def full(self, stage: str, name: str) -> dict[str, Any]:
         """Fill the disk of the store and the results at a random point; then make room."""
         disk = self.work / name
         disk.mkdir(parents=True, exist_ok=True)
-        kept = sum(self.blob(sha256).stat().st_size for sha256 in self.kept[stage])
-        room = int(self.random.uniform(0.02, 0.9) * max(1 << 20, self.size[stage] - kept))
+        kept = self.given_bytes[stage]
+        room = int(self.random.uniform(0.02, 0.9) * max(1 << 20, self.made[stage]))
         mount("-t", "tmpfs", "-o", f"size={kept + room + (1 << 20)}", "tmpfs", disk)
         try:
             store, out = self.fresh(stage, name, copy=True), disk / "out"
@@ -193,7 +221,7 @@ class Drill:
             self.check_store(store)
             self.check_results(out)
             self.no_leftovers(store, out)
-            mount("-o", f"remount,size={4 * (self.size[stage] + kept) + (64 << 20)}", disk)
+            mount("-o", f"remount,size={4 * (self.made[stage] + 2 * kept) + (64 << 20)}", disk)
             self.again(stage, store, out)
         finally:
             subprocess.run(["umount", "-l", str(disk)], check=True)
@@ -306,21 +334,25 @@ class Drill:
                 raise Broken(f"{path.name} of what was made is damaged") from None
 
     def check_results(self, out: Path) -> bool:
-        """Tell whether reprobuild takes the folder of results as one; then all of it must be right."""
+        """Tell whether reprobuild takes the folder of results as one; then all of it must be right.
+
+        Each file and folder must be absent, that of the undisturbed run, or that of the former results.
+        """
         found = self.results(out)
         for name, digest in found.items():
-            if name.startswith(("image/", "context/")) or self.expected.get(name) == digest:
+            if name.startswith(("image/", "context/")):
                 continue
-            raise Broken(f"{name} is neither absent nor what it should be")
+            if digest not in (self.expected.get(name), self.former.get(name)):
+                raise Broken(f"{name} is neither absent nor what it should be")
         for folder in ("image/", "context/"):
-            part = {name: digest for name, digest in found.items() if name.startswith(folder)}
-            if part and part != {n: d for n, d in self.expected.items() if n.startswith(folder)}:
+            part = below(folder, found)
+            if part and part not in (below(folder, self.expected), below(folder, self.former)):
                 raise Broken(f"{folder} is there in part")
         try:
             read_image(out)
         except ReproError:
             return False
-        if found != self.expected:
+        if found not in (self.expected, self.former):
             raise Broken("the results are taken for whole, and are not")
         return True
 
@@ -372,6 +404,7 @@ class Drill:
             "seed": self.given.seed,
             "shard": self.given.shard,
             "lock": self.sealed.digest,
+            "without": self.given.without,
             "undisturbed seconds": {stage: round(value, 1) for stage, value in self.seconds.items()},
             "killed in time": sum(1 for case in cases if case.get("killed")),
             "disks that were full": sum(1 for case in cases if case["kind"] == "full" and case.get("code")),
@@ -401,6 +434,18 @@ class Bound:
 
 def mount(*arguments: str | Path) -> None:
     subprocess.run(["mount", "-n", *map(str, arguments)], check=True)
+
+
+def without(lock: Lock, names: Sequence[str]) -> Lock:
+    """Return the lock without some wheels of its environment."""
+    assert lock.realised is not None
+    gone = {wheel.file.sha256 for wheel in lock.wheels if wheel.name in names}
+    bytecode = tuple(code for code in lock.realised.bytecode if code.artefact not in gone)
+    return msgspec.structs.replace(
+        lock,
+        wheels=tuple(wheel for wheel in lock.wheels if wheel.file.sha256 not in gone),
+        realised=msgspec.structs.replace(lock.realised, bytecode=bytecode),
+    )
 
 
 def local_lock(lock: Lock, store: Path, mirror: Path) -> Lock:
@@ -444,8 +489,18 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def below(folder: str, files: dict[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in files.items() if name.startswith(folder)}
+
+
 def used(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Return the bytes of all files below a folder that may change meanwhile."""
+    total = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(f"{above}/{name}").st_size
+    return total
 
 
 def rooms() -> str:

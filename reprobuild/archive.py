@@ -173,31 +173,11 @@ def parents(paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry, Callable[[], bytes]]]:
-    """Yield each entry of a tar stream, and a function that gives the content of a file.
-
-    The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
-
-    Raises:
-        ValueError: a member is of a kind that a layer cannot hold.
-        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
-    """
-    with tars.open_stream(stream) as tar:
-        for info in tars.members(tar, origin):
-
-            def content(info: tarfile.TarInfo = info) -> bytes:
-                opened = tar.extractfile(info)
-                return opened.read() if opened else b""
-
-            yield entry_of(info), content
-
-
-def contents(
-    stream: IO[bytes], origin: str = "the tar"
-) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:  # fmt: skip
+def members(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Yield each member of a tar stream with its content, for a file, to be read before the next is taken.
 
-    Names are not checked.
+    No header is kept, so memory does not grow with the number of members. `origin` is what the user knows the
+    tar by.
 
     Raises:
         BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
@@ -207,14 +187,21 @@ def contents(
             yield info, tar.extractfile(info) if info.isreg() else None
 
 
-def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
-    """Return the entry of a file with the sha256 of its content, which is read in pieces."""
-    if entry.type != "file" or content is None:
-        return entry
-    digest = hashlib.sha256()
-    while chunk := content.read(CHUNK):
-        digest.update(chunk)
-    return msgspec.structs.replace(entry, sha256=digest.hexdigest())
+def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry, Callable[[], bytes]]]:
+    """Yield each entry of a tar stream, and a function that gives the content of a file.
+
+    The function must be called before the next entry is taken. Names are normalised (`./x` is `x`).
+
+    Raises:
+        ValueError: a member is of a kind that a layer cannot hold.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
+    """
+    for info, opened in members(stream, origin):
+
+        def content(opened: IO[bytes] | None = opened) -> bytes:
+            return opened.read() if opened else b""
+
+        yield entry_of(info), content
 
 
 def list_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[Entry]:
@@ -226,13 +213,23 @@ def list_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[Entry]:
         ValueError: a member is of a kind that a layer cannot hold.
         BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.tars.members`.
     """
-    for info, opened in contents(stream, origin):
+    for info, opened in members(stream, origin):
         entry = entry_of(info)
         if entry.path:
             check_name(entry.path, origin)
         if entry.type == "symlink":
             check_target(entry.target, entry.path, origin)
         yield hashed(entry, opened)
+
+
+def hashed(entry: Entry, content: IO[bytes] | None) -> Entry:
+    """Return the entry of a file with the sha256 of its content, which is read in pieces."""
+    if entry.type != "file" or content is None:
+        return entry
+    digest = hashlib.sha256()
+    while chunk := content.read(CHUNK):
+        digest.update(chunk)
+    return msgspec.structs.replace(entry, sha256=digest.hexdigest())
 
 
 def index_tar(stream: IO[bytes]) -> Iterator[tuple[Entry, int]]:

@@ -60,7 +60,12 @@ def image_config(lock: Lock) -> dict[str, Any]:
 
 def created(lock: Lock) -> str:
     """Return the epoch of the lock as RFC 3339 has it."""
-    return datetime.fromtimestamp(lock.epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return instant(lock.epoch)
+
+
+def instant(epoch: int) -> str:
+    """Return a time in seconds since 1970 as RFC 3339 has it, in UTC."""
+    return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def environment_lines(config: Mapping[str, Any]) -> list[str]:

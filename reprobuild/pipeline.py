@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild import secrets
+from reprobuild.builders import NATIVE, build_foreign, find_builder
+from reprobuild.builders.promise import native_tree
 from reprobuild.compare import Change, compare_locks, compare_snapshots
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
@@ -22,7 +24,7 @@ from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.oci import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
-from reprobuild.image.squash import find_program
+from reprobuild.image.squash import Compressor, find_program
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -64,6 +66,18 @@ class Session(Struct, frozen=True, kw_only=True):
         )
 
 
+class Making(Struct, frozen=True, kw_only=True):
+    """How the image is made: its name (else one that follows from the lock), by what, and in which forms.
+
+    `singles` are the files to write of it beside its layout, and `compressor` is theirs.
+    """
+
+    tag: str | None = None
+    builder: str = NATIVE
+    singles: tuple[Kind, ...] = ()
+    compressor: Compressor = "zstd"
+
+
 class Checks(Struct, frozen=True, kw_only=True):
     """How the image is checked: on which engine, with the control or not, on the CPU alone or not."""
 
@@ -73,17 +87,16 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 
 def from_snapshot(
-    captured: Path, out: Path, decisions: Decisions, session: Session, *,
-    given: Path | None = None, tag: str | None = None, singles: Collection[Kind] = (), checks: Checks | None,
+    captured: Path, out: Path, decisions: Decisions, session: Session, making: Making, *,
+    given: Path | None = None, checks: Checks | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
     Args:
         captured: the folder of the snapshot.
         out: the folder of results, made where it is missing.
+        making: how the image is made.
         given: a lock to take; else that of `out` where it still fits, else a new one.
-        tag: the image's name; else one that follows from the lock.
-        singles: which files to write of the image beside its layout.
         checks: None leaves the verdict out.
 
     Returns:
@@ -98,7 +111,7 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
-    lock, image = build(lock, out, session, tag=tag, singles=singles)
+    lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -155,11 +168,13 @@ def _bring(wanted: Sequence[Artefact], session: Session) -> int:
 
 
 def build(
-    lock: Lock, out: Path, session: Session, *, tag: str | None = None, singles: Collection[Kind] = ()
-) -> tuple[Lock, Image]:
-    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `singles`."""
-    if singles:
+    lock: Lock, out: Path, session: Session, making: Making
+) -> tuple[Lock, Image]:  # fmt: skip
+    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`."""
+    if making.singles:
         find_program(session.env)  # before hours of fetching
+    if making.builder != NATIVE:
+        find_builder(making.builder, session.env)
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
     _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
@@ -174,16 +189,35 @@ def build(
             write_file(out / name, text.encode())
     session.say("image: layers and OCI layout")
     former = _former_image(out)
-    reference, files = tag or f"reprobuild:{sealed.digest[:12]}", payload(sealed, session.store)
-    with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
-        context = pool.submit(write_context, sealed, session.store, out, texts)
-        image = build_image(sealed, session.store, out, files=files, reference=reference)
-        context.result()
+    reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
+    image = _make_image(sealed, out, session, texts, reference, making.builder)
     image = _record(kept_singles(image, former, out, session.say), out)
-    if singles:
-        digests = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
+    if making.singles:
+        digests = write_singles(
+            image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
+            compressor=making.compressor,
+        )  # fmt: skip
         image = _record(msgspec.structs.replace(image, **digests), out)
     return sealed, image
+
+
+def _make_image(
+    sealed: Lock, out: Path, session: Session, texts: dict[str, str], reference: str, builder: str
+) -> Image:
+    """Write the context, and make the image of it or beside it."""
+    store, own = session.store, payload(sealed, session.store)
+    if builder == NATIVE:
+        with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
+            context = pool.submit(write_context, sealed, store, out, texts)
+            image = build_image(sealed, store, out, files=own, reference=reference)
+            context.result()
+        return image
+    write_context(sealed, store, out, texts)
+    image = build_foreign(
+        builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
+        say=session.say, check=native_tree(sealed, store, own, builder, session.say),
+    )  # fmt: skip
+    return msgspec.structs.replace(image, lock=sealed.digest)
 
 
 def _former_image(out: Path) -> Image | None:
@@ -222,8 +256,11 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     if image is None:
         raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
     lock, layout = read_lock(out / LOCK), out / image.layout
-    other = layout.exists() and read_layout(layout).manifest != image.manifest
-    if image.lock != lock.digest or other:
+    whole = image.lock == lock.digest
+    if whole and layout.exists():
+        found = read_layout(layout)
+        whole = (found.manifest, found.reference) == (image.manifest, image.reference)
+    if not whole:
         raise UsageError(
             f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
             hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
@@ -253,6 +290,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "lock": f"sha256:{lock.digest}",
         "image": {
             "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
+            "builder": image.builder,
             **{kind: digest for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest},
         },
         "verdict": {

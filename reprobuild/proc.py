@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import selectors
 import shlex
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import EngineError, ReproError
 
 TAIL_LINES = 20
+PIECE = 1 << 16
+GRACE_SECONDS = 10  # from SIGTERM to SIGKILL
 
 
 class Failed(EngineError):
@@ -28,6 +33,10 @@ class Failed(EngineError):
         super().__init__(what)
         self.code = code
         self.stderr = stderr
+
+
+class TimedOut(EngineError):
+    """A program ran past its time."""
 
 
 def run(
@@ -57,7 +66,8 @@ def run(
 
     Raises:
         Failed: it exited with another code than 0; the message ends with the tail of its standard error.
-        EngineError: it is absent or cannot be run (or `missing`), or it ran past `timeout`.
+        TimedOut: it ran past `timeout`.
+        EngineError: it is absent or cannot be run (or `missing`).
     """
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(output.open("wb")) if output else subprocess.PIPE
@@ -127,6 +137,83 @@ def feed(
         return said.read()
 
 
+def stream(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    purpose: str,
+    sink: Callable[[int, bytes], None],
+    timeout: float = 0,
+) -> int:
+    """Run a program to its end, hand on its output as it comes, and return its exit code.
+
+    The code is negative for a signal. Where `sink` raises, or the wait is interrupted, the program is ended: it
+    is asked to (SIGTERM) before it is made to, so that it can take along what it has started.
+
+    Args:
+        argv: the program and its arguments; never a shell line. Its standard input is empty.
+        env: the whole environment of the program.
+        purpose: completes "is needed to ..." and "could not ...".
+        sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
+        timeout: seconds until it is ended; 0 for none.
+
+    Raises:
+        TimedOut: it ran past `timeout`.
+        EngineError: it is absent or cannot be run.
+    """
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except OSError as err:
+        raise _unstarted(err, argv, purpose, None, EngineError, "") from None
+    deadline = time.monotonic() + timeout if timeout else None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    with child.stdout, child.stderr:
+        try:
+            if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        finally:
+            _end(child)
+    raise _late(argv, purpose, timeout)
+
+
+def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], deadline: float | None) -> bool:
+    """Hand on what comes until both streams end; return False where the deadline comes first."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor, number in streams.items():
+            selector.register(descriptor, selectors.EVENT_READ, number)
+        while selector.get_map():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            for key, _ in selector.select(left):
+                piece = os.read(key.fd, PIECE)
+                if piece:
+                    sink(key.data, piece)
+                else:
+                    selector.unregister(key.fd)
+    return True
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_SECONDS)
+    finally:
+        child.kill()  # nothing happens where it has ended
+        child.wait()
+
+
 def _pour(stream: IO[bytes], pieces: Iterable[bytes]) -> None:
     """Write the pieces and close the stream; it stays open where a piece cannot be had."""
     for piece in pieces:
@@ -159,8 +246,8 @@ def _unstarted(
     )
 
 
-def _late(argv: Sequence[str], purpose: str, timeout: float) -> EngineError:
-    return EngineError(
+def _late(argv: Sequence[str], purpose: str, timeout: float) -> TimedOut:
+    return TimedOut(
         f"could not {purpose}: `{argv[0]}` did not end within {timeout:.0f} s",
         hint="run the command by hand to see where it waits: " + shlex.join(argv),
     )

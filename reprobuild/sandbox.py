@@ -8,6 +8,7 @@ or is killed, its processes and mounts are gone with the namespaces.
 from __future__ import annotations
 
 import re
+import resource
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from reprobuild.errors import BuildError, EngineError
 from reprobuild.proc import Failed, run
 
 HOSTNAME = "reprobuild"
+PROCESSES = 4096
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HINT = (
     "user namespaces must be allowed: on Debian and Ubuntu look at the settings "
@@ -34,6 +36,8 @@ _MOUNT_POINTS = ("/dev", "/proc", "/sys", "/run", "/tmp")
 # $1 root, $2 host name, $3 whether to layer, $4 number of binds, then SOURCE TARGET ro|rw for each, then what
 # `env -i` gets.
 # The root is moved over `/` and the right to mount is dropped, so nothing of the host can be reached again.
+# Settings of the kernel belong to the machine's root, who is also root inside: they are mounted read-only, as
+# container engines do it (https://github.com/opencontainers/runtime-spec/blob/main/config-linux.md#readonly-paths).
 # `mount -n` keeps its hands off the host's /run/mount. A mount from outside keeps flags that a user
 # namespace may not clear, hence the attempts at `ro`.
 _SETUP = r"""
@@ -67,6 +71,18 @@ ln -s /proc/self/fd/0 dev/stdin
 ln -s /proc/self/fd/1 dev/stdout
 ln -s /proc/self/fd/2 dev/stderr
 mount -n -t proc proc proc 2>/dev/null || mount -n --rbind /proc proc
+for name in sys sysrq-trigger irq bus fs acpi scsi; do
+    if [ -e "proc/$name" ]; then
+        mount -n --rbind "proc/$name" "proc/$name"
+        for flags in ro ro,nosuid,nodev,noexec last; do
+            if [ "$flags" = last ]; then
+                echo "/proc/$name cannot be mounted read-only" >&2
+                exit 1
+            fi
+            if mount -n -o "remount,bind,$flags" "proc/$name" 2>/dev/null; then break; fi
+        done
+    fi
+done
 mount -n -t tmpfs -o mode=1777 tmpfs tmp
 mount -n -t tmpfs -o mode=0755 tmpfs run
 while [ "$binds" -gt 0 ]; do
@@ -129,7 +145,8 @@ def run_in_root(
 
     There is no network, not even the loopback. The command is user and group 0, and no other owner
     exists. `/dev` is minimal, `/proc` its own, `/tmp` and `/run` are empty and vanish. Its umask is 022 and
-    its environment is constant but for `env`.
+    its environment is constant but for `env`. It may have `PROCESSES` processes, which the kernel does not hold
+    against the machine's root; memory and disk are those of the machine.
 
     Args:
         root: what becomes `/`.
@@ -165,13 +182,19 @@ def run_in_root(
     check_namespaces()
     return run(
         [
-            "unshare", *_NAMESPACES, "--", "sh", "-c", _SETUP, "sandbox",
+            "unshare", *_NAMESPACES, "--", "prlimit", f"--nproc={_processes()}", "sh", "-c", _SETUP, "sandbox",
             str(root.folder.absolute()), HOSTNAME, "yes" if root.layered else "no", str(len(binds)), *mounts,
             f"--chdir={cwd}", *(f"{name}={value}" for name, value in sorted(variables.items())), *argv,
         ],
         env={"PATH": PATH, "LC_ALL": "C"}, purpose=purpose, stdin=stdin, timeout=timeout,
         hint="install util-linux",
     )  # fmt: skip
+
+
+def _processes() -> int:
+    """Return how many processes the command may have: `PROCESSES`, or fewer where the caller may have fewer."""
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    return PROCESSES if most == resource.RLIM_INFINITY else min(most, PROCESSES)
 
 
 def left_behind(path: Path, program: str) -> Path:

@@ -1,8 +1,8 @@
 """Make the Python environment of an image from the build context: a step of its Dockerfile and Apptainer.def.
 
-    /usr/bin/python3.11 -I -S -B /mnt/LOCK/install.py /mnt/LOCK/install.json
+    /usr/bin/python3.11 -I -S -B CONTEXT/LOCK/install.py CONTEXT/LOCK/install.json
 
-runs inside the image under construction, with the context at /mnt, without network, as root. It writes below
+runs inside the image under construction, with the context mounted, without network, as root. It writes below
 the prefix alone. `install.json` says what to install: each wheel with its sha256, in order. A second argument
 names another root directory than /.
 

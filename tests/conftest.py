@@ -67,6 +67,44 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)
 
 
+def apptainer_environment(folder: Path, *options: str, users: str = "bin") -> Mapping[str, str]:
+    """Return the environment that leads to an Apptainer, with a cache folder of its own.
+
+    Args:
+        folder: for the cache.
+        options: of `private_apptainer.py run`.
+        users: which user it runs as: "bin" the caller, "user" and "plain" one without privileges, with and
+            without subordinate users.
+    """
+    docker = shutil.which("docker")
+    in_use = Path(docker).parent.parent if docker else Path()
+    where = (in_use if (in_use / "stamp.json").is_file() else ROOT / ".engine") / "apptainer"
+    program = (
+        sys.executable,
+        str(ROOT / "dev" / "private_apptainer.py"),
+        "run",
+        *options,
+        "--folder",
+        str(where),
+    )
+    done = subprocess.run(
+        [*program, "--", "sh", "-c", 'printf %s "$PATH"'],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    path = done.stdout.replace(f"{where}/bin", f"{where}/{users}")
+    return {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder)}
+
+
+@pytest.fixture(scope="session")
+def apptainer_env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment that leads to the Apptainer of the machine, else to a private one."""
+    return apptainer_environment(tmp_path_factory.mktemp("apptainer"))
+
+
 @pytest.fixture(scope="session")
 def squashfs() -> Iterator[dict[str, str]]:
     """An environment with squashfs-tools on its PATH."""
@@ -80,3 +118,13 @@ def example_copy(tmp_path: Path) -> Path:
     copy = tmp_path / "example"
     shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("project", "cluster"))
     return copy
+
+
+@pytest.fixture(scope="session")
+def podman_env() -> Mapping[str, str]:
+    """The environment with a podman of our own first on PATH; its packages are unpacked the first time."""
+    folder = ROOT / "build" / "engines" / "podman"
+    argv = [sys.executable, str(ROOT / "dev" / "private_podman.py"), "prepare", "--folder", str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}

@@ -21,8 +21,11 @@ import msgspec
 import pytest
 
 from reprobuild import cli, errors, pipeline
+from reprobuild.builders import BUILDERS, NATIVE
+from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, write_lock
+from reprobuild.pipeline import Making
 from reprobuild.snapshot import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
@@ -226,13 +229,24 @@ def test_a_lock_of_other_sources(said: Said, tmp_path: Path) -> None:
     assert hint == "make a new lock with `reprobuild lock DIR`"
 
 
+def test_builders_and_engines_are_those_of_the_registries() -> None:
+    command = import_module("reprobuild.cli.from_snapshot").command
+    choices = {
+        option.name: tuple(option.type.choices)
+        for option in command.params
+        if isinstance(option.type, click.Choice)
+    }
+    assert choices["builder"] == (NATIVE, *BUILDERS)
+    assert choices["engine"] == tuple(ENGINES)
+
+
 def test_an_engine_that_is_not_there(results: Path) -> None:
-    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
     for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
         found = reprobuild(*arguments, env=env)
         assert (found.returncode, found.stdout) == (code, "")
         assert found.stderr.startswith(
-            "error: no container engine answers (tried docker)\n\nhint: start one, "
+            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, "
         )
 
 
@@ -377,7 +391,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         monkeypatch.setattr(pipeline, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
         found = document(said, code, "from-snapshot", SNAPSHOT, "-o", results)
         assert found["lock"] == f"sha256:{lock.digest}"
-        assert set(found["image"]) == {"reference", "tree", "config", "manifest"}
+        assert set(found["image"]) == {"reference", "tree", "config", "manifest", "builder"}
         assert said("from-snapshot", SNAPSHOT, "-o", results) == code
 
     image = msgspec.structs.replace(IMAGE, sif="sha256:4", sqsh="sha256:5")
@@ -387,14 +401,20 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         monkeypatch.setattr(
             pipeline,
             verb.replace("-", "_"),
-            lambda *_, singles, a=asked, b=answer, **__: a.append(singles) or b,
+            lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
         found = document(said, 0, verb, given, "-o", results, "--sqsh", "--sif")
         assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
-        assert said(verb, given, "-o", results, "--sqsh") == 0
+        assert said(verb, given, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
         assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
         assert said(verb, given, "-o", results) == 0
-        assert asked == [("sif", "sqsh"), ("sqsh",), ()]
+        assert said(verb, given, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
+        assert asked == [
+            Making(singles=("sif", "sqsh")),
+            Making(singles=("sqsh",), compressor="gzip"),
+            Making(),
+            Making(builder="podman", tag="a:1"),
+        ]
 
     monkeypatch.setattr("reprobuild.cli.lock.resolve", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 ORDER = [
     "errors", "proc", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "decisions", "services", "lock",
     "net", "store", "listing", "compare", "fetch", "resolve", "payload", "wheelorder", "realise", "config", "render",
-    "context", "image", "engines", "explain", "verify", "report", "pipeline", "cli",
+    "context", "image", "engines", "builders", "explain", "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

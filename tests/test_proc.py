@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild import proc
 from reprobuild.errors import BuildError, EngineError
-from reprobuild.proc import TAIL_LINES, Failed, feed, run
+from reprobuild.proc import TAIL_LINES, Failed, TimedOut, feed, run, stream
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -174,6 +175,78 @@ def test_an_absent_program_takes_no_pieces() -> None:
             ["no-such"], iter([b"x"]), env=ENV, purpose="pack", missing=BuildError, hint="apt-get install it"
         )
     assert failed.value.hint == "apt-get install it"
+
+
+def streamed(script: str, **more: object) -> tuple[int, list[tuple[float, int, bytes]]]:
+    came: list[tuple[float, int, bytes]] = []
+    code = stream(
+        [sys.executable, "-I", "-S", "-c", script], env=ENV, purpose="test",
+        sink=lambda number, data: came.append((time.monotonic(), number, data)), **more,
+    )  # fmt: skip
+    return code, came
+
+
+def test_output_is_handed_on_as_it_comes() -> None:
+    script = """
+import sys, time
+print("one", flush=True); time.sleep(0.5); print("two", file=sys.stderr, flush=True); sys.exit(7)
+"""
+    code, came = streamed(script)
+    assert code == 7
+    assert [(number, data) for _, number, data in came] == [(1, b"one\n"), (2, b"two\n")]
+    assert came[1][0] - came[0][0] > 0.3
+
+
+def test_much_output_on_both_streams_is_handed_on() -> None:
+    script = "import sys; [stream.write('o' * 300_000) for stream in (sys.stderr, sys.stdout, sys.stderr)]"
+    code, came = streamed(script, timeout=30)
+    assert code == 0
+    assert sum(len(data) for _, number, data in came if number == 1) == 300_000
+    assert sum(len(data) for _, number, data in came if number == 2) == 600_000
+
+
+def test_a_signal_that_ends_a_streaming_program() -> None:
+    assert streamed("import os; os.kill(os.getpid(), 9)")[0] == -9
+
+
+@pytest.mark.parametrize("closes", ["", "os.close(1); os.close(2);"], ids=["writing", "silent"])
+def test_a_streaming_program_past_its_time(closes: str, tmp_path: Path) -> None:
+    """It can take along what it has started: it is asked to end first."""
+    script = (
+        "import os, signal, sys, time; from pathlib import Path;"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(Path({str(tmp_path / 'asked')!r}).touch()));"
+        f"{closes} time.sleep(60)"
+    )
+    with pytest.raises(TimedOut, match=r"did not end within 1 s") as late:
+        streamed(script, timeout=1)
+    assert late.value.hint.startswith("run the command by hand to see where it waits: ")
+    assert (tmp_path / "asked").exists()
+
+
+def test_a_streaming_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proc, "GRACE_SECONDS", 0.2)
+    began = time.monotonic()
+    with pytest.raises(TimedOut):
+        streamed(
+            "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)", timeout=0.5
+        )
+    assert time.monotonic() - began < 5
+
+
+def test_a_reader_that_stops_ends_the_program() -> None:
+    def broken(number: int, data: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        stream([sys.executable, "-c", "while True: print('more')"], env=ENV, purpose="test", sink=broken)
+
+
+def test_an_absent_program_is_no_stream() -> None:
+    with pytest.raises(
+        EngineError, match="`no-such-program` is not on PATH, and is needed to test"
+    ) as failed:
+        stream(["no-such-program"], env=ENV, purpose="test", sink=lambda *_: None)
+    assert failed.value.hint == "install no-such-program"
 
 
 def test_standard_output_into_a_file(tmp_path: Path) -> None:

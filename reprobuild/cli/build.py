@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,24 +18,19 @@ from reprobuild.report.text import render_text
 @common.out_option
 @common.store_option
 @common.offline_option
-@common.tag_option
-@common.sif_option
-@common.sqsh_option
+@common.making_options
 @common.json_option
 def command(
-    lock_path: Path, out: Path, store: Path | None, offline: bool, tag: str | None, sif: bool, sqsh: bool,
-    as_json: bool,
+    lock_path: Path, out: Path, store: Path | None, offline: bool, as_json: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Build the image of LOCK from the store, without daemon or root.
+    """Build the image of LOCK from the store; the native builder needs no daemon and no root.
 
     \b
     Example:
       reprobuild build reprobuild.lock -o frozen
     """
     session = common.make_session(store, offline=offline)
-    lock, image = pipeline.build(
-        read_lock(lock_path), out, session, tag=tag, singles=common.singles(sif=sif, sqsh=sqsh)
-    )
+    lock, image = pipeline.build(read_lock(lock_path), out, session, common.make_making(**options))
     if as_json:
         common.print_json(pipeline.summary(lock, image, None, out))
     else:

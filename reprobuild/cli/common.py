@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -18,11 +18,12 @@ from reprobuild.errors import UsageError
 if TYPE_CHECKING:
     from reprobuild.decisions import Decisions
     from reprobuild.image.single import Kind
-    from reprobuild.pipeline import Session
+    from reprobuild.image.squash import Compressor
+    from reprobuild.pipeline import Making, Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# click would ask access(2), which knows neither capabilities nor what a file server allows; whoever opens it will see.
+# click would ask access(2), which knows neither capabilities nor what a file server allows: opening it tells.
 PATH = click.Path(path_type=Path, readable=False)
 snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
 lock_argument = click.argument("lock_path", metavar="LOCK", type=PATH)
@@ -30,10 +31,10 @@ out_option = click.option(
     "-o", "--out", type=PATH, default=Path("frozen"), show_default=True, help="Folder of results."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-tag_option = click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock.")
-sif_option = click.option("--sif", is_flag=True, help="Also write OUT/image.sif, for Apptainer.")
-sqsh_option = click.option("--sqsh", is_flag=True, help="Also write OUT/image.sqsh, for enroot.")
-engine_option = click.option("--engine", type=click.Choice(["docker"]), help="What runs containers.")
+engine_option = click.option(
+    "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
+    help="What runs containers. [default: what answers]",
+)  # fmt: skip
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )
@@ -46,6 +47,27 @@ store_option = click.option(
 offline_option = click.option(
     "--offline", is_flag=True, help="Use no network; everything must be in the store."
 )
+
+
+def making_options(function: F) -> F:
+    """Add the options that say how an image is made, and in which forms."""
+    for option in reversed(
+        [
+            click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock."),
+            click.option(
+                "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]), default="native",
+                show_default=True, help="What makes the image; the tree is the same.",
+            ),
+            click.option("--sif", is_flag=True, help="Also write OUT/image.sif, for Apptainer."),
+            click.option("--sqsh", is_flag=True, help="Also write OUT/image.sqsh, for enroot."),
+            click.option(
+                "--squashfs", "compressor", type=click.Choice(["zstd", "gzip"]), default="zstd",
+                show_default=True, help="What compresses both files; gzip where kernels know no zstd.",
+            ),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 def decision_options(function: F) -> F:
@@ -116,10 +138,15 @@ def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def singles(*, sif: bool, sqsh: bool) -> tuple[Kind, ...]:
-    """Return which files of the image were asked for."""
+def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> Making:
+    """Return what `making_options` say."""
+    from reprobuild.pipeline import Making
+
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
-    return tuple(kind for asked, kind in kinds if asked)
+    return Making(
+        tag=tag, builder=builder, singles=tuple(kind for asked, kind in kinds if asked),
+        compressor=cast("Compressor", compressor),
+    )  # fmt: skip
 
 
 def make_session(store: Path | None, *, offline: bool = False, folder: Path = Path()) -> Session:

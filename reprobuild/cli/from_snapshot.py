@@ -19,9 +19,7 @@ from reprobuild.report.text import render_text
 @common.decision_options
 @common.store_option
 @common.offline_option
-@common.tag_option
-@common.sif_option
-@common.sqsh_option
+@common.making_options
 @common.engine_option
 @common.scope_option
 @common.control_option
@@ -29,8 +27,8 @@ from reprobuild.report.text import render_text
 @common.json_option
 def command(
     directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,
-    offline: bool, tag: str | None, sif: bool, sqsh: bool, engine: str | None, scope: str, control: bool,
-    no_verify: bool, as_json: bool, **options: Any,
+    offline: bool, tag: str | None, sif: bool, sqsh: bool, builder: str, compressor: str, engine: str | None,
+    scope: str, control: bool, no_verify: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Turn the snapshot in DIR into a frozen, checked image.
 
@@ -39,11 +37,11 @@ def command(
       reprobuild from-snapshot repro/4242 -o frozen
     """
     decisions, folder = common.make_decisions(directory, decisions_path, **options)
+    making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
     session = common.make_session(store, offline=offline, folder=folder)
     checks = None if no_verify else pipeline.Checks(engine=engine, control=control, cpu_only=scope == "cpu")
     lock, image, verdict = pipeline.from_snapshot(
-        directory, out, decisions, session, given=lock_path, tag=tag,
-        singles=common.singles(sif=sif, sqsh=sqsh), checks=checks,
+        directory, out, decisions, session, making, given=lock_path, checks=checks
     )  # fmt: skip
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))

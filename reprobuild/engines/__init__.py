@@ -10,7 +10,11 @@ from reprobuild.engines.model import Engine
 from reprobuild.errors import EngineError
 
 # A literal registry; a module is imported when it is asked for, since the SDK of one takes 0.2 s.
-ENGINES: Mapping[str, str] = {"docker": "reprobuild.engines.docker"}
+ENGINES: Mapping[str, str] = {
+    "docker": "reprobuild.engines.docker",
+    "podman": "reprobuild.engines.podman",
+    "apptainer": "reprobuild.engines.apptainer",
+}
 
 HINT = "start one, point DOCKER_HOST at one, or leave the checks out with --no-verify"
 

@@ -39,7 +39,12 @@ _LOST: tuple[type[Exception], ...] = (
 
 
 @contextlib.contextmanager
-def _client(env: Mapping[str, str], seconds: float | None = None) -> Iterator[docker.DockerClient]:
+def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[docker.DockerClient]:
+    """Give a client of the daemon that the environment leads to; `seconds` bound each wait for an answer.
+
+    Raises:
+        EngineError: the daemon does not answer, refuses, or goes away.
+    """
     try:
         client = docker.from_env(environment=dict(env), timeout=cast(Any, seconds or API_SECONDS))
     except docker.errors.DockerException as err:
@@ -67,7 +72,7 @@ def _brief(err: BaseException) -> str:
 def version(env: Mapping[str, str]) -> str | None:
     """Return the daemon's version, or None when none answers."""
     try:
-        with _client(env, ANSWER_SECONDS) as client:
+        with connected(env, ANSWER_SECONDS) as client:
             return str(client.version()["Version"])
     except EngineError:
         return None
@@ -75,11 +80,11 @@ def version(env: Mapping[str, str]) -> str | None:
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
     """Load an OCI layout; a daemon with the classic image store gets a `docker save` archive instead."""
-    with _client(env) as client:
+    with connected(env) as client:
         with contextlib.suppress(docker.errors.ImageNotFound):
             if client.images.get(reference).id in digests:
                 return False
-        write = _write_layout_tar if _has_containerd_store(client.info()) else _write_docker_archive
+        write = _write_layout_tar if has_containerd_store(client.info()) else _write_docker_archive
         with contextlib.closing(_streamed(lambda stream: write(layout, stream))) as content:
             for line in cast(Any, client.api).load_image(content) or ():
                 if "error" in line:
@@ -97,7 +102,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
 def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
     """Hand on an image of the daemon as the tar of `docker save`, as it comes."""
-    with _client(env) as client:
+    with connected(env) as client:
         try:
             image = client.images.get(reference)
         except docker.errors.ImageNotFound:
@@ -109,7 +114,8 @@ def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str
             write(chunk)
 
 
-def _has_containerd_store(info: Mapping[str, Any]) -> bool:
+def has_containerd_store(info: Mapping[str, Any]) -> bool:
+    """Tell from the answer of `/info` whether the daemon keeps images as containerd does."""
     return any("containerd" in str(value) for pair in info.get("DriverStatus") or () for value in pair)
 
 
@@ -146,7 +152,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     # The container goes before the thread that reads its output, which ends with it.
     with (
         ThreadPoolExecutor(1) as pool,
-        _client(env) as client,
+        connected(env) as client,
         _container(client, reference, task) as container,
     ):
         return _run(container, task, pool)
@@ -154,7 +160,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; the container is removed whatever happens."""
-    with _client(env) as client, _container(client, reference, task) as container:
+    with connected(env) as client, _container(client, reference, task) as container:
         with contextlib.closing(_attached(container)) as output:
             container.start()
             for stream, data in output:

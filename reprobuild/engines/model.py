@@ -56,14 +56,6 @@ class Engine(Protocol):
         """
         ...
 
-    def save(self, reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:
-        """Hand on an image of the engine as a tar, as it comes: an archive of `docker save` or of OCI.
-
-        Raises:
-            EngineError: it has no image of that name.
-        """
-        ...
-
     def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:
         """Run a container to its end and remove it."""
         ...

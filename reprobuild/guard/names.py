@@ -6,7 +6,7 @@ import re
 
 from reprobuild.errors import BuildError
 
-_UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|[\\\0]")
+_UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
 _WHITEOUT = re.compile(r"(^|/)\.wh\.")
 # limits.h: NAME_MAX, and PATH_MAX without the leading slash and the final NUL.
 LONGEST_NAME = 255
@@ -24,7 +24,8 @@ def check_name(path: str, origin: str) -> None:
     """Refuse a member name that would leave its folder, or that no Linux file system can hold.
 
     Raises:
-        BuildError: the name is absolute, not in its shortest form, holds a backslash, or is too long.
+        BuildError: the name is absolute, not in its shortest form, or is too long. A backslash is a character
+            like others: systemd has units named so.
     """
     if len(path) > LONGEST_PATH // 4:  # shorter ones cannot be too long in bytes
         size = len(path.encode("utf-8", "surrogateescape"))

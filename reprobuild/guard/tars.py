@@ -6,9 +6,10 @@ sizes backwards and recurses for each extension header; none of it happens here.
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, cast
 
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, MOST_MEMBERS, check_total
@@ -16,12 +17,27 @@ from reprobuild.guard.names import HOSTILE, MOST_MEMBERS, check_total
 # What reading a damaged tar can raise, from tarfile and the decompressors below it.
 UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionError, EOFError)
 
-# Two longest paths and what else a pax header says. CPython before 3.11.10 needs quadratic time for them:
-# https://github.com/python/cpython/issues/121285
-_LONGEST_HEADER = 16 << 10
-_EXTENSIONS = (
-    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
-)  # fmt: skip
+# Two longest paths and the longest extended attribute.
+_LONGEST_HEADER = 128 << 10
+# CPython before 3.11.10 needs quadratic time for them: https://github.com/python/cpython/issues/121285
+_DIGITS = re.compile(rb"\d{100}")
+_PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
+
+
+class _Again:
+    """A file whose last piece can be read once more."""
+
+    def __init__(self, piece: bytes, stream: IO[bytes]) -> None:
+        self._piece = piece
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        piece, self._piece = self._piece, b""
+        return piece or self._stream.read(size)
+
+    def tell(self) -> int:
+        return self._stream.tell()
 
 
 class CarefulInfo(tarfile.TarInfo):
@@ -43,7 +59,19 @@ class CarefulInfo(tarfile.TarInfo):
             raise tarfile.ReadError("a member has a negative size")
         if self.type in _EXTENSIONS and self.size > _LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {self.size} bytes describes one member")
-        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # not in the stubs
+        stream = tar.fileobj
+        if self.type in _PAX and stream is not None:
+            blocks = -(-self.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            content = stream.read(blocks)
+            if _DIGITS.search(content):
+                raise tarfile.ReadError("a pax header holds a number of a hundred digits")
+            tar.fileobj = cast(
+                "IO[bytes]", _Again(content, cast("IO[bytes]", stream))
+            )  # while headers are read
+        try:
+            member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # not in the stubs
+        finally:
+            tar.fileobj = stream
         return member
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import stat
 import struct
@@ -30,6 +31,7 @@ _DESCRIPTOR = 0x8  # sizes and CRC stand behind the content, not in the local he
 _UTF8 = 0x800
 _UNICODE_PATH = 0x7075  # an extra field that gives some readers another name
 _LOCAL = struct.Struct("<4s5H3L2H")
+_PIECE = 512  # of the archive, in which a local header mostly ends
 _WIDE = 0xFFFFFFFF  # the size stands in the extra field of zip64
 
 Members = dict[str, zipfile.ZipInfo]
@@ -88,7 +90,8 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
         raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
     for info in infos:
         name = info.filename
-        if _CONTROL.search(info.orig_filename) or _DRIVE.match(name):
+        # Where a backslash separates folders, such a name leads elsewhere.
+        if _CONTROL.search(info.orig_filename) or _DRIVE.match(name) or "\\" in name:
             raise BuildError(f"{origin} holds the unsafe path {info.orig_filename!r}", hint=HOSTILE)
         check_path(name.removesuffix("/"), origin)
         _check_kind(info, origin)
@@ -127,14 +130,16 @@ def _check_kind(info: zipfile.ZipInfo, origin: str) -> None:
 
 def _check_places(archive: zipfile.ZipFile, stream: IO[bytes], origin: str) -> None:
     """Compare the local header of each member with the directory, and see that no two share bytes."""
-    end = 0
+    end, number = 0, stream.fileno()
     for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
         if info.header_offset < end:
             raise BuildError(f"{origin} holds {info.filename}: its members overlap", hint=HOSTILE)
-        stream.seek(info.header_offset)
-        head = stream.read(_LOCAL.size)
-        magic, _, flags, method, _, _, crc, packed, plain, name_size, extra_size = _LOCAL.unpack(head)
-        name, extra = stream.read(name_size), _extra(stream.read(extra_size))
+        head = os.pread(number, _PIECE, info.header_offset)
+        magic, _, flags, method, _, _, crc, packed, plain, name_size, extra_size = _LOCAL.unpack_from(head)
+        if _LOCAL.size + name_size + extra_size > len(head):
+            head = os.pread(number, _LOCAL.size + name_size + extra_size, info.header_offset)
+        name = head[_LOCAL.size : _LOCAL.size + name_size]
+        extra = _extra(head[_LOCAL.size + name_size : _LOCAL.size + name_size + extra_size])
         if _WIDE in (packed, plain) and 1 in extra:
             wide = iter(struct.unpack(f"<{len(extra[1]) // 8}Q", extra[1][: len(extra[1]) // 8 * 8]))
             plain = next(wide, plain) if plain == _WIDE else plain

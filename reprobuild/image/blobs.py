@@ -132,17 +132,26 @@ def write_layer(items: Iterable[Item], title: str, epoch: int, store: Store, lev
         BuildError: an item cannot be read, or its content is not what its source states.
     """
 
+    def write(sink: LayerSink) -> list[Entry]:
+        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        for item in items:
+            _add(writer, item)
+        writer.close()
+        return writer.listing
+
+    return keep_layer(write, title, store, level)
+
+
+def keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Store, level: int) -> Layer:
+    """Keep the tar that `write` writes as a layer; `write` returns its listing."""
     with store.scratch() as folder:
         path = folder / "layer"
         with path.open("wb") as target, LayerSink(target, level) as sink:
-            writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
-            for item in items:
-                _add(writer, item)
-            writer.close()
+            listing = write(sink)
             diff_id, blob, size = sink.finish()
         store.adopt(path, blob)
-    listing = store.add(encode_listing(writer.listing))
-    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
+    listed = store.add(encode_listing(listing))
+    return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listed)
 
 
 def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL) -> Layer:

@@ -10,10 +10,10 @@ from msgspec import Struct
 from reprobuild.config import created, environ_file, image_config
 from reprobuild.errors import BuildError
 from reprobuild.image.blobs import LEVEL, read_listing
-from reprobuild.image.layers import Progress, make_layer, make_layers, settle_overlaps
+from reprobuild.image.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.plan import files_recipe, plan
-from reprobuild.image.tree import merge, tree_digest
+from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.lock import Lock
 from reprobuild.payload import origin
 from reprobuild.store import Store
@@ -25,8 +25,9 @@ class Image(Struct, frozen=True, kw_only=True):
     """A built image. `layout` is the folder's name below the folder of results; digests as "sha256:...".
 
     `tree` says what a program in it can see (see `image.tree`), and is the same whichever builder made it;
-    `manifest` depends on the versions of reprobuild and zstd, too. `lock` is the digest of the sealed lock, in
-    hex. `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
+    `manifest` depends on the versions of reprobuild and zstd, too. `builder` is its name in the registry, `lock`
+    the digest of the sealed lock, in hex.
+    `sif` and `sqsh` are the digests of `image.sif` and `image.sqsh` beside the layout, empty where they were
     not asked for.
     """
 
@@ -39,6 +40,7 @@ class Image(Struct, frozen=True, kw_only=True):
     lock: str = ""
     sif: str = ""
     sqsh: str = ""
+    builder: str = "native"
 
 
 def build_image(
@@ -77,9 +79,7 @@ def build_image(
         if recipe != recipes[index]:
             layers[index] = make_layer(recipe, store, level)
             listings[index] = read_listing(layers[index], store)
-    placed = {origin(source)[0].strip("/") for source in lock.sources if source.editable}
-    given = {path.strip("/"): content for path, content in files.items()}
-    own = {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}
+    own = _own(lock, files)
     tree = merge(listings)
     layers.append(make_layer(files_recipe(lock, own, tree), store, level))
     tree = merge([read_listing(layers[-1], store)], below=tree)
@@ -96,3 +96,31 @@ def build_image(
         layers=len(layers),
         lock=lock.digest,
     )
+
+
+def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
+    """Return the tree of the image of a sealed lock where all its layers were made before, and None elsewhere.
+
+    Only listings are read. Arguments and errors are those of `build_image`.
+    """
+    recipes = plan(lock, store)
+    listings = []
+    for recipe in recipes:
+        if (listing := layer_listing(recipe, store)) is None:
+            return None
+        listings.append(listing)
+    for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
+        if recipe != recipes[index]:
+            if (listing := layer_listing(recipe, store)) is None:
+                return None
+            listings[index] = listing
+    tree = merge(listings)
+    last = layer_listing(files_recipe(lock, _own(lock, files), tree), store)
+    return None if last is None else merge([last], below=tree)
+
+
+def _own(lock: Lock, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of the last layer: those that say where a source comes from are in its layer."""
+    placed = {origin(source)[0].strip("/") for source in lock.sources if source.editable}
+    given = {path.strip("/"): content for path, content in files.items()}
+    return {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}

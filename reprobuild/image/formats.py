@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reprobuild.archive import contents, entry_of, hashed
+from reprobuild.archive import entry_of, hashed, members
 from reprobuild.errors import BuildError
 from reprobuild.guard.tars import UNREADABLE
 
@@ -119,7 +119,7 @@ def _zip_rows(content: bytes) -> list[Row]:
 
 def _tar(content: bytes) -> list[Row]:
     rows: list[Row] = []
-    for info, opened in contents(io.BytesIO(content)):
+    for info, opened in members(io.BytesIO(content)):
         if len(rows) >= MOST_MEMBERS:
             raise ValueError("too many members")
         entry = hashed(entry_of(info), opened)

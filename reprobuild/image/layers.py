@@ -13,7 +13,7 @@ import msgspec
 from reprobuild.archive import Entry
 from reprobuild.errors import FetchError
 from reprobuild.guard.names import check_path
-from reprobuild.image.blobs import LEVEL, Layer, copy_layer, write_layer
+from reprobuild.image.blobs import LEVEL, Layer, copy_layer, read_listing, write_layer
 from reprobuild.image.content import Item, arranged, conflict, link, tar_items, text
 from reprobuild.image.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
 from reprobuild.image.wheel import wheel_entries
@@ -84,12 +84,19 @@ def make_layer(recipe: Recipe, store: Store, level: int = LEVEL) -> Layer:
     return layer
 
 
-def _recalled(value: Any, title: str, store: Store) -> Layer | None:
+def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[Entry] | None:
+    """Return the entries of a recipe's layer where it was made before, and None elsewhere."""
+    layer = _recalled(store.recall(recipe.key(level)), recipe.title, store, blob=False)
+    return read_listing(layer, store) if layer else None
+
+
+def _recalled(value: Any, title: str, store: Store, *, blob: bool = True) -> Layer | None:
     """Return a remembered layer whose blobs are there and undamaged; it is named by its present title."""
     try:
         layer = msgspec.structs.replace(msgspec.convert(value, Layer), title=title)
         store.verified(layer.listing, f"the listing of the layer `{title}`")
-        store.verified(layer.blob, f"the layer `{title}`")
+        if blob:
+            store.verified(layer.blob, f"the layer `{title}`")
     except (msgspec.ValidationError, FetchError):
         return None
     return layer

@@ -15,7 +15,7 @@ from typing import IO, cast
 import msgspec
 from msgspec import Struct
 
-from reprobuild.archive import CHUNK, Entry, contents, entry_of, hashed
+from reprobuild.archive import CHUNK, Entry, entry_of, hashed, members
 from reprobuild.errors import BuildError
 from reprobuild.image.blobs import Lane
 from reprobuild.image.files import CUT_SHORT, DAMAGED, inflated, written
@@ -153,7 +153,7 @@ def scan(image: Opened, known: Known) -> Scanned:
         else:
             origin = f"layer {index + 1} of {image.name}"
             with open_layer(image, index) as (stream, packed):
-                found = [_member(info, content) for info, content in contents(stream, origin)]
+                found = [_member(info, content) for info, content in members(stream, origin)]
             known[layer.diff_id] = found
             packing.append(packed)
         layers.append(found)
@@ -228,7 +228,7 @@ def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
 
 
 def _fetch(stream: IO[bytes], layer: list[Member], missing: set[str], folder: Path) -> None:
-    for (_, content), member in zip(contents(stream), layer, strict=False):
+    for (_, content), member in zip(members(stream), layer, strict=False):
         digest = member.entry.sha256
         if digest in missing and content is not None:
             missing.discard(digest)

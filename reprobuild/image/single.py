@@ -21,7 +21,7 @@ from reprobuild.image import sif
 from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
-from reprobuild.image.oci import read_layout
+from reprobuild.image.oci import Layout, read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.squash import Compressor, find_program, write_squashfs
 
@@ -89,6 +89,13 @@ def write_singles(
     return digests
 
 
+def write_sif(layout: Layout, out: Path, definition: str, env: Mapping[str, str]) -> str:
+    """Write `out/image.sif` of a layout, whole or not at all, and return its sha256 in hex; see `write_singles`."""
+    find_program(env)
+    with flattened(layout, out) as flat:
+        return _write("sif", flat, out, definition, env, "zstd")
+
+
 def _write(
     kind: Kind, flat: Flat, out: Path, definition: str, env: Mapping[str, str], compressor: Compressor
 ) -> str:
@@ -109,7 +116,7 @@ def _write(
 def _write_sif(
     flat: Flat, part: Path, definition: str, env: Mapping[str, str], compressor: Compressor
 ) -> None:
-    sif.architecture_code(flat.architecture)  # known, before any work
+    sif.architecture_code(flat.architecture)  # an unknown one is said before anything is compressed
     small = [
         (sif.DEFINITION, "", definition.encode()),
         (sif.JSON, "inspect-metadata.json", inspect_metadata(flat.config, definition)),

@@ -24,8 +24,14 @@ RUN, START, TEST = (f"{FOLDER}/{name}" for name in ("runscript", "startscript", 
 
 _SHEBANG = "#!/bin/sh\n"
 _LIBRARIES = f"""{_SHEBANG}# Libraries that --nv, --rocm and APPTAINER_CONTAINLIBS bring in are found.
-LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}/{FOLDER}/libs"
-export LD_LIBRARY_PATH
+for _reprobuild_library in /{FOLDER}/libs/*; do
+    if [ -e "$_reprobuild_library" ]; then
+        LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}/{FOLDER}/libs"
+        export LD_LIBRARY_PATH
+        break
+    fi
+done
+unset _reprobuild_library
 """
 # The modes are those that Apptainer 1.4.5 gives when it builds.
 _MOUNT_POINTS = {

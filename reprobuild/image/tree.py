@@ -119,6 +119,15 @@ def tree_digest(tree: Mapping[str, Entry], config: Mapping[str, Any]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def differing(one: Tree, other: Tree) -> list[str]:
+    """Return the paths at which two trees differ, sorted, the root as ""."""
+    return sorted(
+        path
+        for path in {*one, *other}
+        if path not in one or path not in other or _line(one[path]) != _line(other[path])
+    )
+
+
 def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of an image configuration that decides what runs and how, in one form."""
     return {

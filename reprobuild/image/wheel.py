@@ -135,7 +135,7 @@ class _Destination(WheelDestination):
 
     def write_script(self, name: str, module: str, attr: str, section: Any) -> RecordEntry:
         check_path(name, self.origin)
-        if "/" in name:
+        if "/" in name or "\\" in name:
             raise BuildError(f"{self.origin} holds the unsafe script name {name!r}", hint=HOSTILE)
         place = self._place("scripts", name)
         return self._keep(text(place, script_text(module, attr), self.origin, 0o755), name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
-from reprobuild.guard.names import check_path
+from reprobuild.guard.names import check_path, check_target
 from reprobuild.listing import keep_listing
 from reprobuild.lock import Base, Deb
 from reprobuild.proc import Failed
@@ -186,13 +186,14 @@ def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch
             binds=binds, env=settings,
         )  # fmt: skip
     except Failed as err:
-        full = "No space left on device" in err.stderr or "Disk quota exceeded" in err.stderr
-        raise BuildError(
-            str(err),
-            hint=f"the disk of {store.root} is full: free some space, or name another folder with `--store`"
-            if full
-            else "the last lines name the package; `--drop NAME` leaves one out that nothing else needs",
-        ) from None
+        raise BuildError(str(err), hint=_remedy(err, store)) from None
+
+
+def _remedy(err: Failed, store: Store) -> str:
+    """Return what helps against a failed installation; programs tell of a full disk in their own words."""
+    if any(words in err.stderr for words in ("No space left on device", "Disk quota exceeded")):
+        return f"the disk of {store.root} is full: make room there, or name another folder with `--store`"
+    return "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
 
 
 def _rewrite(found: Path, tree: Path, epoch: int) -> list[Entry]:
@@ -224,5 +225,7 @@ def _check(entry: Entry) -> None:
     """Refuse what no base holds: devices and pipes, names that lead out or that engines read as deletions."""
     if entry.path:
         check_path(entry.path, _TREE)
+    if entry.type == "symlink":
+        check_target(entry.target, entry.path, _TREE)
     if entry.type in ("char", "block", "fifo"):
         raise BuildError(f"{_TREE} holds /{entry.path}, a {_KINDS[entry.type]}", hint=_HOSTILE)

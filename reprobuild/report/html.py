@@ -40,6 +40,7 @@ def render_html(lock: Lock, image: Image, verdict: Verdict) -> str:
             ("", ""),
             [
                 ("reference", image.reference),
+                ("builder", image.builder),
                 ("tree", image.tree),
                 ("config", image.config),
                 ("manifest", image.manifest),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from reprobuild.builders import NATIVE
 from reprobuild.compare import Change
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
@@ -21,6 +22,7 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None) -> str:
         f"run it: docker run --rm -e REPROBUILD_SEED=7 {image.reference} COMMAND",
         "",
         f"lock      sha256:{lock.digest}",
+        *([f"builder   {image.builder}"] if image.builder != NATIVE else []),
         f"tree      {image.tree}",
         f"config    {image.config}",
         f"manifest  {image.manifest}",

@@ -11,17 +11,26 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.archive import Entry, TarWriter
+from reprobuild.engines import docker, podman
+from reprobuild.engines.model import Engine
 from reprobuild.image.blobs import Layer, LayerSink
+from reprobuild.image.build import Image
 from reprobuild.image.oci import image_json, write_layout
+from reprobuild.lock import write_lock
+from reprobuild.pipeline import read_image
+from reprobuild.resolve.apt_index import configured_index
+from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Built, reprobuild
+from tests.system.samples import bring
 
 PRIVATE_ENGINE = ROOT / "dev" / "private_engine.py"
 START_SECONDS = 400  # the first time, packages are downloaded
@@ -81,17 +90,35 @@ def daemon(name: str, *options: str, share: bool = False) -> Iterator[Daemon]:
             process.wait(60)
 
 
+@dataclass(frozen=True)
+class Running:
+    """An engine that answers: its module, its program on PATH, and the environment that leads to it."""
+
+    module: Engine
+    env: Mapping[str, str]
+
+    def client(self, *arguments: str) -> str:
+        """Run the engine's own program as a person does."""
+        argv = [self.module.NAME, *arguments]
+        done = subprocess.run(argv, env=dict(self.env), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
 @pytest.fixture(
-    scope="module", params=[None, ("classic",), ("own", "--suite", "own")], ids=["in-use", "classic", "own-suite"]
+    scope="module", params=[None, ("classic",), ("own", "--suite", "own"), "podman"],
+    ids=["in-use", "classic", "own-suite", "podman"],
 )  # fmt: skip
-def engine_env(request: pytest.FixtureRequest) -> Iterator[Mapping[str, str]]:
-    """The environment that leads to the engine in use, to Docker's classic store, to the system's own Docker."""
+def engine(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """The engine in use, Docker's classic store, the system's own Docker, and podman."""
     if request.param is None:
-        yield os.environ
-        return
-    name, *options = request.param
-    with daemon(name, *options, share=not options) as running:
-        yield running.env
+        yield Running(docker, os.environ)
+    elif request.param == "podman":
+        yield Running(podman, request.getfixturevalue("podman_env"))
+    else:
+        name, *options = request.param
+        with daemon(name, *options, share=not options) as running:
+            yield Running(docker, running.env)
 
 
 @dataclass(frozen=True)
@@ -114,12 +141,14 @@ def programs() -> dict[str, Path]:
     return found
 
 
-def make_tiny(folder: Path, reference: str, files: Mapping[str, bytes] | None = None) -> Tiny:
+def make_tiny(
+    folder: Path, reference: str, files: Mapping[str, bytes] | None = None, variables: Sequence[str] = ()
+) -> Tiny:
     """Write a layout with two layers: programs, and other files."""
     store = Store(folder / "store")
     tops = [{path: source.read_bytes() for path, source in programs().items()}, dict(files or {})]
     layers = [make_layer(store, f"layer {index}", content) for index, content in enumerate(tops)]
-    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes"], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
+    config = {"Env": ["PATH=/bin", "IN_IMAGE=yes", *variables], "Entrypoint": ENTRYPOINT, "Cmd": ["/bin/sh"]}
     written = write_layout(
         folder / "image", store, layers, image_json(layers, config, "linux/amd64", CREATED),
         "linux/amd64", reference,
@@ -145,3 +174,36 @@ def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     name = f"reprobuild-test/{uuid.uuid4().hex}:1"
     return make_tiny(tmp_path_factory.mktemp("tiny"), name, {"etc/hello": b"hello\n"})
+
+
+# Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's)
+# and certificates.
+ROOTS = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "less", "openssh-server")
+WHEELS = {"click", "einops", "idna", "markupsafe", "pygments"}
+
+
+@dataclass(frozen=True)
+class Small:
+    """A second lock, built natively: its folder of results, its store, and the image."""
+
+    out: Path
+    store: Path
+    image: Image
+
+
+@pytest.fixture(scope="session")
+def small(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Small:
+    """A system with services, and a few wheels of the example."""
+    store = Store(built_example.store)
+    index = configured_index("debian", "bookworm", env=os.environ, folder=store.root / "apt")
+    base, _ = resolve_base((), index=index, roots=list(ROOTS))
+    bring((*base.packages, *base.tools), store)
+    lock = msgspec.structs.replace(
+        built_example.lock, base=base, sources=(), realised=None, workload=None, workdir="/work here",
+        wheels=tuple(wheel for wheel in built_example.lock.wheels if wheel.name in WHEELS),
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("small")
+    write_lock(lock, folder / "lock")
+    done = reprobuild("build", folder / "lock", "-o", folder / "out", "--store", store.root)
+    assert done.returncode == 0, done.stderr
+    return Small(out=folder / "out", store=store.root, image=read_image(folder / "out")[1])

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.engines import ENGINES, HINT, docker, find_engine
+from reprobuild.builders import BUILDERS, find_builder
+from reprobuild.engines import ENGINES, HINT, apptainer, docker, find_engine, podman
 from reprobuild.engines.model import Task
 from reprobuild.errors import EngineError
 from reprobuild.explain import explain
@@ -30,7 +31,7 @@ TASK = Task(arguments=("sh", "-c", "echo started; sleep 60"))
 def test_an_unknown_engine() -> None:
     with pytest.raises(EngineError, match="there is no engine named 'lxc'") as failed:
         find_engine("lxc", {})
-    assert failed.value.hint == "the engines are: docker"
+    assert failed.value.hint == "the engines are: docker, podman, apptainer"
     assert failed.value.exit_code == 6
 
 
@@ -38,15 +39,34 @@ def test_an_unknown_engine() -> None:
     "host", ["unix:///nonexistent/docker.sock", "tcp://127.0.0.1:9", "nonsense", "ssh://"]
 )
 def test_nobody_at_the_address(host: str) -> None:
-    env = {**os.environ, "DOCKER_HOST": host}
+    env = {**os.environ, "DOCKER_HOST": host, "PATH": "/nonexistent"}
     assert docker.version(env) is None
-    for name in (None, "docker"):
-        with pytest.raises(EngineError, match=r"no container engine answers \(tried docker\)") as failed:
+    assert podman.version(env) is None
+    assert apptainer.version(env) is None
+    for name, tried in ((None, "docker, podman, apptainer"), *((name, name) for name in ENGINES)):
+        with pytest.raises(EngineError, match=rf"no container engine answers \(tried {tried}\)") as failed:
             find_engine(name, env)
         assert failed.value.hint == HINT
     with pytest.raises(EngineError, match=f"Docker does not answer at {host}: ") as failed:
         docker.run("image:1", TASK, env)
     assert failed.value.hint == "start the Docker daemon, or point DOCKER_HOST at one that runs"
+
+
+def test_a_builder_that_is_not_there() -> None:
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
+    for name in BUILDERS:
+        with pytest.raises(EngineError, match=f"the builder {name} does not answer") as failed:
+            find_builder(name, env)
+        assert failed.value.hint == "start or install it, or leave --builder out"
+    with pytest.raises(EngineError, match="there is no builder named 'kaniko'") as failed:
+        find_builder("kaniko", env)
+    assert failed.value.hint == "the builders are: native, docker, podman, apptainer"
+
+
+def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:
+    alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    assert find_engine(None, alone) is podman
+    assert find_engine("podman", alone) is podman
 
 
 def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
@@ -61,7 +81,7 @@ def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
 
 
 def test_the_registry_has_the_modules() -> None:
-    assert list(ENGINES) == [docker.NAME]
+    assert list(ENGINES) == [docker.NAME, podman.NAME, apptainer.NAME]
 
 
 @pytest.fixture(autouse=True)
@@ -192,3 +212,29 @@ def test_it_is_killed_while_a_container_runs(
         timer.join()
         assert failed.value.hint == GONE
         assert docker.version(running.env) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        # what crun 1.8 and runc 1.1 say, through podman 4.3
+        ("Error: crun: cgroups in hybrid mode not supported, drop all controllers from cgroupv2: Invalid argument",
+         'install runc, and write `runtime = "runc"` below [engine] in ~/.config/containers/containers.conf'),
+        ("runc: runc create failed: error setting rlimits for ready process: error setting rlimit type 7: "
+         "operation not permitted: OCI permission denied",
+         "podman asks for higher limits than you may have: write `default_ulimits = "
+         '["nofile=1024:1024", "nproc=1000:1000"]` below [containers] in ~/.config/containers/containers.conf'),
+        ("something else", "`podman info` tells whether podman itself is well"),
+    ],
+)  # fmt: skip
+def test_the_remedy_for_what_runtimes_refuse(said: str, hint: str) -> None:
+    assert podman.explained(126, f"before\n{said}\n", "what").hint == hint
+
+
+def test_podman_that_was_killed() -> None:
+    killed = podman.explained(-9, "", "what")
+    assert str(killed) == "podman was ended by signal 9"
+    assert (
+        killed.hint
+        == "start the command again; `podman ps --all --external` lists what an interrupted one left"
+    )

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 import zstandard
 
-from reprobuild.archive import list_tar
+from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.image import oci
 from reprobuild.image.build import Image, build_image
@@ -21,7 +22,7 @@ from reprobuild.image.oci import layout_digest, layout_tree, open_layer, read_la
 from reprobuild.image.tree import merge
 from reprobuild.lock import Setting
 from reprobuild.store import Store
-from tests.image.made import SITE, Made, file, symlink
+from tests.image.made import SITE, Made, file, make_tar, symlink
 
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 FILES = {
@@ -297,6 +298,87 @@ def test_what_is_no_layout_is_refused(full: Made, tmp_path: Path) -> None:
         _damage(folder / "index.json", text)
         with pytest.raises(BuildError, match="is not an OCI layout with one image"):
             read_layout(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b'{"manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": 5}]}',
+        b'{"manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": "sha256:../../x"}]}',
+        b'{"manifests": [{"mediaType": "application/vnd.oci.image.index.v1+json", "digest": "", "annotations": []}]}',
+        b" " * (5 << 20),
+    ],
+)
+def test_an_index_made_to_harm_is_refused(full: Made, tmp_path: Path, text: bytes) -> None:
+    build(full, tmp_path)
+    _damage(tmp_path / "image" / "index.json", text)
+    with pytest.raises(BuildError, match="is not an OCI layout with one image") as caught:
+        read_layout(tmp_path / "image")
+    assert caught.value.hint == MAKE_AGAIN
+
+
+def test_a_pipe_in_the_place_of_an_index_is_not_waited_for(full: Made, tmp_path: Path) -> None:
+    build(full, tmp_path)
+    (tmp_path / "image" / "index.json").unlink()
+    os.mkfifo(tmp_path / "image" / "index.json")
+    with pytest.raises(BuildError, match="is no file of at most 4194304 bytes"):
+        read_layout(tmp_path / "image")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"config": []}, r"\$.config"),
+        ({"config": {"Env": "PATH=/"}}, r"\$.config.Env"),
+        ({"config": {"Volumes": ["/x"]}}, r"\$.config.Volumes"),
+        ({"rootfs": {"diff_ids": [1]}}, r"\$.rootfs.diff_ids"),
+        ({"rootfs": {"diff_ids": []}}, "shorter"),
+    ],
+)
+def test_a_configuration_of_other_types_is_refused(
+    full: Made, tmp_path: Path, config: dict[str, Any], words: str
+) -> None:
+    image = build(full, tmp_path)
+    folder = tmp_path / "image"
+    layout = read_layout(folder)
+    text = oci.encode({**layout.config, **config})
+    manifest = json.loads(layout.blob(image.manifest[7:]).read_bytes())
+    digest = hashlib.sha256(text).hexdigest()
+    layout.blob(digest).write_bytes(text)
+    manifest["config"]["digest"] = f"sha256:{digest}"
+    text = oci.encode(manifest)
+    digest = hashlib.sha256(text).hexdigest()
+    layout.blob(digest).write_bytes(text)
+    index = json.loads((folder / "index.json").read_bytes())
+    index["manifests"][0]["digest"] = f"sha256:{digest}"
+    _damage(folder / "index.json", oci.encode(index))
+    with pytest.raises(BuildError, match=words) as caught:
+        read_layout(folder)
+    assert caught.value.hint == MAKE_AGAIN
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ((Entry(path="../evil", type="directory", mode=0o755), b""), "the unsafe path '../evil'"),
+        ((Entry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""), "which is no file"),
+        (file("n" * 256, b""), "of 256 bytes"),
+    ],
+)
+def test_a_layer_made_to_harm_is_refused(
+    full: Made, tmp_path: Path, member: tuple[Entry, bytes], words: str
+) -> None:
+    build(full, tmp_path)
+    layout = read_layout(tmp_path / "image")
+    tar = make_tar([member])
+    digest = hashlib.sha256(tar).hexdigest()
+    layout.blob(digest).write_bytes(tar)
+    hostile = msgspec.structs.replace(layout, layers=((oci.LAYER, digest, digest),))
+    with pytest.raises(BuildError, match=str(tmp_path)) as caught:
+        layout_tree(hostile)
+    assert words in str(caught.value)
+    assert caught.value.hint
 
 
 def rewritten(folder: Path, packing: str, pack: Any) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, EngineError
+from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.oci import Layout, layout_tree
 from reprobuild.image.sif import read_sif
@@ -275,11 +276,15 @@ def test_the_runscript_stops_where_the_folder_is_gone() -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_the_libraries_of_the_host_come_after_those_of_the_image() -> None:
-    base = scripts({})[".singularity.d/env/99-base.sh"]
-    show = 'printf %s "$LD_LIBRARY_PATH"'
-    assert in_shell(base + show) == b"/.singularity.d/libs"
-    assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b:/.singularity.d/libs"
+def test_the_libraries_of_the_host_come_after_those_of_the_image(tmp_path: Path) -> None:
+    """Where the host brings none, a captured variable is what it was."""
+    base = scripts({})[".singularity.d/env/99-base.sh"].replace("/.singularity.d/libs", str(tmp_path))
+    show = 'printf %s "${LD_LIBRARY_PATH-unset}"'
+    assert in_shell(base + show) == b"unset"
+    assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b"
+    (tmp_path / "libcuda.so.1").touch()
+    assert in_shell(base + show) == os.fsencode(tmp_path)
+    assert in_shell("LD_LIBRARY_PATH=/a:/b\n" + base + show) == b"/a:/b:" + os.fsencode(tmp_path)
 
 
 @pytest.mark.parametrize("pair", ["a-b=1", "BASH_FUNC_x%%=() { :; }", "=x", "1=x", "A\n=x", "A=x\0y"])
@@ -486,3 +491,9 @@ def test_files_of_an_earlier_run(layout: Layout) -> None:
     assert said == [f"removed {out / 'image.sif'}: it was of another image"]
     assert sorted(path.name for path in out.iterdir()) == ["image", "image.sqsh"]
     assert kept_singles(image, former, out, said.append) == image
+
+
+def test_a_record_from_before_these_files_is_read() -> None:
+    old = {"layout": "image", "reference": "a:1", "tree": "t", "config": "c", "manifest": "m", "layers": 3}
+    found = msgspec.json.decode(json.dumps(old).encode(), type=Image)
+    assert (found.sif, found.sqsh, found.layers) == ("", "", 3)

@@ -13,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
+from reprobuild.guard import zips
 from reprobuild.guard.names import HOSTILE, check_path
-from reprobuild.image.blobs import write_layer
+from reprobuild.image.blobs import read_listing, write_layer
+from reprobuild.image.layers import make_layers, settle_overlaps
+from reprobuild.image.plan import plan
 from reprobuild.image.wheel import script_text, wheel_entries
 from reprobuild.store import Store
-from tests.image.made import SITE, make_wheel, record_row
+from tests.image.made import SITE, Made, make_wheel, record_row
 
 INFO = f"{SITE}/pkg-1.0.dist-info"
 
@@ -313,3 +316,44 @@ def test_a_real_wheel_becomes_the_tree_that_pip_makes(tmp_path: Path, real_wheel
             assert ours[name].entry.mode == theirs[name].stat().st_mode & 0o777
         assert {name.rpartition("/")[2] for name in different} == {"INSTALLER", "RECORD", "pytest", "py.test"}
     assert len(ours) > 50
+
+
+def test_code_that_runs_when_python_starts_is_a_wheel_s_own_business(tmp_path: Path) -> None:
+    """A `.pth` file or `sitecustomize` is part of the captured environment: it is installed as it is, and told by
+    RECORD and the lock. What they do runs in the image alone."""
+    files = {
+        "evil.pth": b"import os; os.system('x')\n",
+        "sitecustomize.py": b"1\n",
+        "pkg-1.0.data/purelib/b.pth": b"",
+    }
+    found = installed(wheel(tmp_path, files))
+    assert {f"{SITE}/evil.pth", f"{SITE}/sitecustomize.py", f"{SITE}/b.pth"} < set(found)
+
+
+@pytest.mark.parametrize("name", ["a;b", "$(touch x)", "`x`", "a b", "-rf", "a'b", "*", "a&&b", "é"])
+def test_names_of_scripts_are_never_read_by_a_shell(tmp_path: Path, name: str) -> None:
+    found = installed(wheel(tmp_path, {}, scripts=f"[console_scripts]\n{name} = pkg:main\n"))
+    assert found[f"opt/env/bin/{name}"] == (0o755, script_text("pkg", "main"))
+
+
+@pytest.mark.parametrize(
+    "target", ["os:system('x')", "a;b:c", "a b:c", "a:b\n c", "a:b c", "import os:x", "a/b:c", ":x"]
+)
+def test_targets_of_scripts_are_names_alone(tmp_path: Path, target: str) -> None:
+    refused(
+        tmp_path, wheel(tmp_path, {}, scripts=f"[console_scripts]\nx = {target}\n"), "cannot be installed"
+    )
+
+
+def test_a_wheel_does_not_replace_the_interpreter(made: Made) -> None:
+    made.wheel("pkg", {"pkg-1.0.data/scripts/python": b"#!/bin/sh\n"})
+    recipes = plan(made.lock(), made.store)
+    layers = make_layers(recipes, made.store)
+    with pytest.raises(BuildError, match=r"both write /opt/env/bin/python, with different content"):
+        settle_overlaps(recipes, [read_listing(layer, made.store) for layer in layers], made.store)
+
+
+def test_a_script_longer_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zips, "LONGEST_TEXT", 1000)
+    path = wheel(tmp_path, {"pkg-1.0.data/scripts/x": b"#!python\n" + bytes(2000)})
+    refused(tmp_path, path, "pkg-1.0.data/scripts/x of 2009 bytes")

@@ -40,13 +40,14 @@ def instructions(dockerfile: str) -> list[str]:
 
 def test_the_dockerfile_says_no_more_than_this(lock: Lock) -> None:
     own = f"lock-{lock.digest[:12]}"
-    install = f'"/usr/bin/python3.11", "-I", "-S", "-B", "/mnt/{own}/install.py", "/mnt/{own}/install.json"'
+    at = f"/dev/reprobuild/{own}"
+    install = f'"/usr/bin/python3.11", "-I", "-S", "-B", "{at}/install.py", "{at}/install.json"'
     assert lock.realised is not None
     base, source = lock.realised.base[:12], lock.sources[0].file.sha256[:12]
     assert instructions(render(lock)["Dockerfile"]) == [
         "FROM scratch",
         f"ADD base-{base}.tar /",
-        "RUN --mount=type=bind,target=/mnt \\",
+        "RUN --mount=type=bind,target=/dev/reprobuild \\",
         f"    [{install}]",
         f'ADD ["sources/project-{source}.tar", "/src/project/"]',
         f"ADD {own}/payload.tar /",

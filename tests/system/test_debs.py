@@ -72,6 +72,64 @@ def test_a_truncated_package_is_refused(tmp_path: Path) -> None:
         read_all(deb)
 
 
+FORMAT, CONTROL_TAR, DATA_TAR = (
+    ("debian-binary", b"2.0\n"),
+    ("control.tar", tar_bytes([])),
+    ("data.tar", tar_bytes([])),
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([CONTROL_TAR, FORMAT, DATA_TAR], "'control.tar' stands in the place of debian-binary"),
+        ([FORMAT, DATA_TAR, CONTROL_TAR], "'data.tar' stands in the place of control.tar"),
+        ([FORMAT, CONTROL_TAR, CONTROL_TAR, DATA_TAR], "'control.tar' stands in the place of data.tar"),
+        ([FORMAT, CONTROL_TAR, ("data", b""), DATA_TAR], "'data' stands in the place of data.tar"),
+        (
+            [FORMAT, CONTROL_TAR, ("../data.tar", b""), DATA_TAR],
+            "'../data.tar' stands in the place of data.tar",
+        ),
+        ([("_first", b""), FORMAT, CONTROL_TAR, DATA_TAR], "'_first' stands in the place of debian-binary"),
+        ([("debian-binary", b"3.0\n"), CONTROL_TAR, DATA_TAR], "its format is not 2.0"),
+        ([FORMAT, CONTROL_TAR], "a member is cut off, or there are too few"),
+    ],
+)
+def test_members_out_of_order_are_refused_as_dpkg_refuses_them(
+    tmp_path: Path, parts: list[tuple[str, bytes]], words: str
+) -> None:
+    deb = tmp_path / "blob"
+    deb.write_bytes(ar_bytes(parts))
+    with pytest.raises(BuildError, match=r"tool_1\.deb is not a Debian package") as caught:
+        read_all(deb)
+    assert words in str(caught.value)
+
+
+def test_members_that_dpkg_passes_over_are_passed_over(tmp_path: Path) -> None:
+    deb = tmp_path / "blob"
+    deb.write_bytes(ar_bytes([FORMAT, ("_sig", b"odd"), CONTROL_TAR, ("_more", b""), DATA_TAR, CONTROL_TAR]))
+    read_all(deb)
+
+
+@pytest.mark.parametrize("size", [b"-60       ", b"9999999999", b"x         ", b"          "])
+def test_a_member_whose_size_lies(tmp_path: Path, size: bytes) -> None:
+    """A negative one must not lead backwards for ever."""
+    content = ar_bytes([FORMAT, CONTROL_TAR, DATA_TAR])
+    at = content.find(b"control.tar") + 48
+    deb = tmp_path / "blob"
+    deb.write_bytes(content[:at] + size + content[at + 10 :])
+    with pytest.raises(BuildError, match=r"tool_1\.deb is not a Debian package"):
+        read_all(deb)
+
+
+def test_a_control_file_may_not_fill_the_memory(tmp_path: Path) -> None:
+    packed = tar_bytes([(member("./control"), CONTROL + b"Description: " + b"x" * (5 << 20))], "xz")
+    deb = tmp_path / "blob"
+    deb.write_bytes(ar_bytes([FORMAT, ("control.tar.xz", packed), DATA_TAR]))
+    with pytest.raises(BuildError, match=r"tool_1\.deb is not a Debian package: it has no control file"):
+        read_control(deb, "tool_1.deb")
+
+
 def test_essential_packages_are_the_first_batch() -> None:
     assert batches([control("bb"), control("aa"), control("zz")], ["zz"]) == [["zz"], ["aa", "bb"]]
 

@@ -36,6 +36,40 @@ print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
 """
 
 
+# What a hostile maintainer script would try, and two things that it may: a diversion, and an override of rights,
+# which stay in the tree.
+OUTSIDE = CHECKOUT / "made-by-a-hostile-script"
+PREINST = f"""#!/bin/sh
+exec >&2
+touch {OUTSIDE} && echo ESCAPED to the checkout
+mount -t tmpfs tmpfs /mnt && echo ESCAPED by mounting
+for file in $(find /proc/sys /proc/irq /proc/fs /proc/bus /proc/sysrq-trigger -type f); do
+    sh -c ': >> "$0"' "$file" 2>/dev/null && echo "ESCAPED to the kernel: $file"
+done
+echo x > /run/reprobuild/plan/0000 && echo ESCAPED to the plan
+for blob in /run/reprobuild/blobs/*/*; do echo x > "$blob" && echo ESCAPED to the store; break; done
+perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0); connect(S, sockaddr_in(53, inet_aton("1.1.1.1")))
+    and print "ESCAPED to the network"; print "$!\n"'
+n=0; while [ $n -lt 200 ]; do sleep 98764 & n=$((n + 1)); done
+dpkg-divert --package aaa --add --rename --divert /usr/bin/cal.real /usr/bin/cal >/dev/null; echo "diverted: $?"
+dpkg-statoverride --add root root 4755 /usr/bin/nothing
+echo this is why
+exit 3
+"""
+
+
+def sleepers() -> list[Path]:
+    """Return the processes that the hostile script left behind."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"98764\0" in path.read_bytes():
+                found.append(path)
+        except OSError:
+            continue
+    return found
+
+
 @pytest.fixture(scope="module")
 def entries(store_blob: Path) -> dict[str, tuple[Entry, bytes]]:
     with store_blob.open("rb") as stream:
@@ -189,7 +223,7 @@ def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: S
         [
             (member("./control"), b"Package: aaa\nVersion: 1\nArchitecture: all\nMaintainer: M <m@x.test>\n"
              b"Description: fails\n"),
-            (member("./preinst", mode=0o755), b"#!/bin/sh\necho this is why >&2\nexit 3\n"),
+            (member("./preinst", mode=0o755), PREINST.encode()),
         ]
     )  # fmt: skip
     parts = [("debian-binary", b"2.0\n"), ("control.tar", control), ("data.tar", tar_bytes([]))]
@@ -198,6 +232,16 @@ def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: S
     worse = msgspec.structs.replace(base, packages=(*essential, broken))
     with pytest.raises(BuildError, match=r"(?s)could not install the base.*this is why.*aaa") as err:
         realise_base(worse, store, EPOCH)
+    said = str(err.value)
+    assert "ESCAPED" not in said
+    assert said.count("Network is unreachable") == 1
+    assert "diverted: 0" in said
+    assert not OUTSIDE.exists()
+    assert not list((store.root / "tmp").iterdir())
+    deadline = time.monotonic() + 10
+    while sleepers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not sleepers()
     assert err.value.hint == (
         "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
     )

@@ -89,6 +89,30 @@ def test_the_hosts_files_and_processes_are_out_of_reach(root: Path, layered: boo
         run_in_root(place, ["python3.11", "-c", unmount], epoch=EPOCH, purpose="try to unmount")
 
 
+def test_the_settings_of_the_kernel_are_out_of_reach(root: Path) -> None:
+    """They belong to user 0 of the machine, who is also the one inside where root runs the sandbox."""
+    name = "/proc/sys/kernel/printk_ratelimit"
+    before = Path(name).read_text()
+    opened = (
+        "import os, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: os.close(os.open(name, os.O_WRONLY))\n"  # opened alone, and not written to
+        "    except OSError as err: print(err.strerror)\n"
+        "    else: print('opened')\n"
+    )
+    some = (name, "/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/proc/sysrq-trigger")
+    names = [name for name in some if Path(name).exists()]
+    assert len(names) >= 2
+    told = run_in_root(
+        Root(folder=root), ["python3.11", "-c", opened, *names], epoch=EPOCH, purpose="try"
+    ).decode()
+    assert told.splitlines() == ["Read-only file system"] * len(names)
+    inner = "unshare --user --map-root-user --mount sh -c 'mount -o remount,bind,rw /proc/sys || umount /proc/sys'"
+    with pytest.raises(Failed):
+        inside(root, inner)
+    assert Path(name).read_text() == before
+
+
 def test_devices_work_and_others_are_absent(root: Path) -> None:
     told = inside(
         root, "ls /dev; head -c 3 /dev/zero | wc -c; echo x > /dev/null; head -c 2 /dev/urandom | wc -c"
@@ -178,6 +202,30 @@ def test_nothing_is_left_when_the_time_is_over(root: Path) -> None:
     assert not _sleepers()
     assert Path("/proc/self/mountinfo").read_text() == before
     assert not list((root / "dev").iterdir())
+
+
+def test_a_bomb_of_processes_ends_at_the_limit_for_an_ordinary_user(
+    tree: str, store_blob: Path, shared_tmp: Path
+) -> None:
+    script = (
+        "import sys; from pathlib import Path; from reprobuild import sandbox\n"
+        "from reprobuild.realise.unpack import unpack_root; sandbox.PROCESSES = 50\n"
+        "root = Path(sys.argv[2]) / 'root'; root.mkdir(); unpack_root(Path(sys.argv[1]), root)\n"
+        "bomb = 'for (1 .. 500) { my $p = fork; if (!defined $p) { print qq($_ $!); exit }'\n"
+        "bomb += ' if (!$p) { sleep 98765 } }'\n"
+        "place = sandbox.Root(folder=root)\n"
+        "print(sandbox.run_in_root(place, ['perl', '-e', bomb], epoch=0, purpose='bomb').decode())\n"
+    )
+    done = subprocess.run(
+        [*ORDINARY_USER, sys.executable, "-c", script, str(store_blob), str(shared_tmp)],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    count, _, why = done.stdout.strip().partition(" ")
+    assert int(count) <= 50
+    assert why == "Resource temporarily unavailable"
+    assert not _sleepers()
 
 
 def _sleepers() -> list[str]:

@@ -1,0 +1,233 @@
+"""podman for tests on a Debian machine that has none: `podman` on PATH, and nothing installed.
+
+    python dev/private_podman.py run --folder DIR -- CMD...
+    python dev/private_podman.py prepare --folder DIR
+    python dev/private_podman.py clean --folder DIR
+
+`prepare` downloads podman's packages from the Debian mirror that the machine's own apt sources name, unpacks them
+into the folder, and writes DIR/bin/podman, which starts that podman with storage, state, configuration and home of
+its own, all in the folder (state in a folder of /tmp, where podman finds the path too long).  `run` prepares where
+that is needed, and runs CMD with DIR/bin first on PATH.  Root is needed: an unprivileged podman needs setuid
+helpers, which have to be installed.
+
+Outside the folder podman makes only what ends with a container: its mounts, its control groups, /run/runc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from private_apt import EngineError, PrivateApt, codename, say, unpack
+from private_mounts import mounts_under, remove_cgroups, try_overlay, unmount
+from private_packages import search_paths, write_atomically
+
+# crun is podman's default in Debian, and refuses some machines' control groups; runc does not.
+PACKAGES = ("podman", "runc", "crun")
+LOCK_NAME = "private-podman.lock"
+LONGEST_RUNROOT = 50  # bytes; podman refuses more
+OWN_PODMAN = "install podman yourself (`apt-get install podman`)"
+# What the machine lets every process have; podman's own default is more than some machines give root.
+ULIMITS = ("nofile=1024:1024", "nproc=1000:1000")
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: one process prepares, the others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_NAME).open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def runtime_folder(folder: Path) -> Path:
+    """Return where state lies that a restart ends: in the folder, or in /tmp where podman finds its path too long."""
+    inside = folder / "run"
+    if len(os.fsencode(inside / "storage")) <= LONGEST_RUNROOT:
+        inside.mkdir(mode=0o700, exist_ok=True)
+        return inside
+    outside = Path("/tmp") / f"reprobuild-podman-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
+    with contextlib.suppress(FileExistsError):
+        outside.mkdir(mode=0o700)
+    found = outside.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise EngineError(f"{outside} belongs to someone else", "choose another --folder")
+    return outside
+
+
+def prepare(folder: Path) -> None:
+    """Download, unpack and configure, unless that was done; the stamp is written last."""
+    if os.geteuid() != 0:
+        raise EngineError("a private podman needs root", f"be root, or {OWN_PODMAN}")
+    stamp, root = folder / "stamp.json", folder / "root"
+    with locked(folder):
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads(stamp.read_text(encoding="utf-8"))["wanted"] == [*PACKAGES, str(folder)]:
+                return
+        say(f"fetching {' '.join(PACKAGES)} and what they need, from the machine's own apt sources")
+        apt = PrivateApt(folder / "apt", [codename()])
+        apt.update()
+        present = apt.closure(["?essential", "apt"])
+        needed = {name: v for name, v in apt.closure(PACKAGES).items() if name not in present}
+        debs = apt.download([f"{name}={v}" for name, v in needed.items()], apt.folder / "debs")
+        shutil.rmtree(root, ignore_errors=True)
+        unpack(debs, root)
+        configure(folder)
+        shutil.rmtree(apt.folder)
+        write_atomically(
+            stamp, json.dumps({"wanted": [*PACKAGES, str(folder)], "packages": needed}, indent=1)
+        )
+
+
+def configure(folder: Path) -> None:
+    """Write podman's configuration and the program that starts it with it."""
+    root, etc, home = folder / "root", folder / "etc", folder / "home"
+    for made in (etc, home / ".config/containers", folder / "tmp", folder / "bin"):
+        made.mkdir(parents=True, exist_ok=True)
+    paths = search_paths(root)
+    paths["PATH"] = (
+        ":".join(str(root / name) for name in ("usr/bin", "usr/sbin")) + ":/usr/sbin:/usr/bin:/sbin:/bin"
+    )
+    (etc / "containers.conf").write_text(configuration(folder, paths), encoding="utf-8")
+    try:
+        try_overlay(folder)
+        driver = "overlay"
+    except EngineError:
+        driver = "vfs"
+    storage = {
+        "driver": driver,
+        "graphroot": folder / "storage",
+        "runroot": runtime_folder(folder) / "storage",
+    }
+    lines = [f"{key} = {json.dumps(str(value))}" for key, value in storage.items()]
+    (etc / "storage.conf").write_text("\n".join(["[storage]", *lines, ""]), encoding="utf-8")
+    (etc / "registries.conf").write_text("unqualified-search-registries = []\n", encoding="utf-8")
+    # The one file that podman finds by its home alone.
+    policy = '{"default": [{"type": "insecureAcceptAnything"}]}\n'
+    (home / ".config/containers/policy.json").write_text(policy, encoding="utf-8")
+    program = folder / "bin/podman"
+    program.write_text(starter(folder, paths), encoding="utf-8")
+    program.chmod(0o755)
+
+
+def configuration(folder: Path, paths: dict[str, str]) -> str:
+    """Return containers.conf: https://github.com/containers/common/blob/main/docs/containers.conf.5.md."""
+    root = folder / "root"
+    runtimes = {
+        name: [str(root / "usr/sbin" / name), str(root / "usr/bin" / name)] for name in ("runc", "crun")
+    }
+    # conmon starts podman once more to clean up, and hands on only these.
+    for_conmon = [f"{name}={value}" for name, value in {**paths, "HOME": str(folder / "home")}.items()]
+    sections: dict[str, dict[str, object]] = {
+        "containers": {"default_ulimits": list(ULIMITS), "netns": "none"},
+        "engine": {
+            "runtime": "runc",
+            "conmon_path": [str(root / "usr/bin/conmon")],
+            "conmon_env_vars": for_conmon,
+            "cgroup_manager": "cgroupfs",
+            "events_logger": "none",
+            "lock_type": "file",
+            "image_copy_tmp_dir": str(folder / "tmp"),
+        },
+        "engine.runtimes": dict(runtimes),
+        "network": {
+            "network_config_dir": str(folder / "etc/net"),
+            "cni_plugin_dirs": [str(root / "usr/lib/cni")],
+        },
+    }
+    return "\n".join(
+        "\n".join([f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items()), ""])
+        for name, section in sections.items()
+    )
+
+
+def starter(folder: Path, paths: dict[str, str]) -> str:
+    """Return the text of DIR/bin/podman. CONTAINERS_CONF may name another configuration."""
+    fixed = {
+        "HOME": folder / "home",
+        "TMPDIR": folder / "tmp",
+        "CONTAINERS_STORAGE_CONF": folder / "etc/storage.conf",
+        "CONTAINERS_REGISTRIES_CONF": folder / "etc/registries.conf",
+        **paths,
+    }
+    run = runtime_folder(folder)
+    words = [folder / "root/usr/bin/podman", "--root", folder / "storage", "--runroot", run / "storage"]
+    words += ["--tmpdir", run / "libpod"]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *(f"export {name}={shlex.quote(str(value))}" for name, value in fixed.items()),
+            f'export CONTAINERS_CONF="${{CONTAINERS_CONF:-"{folder / "etc/containers.conf"}"}}"',
+            f'exec {" ".join(shlex.quote(str(word)) for word in words)} "$@"',
+            "",
+        ]
+    )
+
+
+def clean(folder: Path) -> None:
+    """End what runs in the folder and remove it."""
+    if not (folder / LOCK_NAME).exists():
+        return
+    program = folder / "bin/podman"
+    if program.exists():
+        subprocess.run(
+            [program, "rm", "--all", "--force", "--time", "0"], stdout=subprocess.DEVNULL, check=False
+        )
+    runtime = runtime_folder(folder)
+    for point in (*mounts_under(folder), *mounts_under(runtime)):
+        unmount(point)
+    shutil.rmtree(runtime, ignore_errors=True)
+    remove_cgroups("libpod_parent")
+    shutil.rmtree(folder)
+
+
+def run(folder: Path, argv: Sequence[str]) -> int:
+    """Run a command with podman first on PATH."""
+    prepare(folder)
+    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}"}
+    try:
+        return subprocess.run(argv, env=env, check=False).returncode
+    except OSError as error:
+        say(f"{argv[0]}: {error.strerror}")
+        return 127
+
+
+def main(argv: Sequence[str]) -> int:
+    top = argparse.ArgumentParser(description="podman for one command, without installing it.")
+    verbs = top.add_subparsers(dest="verb", required=True)
+    for verb in ("run", "prepare", "clean"):
+        one = verbs.add_parser(verb)
+        one.add_argument("--folder", type=Path, required=True)
+        if verb == "run":
+            one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
+    options = top.parse_args(argv)
+    folder = options.folder.resolve()
+    if options.verb == "clean":
+        clean(folder)
+        return 0
+    if options.verb == "prepare":
+        prepare(folder)
+        return 0
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        top.error("run: no command; write it after --")
+    return run(folder, command)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except EngineError as failure:
+        say(str(failure))
+        sys.exit(1)

@@ -1,0 +1,191 @@
+"""Apptainer as a builder: `apptainer build` of OUT/Apptainer.def, whose result is read back from its sandbox.
+
+Owners need rights over more than one user number: root's, or those of subordinate numbers (/etc/subuid), in a
+user namespace that util-linux makes. The network is taken away from the build, which would otherwise have the
+machine's; that, too, is a namespace.
+
+https://apptainer.org/docs/user/latest/build_a_container.html,
+https://man7.org/linux/man-pages/man1/unshare.1.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from reprobuild.builders.model import BUILD_SECONDS, Say, failed
+from reprobuild.config import image_config
+from reprobuild.engines import apptainer as engine
+from reprobuild.errors import BuildError
+from reprobuild.image.foreign import Foreign, ForeignLayer
+from reprobuild.image.leftovers import cleaned_config
+from reprobuild.lock import Lock, read_lock
+from reprobuild.proc import Failed, run
+
+NAME = "apptainer"
+DEFINITION, LOCK = "Apptainer.def", "reprobuild.lock"
+# The caller's own rights, and where that is a user without them, those over the user's subordinate numbers.
+ROOT: tuple[str, ...] = ()
+SUBORDINATE = ("--user", "--map-root-user", "--map-auto")
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+_SCRIPTS = ".singularity.d"
+_RIGHTS = (
+    "be root, or have subordinate user numbers in /etc/subuid and /etc/subgid, `newuidmap` (uidmap or "
+    "shadow-utils) and util-linux 2.38 or newer; or build with `--builder native`, which needs no rights"
+)
+_ANOTHER = "is the Apptainer.def that of the lock? Render it again with `reprobuild render`"
+
+
+def version(env: Mapping[str, str]) -> str | None:
+    """Return the version of the program on PATH, or None when there is none."""
+    return engine.version(env)
+
+
+@contextlib.contextmanager
+def build(
+    folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
+) -> Iterator[Foreign]:
+    """Build the Apptainer.def; see `model.Builder`. The lock beside it says what Apptainer must have written."""
+    program = engine.usable_program(env)
+    _check_machine(platform)
+    rights, plain = _rights(env), _plain(env)
+    say(f"apptainer: {version(env)}, {'as root' if rights == ROOT else 'with subordinate users'}")
+    scratch = scratch.absolute()  # the build runs in `folder`
+    own, packed = scratch / "own", scratch / "layer.tar"
+    try:
+        (own / "tmp").mkdir(parents=True)
+        _build(program, own / "root", folder, rights, {**plain, "APPTAINER_TMPDIR": str(own / "tmp")})
+        config = _checked(read_config(own / "root" / _SCRIPTS), read_lock(folder / LOCK))
+        _pack(own / "root", packed, rights, plain)
+    finally:
+        _remove(own, rights, plain)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        with packed.open("rb") as stream:
+            yield stream
+
+    yield Foreign(config, (ForeignLayer("sandbox", opened),))
+
+
+def _check_machine(platform: str) -> None:
+    architecture = platform.split("/")[1]
+    machine = os.uname().machine
+    if _MACHINES.get(machine, machine) != architecture:
+        raise BuildError(
+            f"Apptainer builds for {machine} here, and not for {platform}",
+            hint="build on a machine of that kind, or with another builder",
+        )
+
+
+def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return how to get rights over the owners of an image, and a network of one's own.
+
+    Raises:
+        BuildError: the caller cannot.
+    """
+    rights = ROOT if os.geteuid() == 0 else SUBORDINATE
+    try:
+        run(
+            _within((*rights, "--net"), "true"), env=_plain(env), purpose="build with Apptainer", hint=_RIGHTS
+        )
+    except Failed as err:
+        raise BuildError(
+            f"Apptainer would lose the owners of files, or have a network: {err.stderr.strip()}", hint=_RIGHTS
+        ) from None
+    return rights
+
+
+def _within(options: tuple[str, ...], *argv: str) -> list[str]:
+    return ["unshare", *options, "--", *argv] if options else [*argv]
+
+
+def _plain(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which nothing of the user's changes what is built."""
+    kept = ("PATH", "HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "APPTAINER_CONFIGDIR")
+    return {**{name: env[name] for name in kept if name in env}, "LC_ALL": "C.UTF-8"}
+
+
+def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
+    argv = _within((*rights, "--net"), program, "--silent", "build", "--sandbox", str(root), DEFINITION)
+    try:
+        run(argv, env=env, purpose=f"build the {DEFINITION}", cwd=folder, timeout=BUILD_SECONDS)
+    except Failed as err:
+        raise failed(NAME, err, None) from None
+
+
+def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
+    """Write the sandbox as a tar, with the numbers of owners as the build saw them.
+
+    Of the extended attributes, those that a recipe can set; labels of a security module are the machine's.
+    """
+    argv = (
+        "tar", "--create", "--file", str(packed), "--directory", str(root), "--sort=name", "--format=posix",
+        "--numeric-owner", "--xattrs", "--xattrs-include=security.capability", "--xattrs-include=user.*", ".",
+    )  # fmt: skip
+    run(_within(rights, *argv), env=env, purpose="read what Apptainer built", timeout=BUILD_SECONDS)
+
+
+def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
+    """Remove a folder in which files may be those of subordinate users."""
+    if rights:
+        with contextlib.suppress(Failed):
+            run(_within(rights, "rm", "-rf", "--", str(path)), env=env, purpose=f"remove {path}")
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _checked(found: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
+    """Return the configuration that Apptainer wrote, where it is the lock's."""
+    wanted = image_config(lock)
+    clean = cleaned_config(found, NAME)
+    for name in sorted({*wanted, *clean}):
+        if clean.get(name) != wanted.get(name):
+            raise BuildError(
+                f"Apptainer built another {name} than the lock says: {clean.get(name)!r}, not {wanted.get(name)!r}"[
+                    :2000
+                ],
+                hint=_ANOTHER,
+            )
+    return clean
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return what a folder `.singularity.d` says of variables, commands and labels, as an OCI configuration.
+
+    Raises:
+        BuildError: something in it is not of the form that our definition files have.
+    """
+    try:
+        labels = json.loads((folder / "labels.json").read_bytes())
+        variables = [_export(words) for words in _words(folder / "env" / "90-environment.sh")]
+        change, default, execute = _words(folder / "runscript")
+        if (change[0], change[2:]) != ("cd", ["||", "exit", "1"]) or len(change) != 5:
+            raise ValueError(f"runscript: {shlex.join(change)}")
+        if default[:7] != ["[", "$#", "-gt", "0", "]", "||", "set"] or default[7:8] != ["--"]:
+            raise ValueError(f"runscript: {shlex.join(default)}")
+        if execute[0] != "exec" or execute[-1] != "$@":
+            raise ValueError(f"runscript: {shlex.join(execute)}")
+        return {
+            "Env": variables, "WorkingDir": change[1], "Cmd": default[8:], "Entrypoint": execute[1:-1],
+            "Labels": {str(name): str(value) for name, value in labels.items()},
+        }  # fmt: skip
+    except (OSError, ValueError, LookupError, AttributeError) as err:
+        raise BuildError(f"what Apptainer wrote cannot be read: {err}", hint=_ANOTHER) from None
+
+
+def _words(path: Path) -> list[list[str]]:
+    """Return the words of each line of a script; comments and empty lines say nothing."""
+    lines = (line.strip() for line in path.read_text().split("\n"))
+    return [shlex.split(line) for line in lines if line and not line.startswith("#")]
+
+
+def _export(words: list[str]) -> str:
+    if len(words) != 2 or words[0] != "export" or "=" not in words[1]:
+        raise ValueError(f"90-environment.sh: {shlex.join(words)}")
+    return words[1]

@@ -1,0 +1,133 @@
+"""Docker as a builder: BuildKit through the `docker` program, because the SDK has none.
+
+What it can do depends on what answers. With containerd's image store, or with a builder of its own that the user
+has chosen with `docker buildx use`, buildx writes an OCI layout. With the classic store the image is made in the
+daemon, saved by its API and removed. Docker before 23 has BuildKit in the daemon and in the program
+(DOCKER_BUILDKIT=1), later ones in the plugin buildx alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reprobuild import proc
+from reprobuild.builders.model import BUILD_SECONDS, Say, failed
+from reprobuild.engines import docker as engine
+from reprobuild.engines import docker_images as images
+from reprobuild.errors import EngineError, ReproError
+from reprobuild.image.foreign import Foreign, open_foreign
+
+NAME = "docker"
+LAST_WITH_OWN_BUILDKIT = 22
+NO_BUILDX = "install the plugin buildx (Debian: docker-buildx; https://docs.docker.com/go/buildx/)"
+
+
+def version(env: Mapping[str, str]) -> str | None:
+    """Return the daemon's version, or None when none answers."""
+    return engine.version(env)
+
+
+@contextlib.contextmanager
+def build(
+    folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
+) -> Iterator[Foreign]:
+    """Build the Dockerfile; see `model.Builder`. The build cache and the image are removed from the daemon."""
+    buildx = _buildx(env)
+    say(f"docker: daemon {version(env)}, {f'buildx {buildx}' if buildx else 'no buildx'}")
+    driver = _driver(env) if buildx else ""
+    archive = scratch / "image.tar"
+    argv = ["--no-cache", "--network=none", f"--platform={platform}", "--progress=plain"]
+    argv += ["--file", str(folder / "Dockerfile"), str(folder / "context")]
+    with _cache_removed(env, say) if driver in ("", "docker") else _cache_stays(driver, say):
+        if buildx and (driver != "docker" or images.keeps_layouts(env)):
+            output = f"type=oci,dest={archive},compression=uncompressed,force-compression=true"
+            _run(["buildx", "build", "--provenance=false", "--sbom=false", "--output", output, *argv], env)
+        else:
+            head = ["buildx", "build", "--provenance=false", "--load"] if buildx else _own_buildkit(env)
+            _through_the_daemon([*head, *argv], scratch / "id", archive, env)
+    with open_foreign(archive) as foreign:
+        yield foreign
+
+
+def _buildx(env: Mapping[str, str]) -> str:
+    """Return the version of the plugin, or nothing where the program has none."""
+    try:
+        said = proc.run(["docker", "buildx", "version"], env=env, purpose="ask for buildx").decode()
+    except proc.Failed:
+        return ""
+    found = re.search(r"v?(\d+\.\d+\S*)", said)
+    return found[1] if found else "of an unknown version"
+
+
+def _driver(env: Mapping[str, str]) -> str:
+    """Return the kind of the builder that buildx uses: `docker` for the daemon itself."""
+    said = proc.run(["docker", "buildx", "inspect"], env=env, purpose="ask for the builder").decode()
+    found = re.search(r"(?m)^Driver:\s*(\S+)", said)
+    return found[1] if found else "unknown"
+
+
+def _own_buildkit(env: Mapping[str, str]) -> list[str]:
+    """Return the command of a `docker` program that has BuildKit without the plugin.
+
+    Raises:
+        EngineError: it needs the plugin, and has none.
+    """
+    said = proc.run(["docker", "--version"], env=env, purpose="ask for Docker's version").decode()
+    found = re.search(r"version (\d+)\.", said)
+    if found is None or int(found[1]) > LAST_WITH_OWN_BUILDKIT:
+        raise EngineError(f"`docker` has no buildx, and so no BuildKit: {said.strip()}", hint=NO_BUILDX)
+    return ["build"]
+
+
+def _through_the_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: Mapping[str, str]) -> None:
+    """Build into the daemon, save the image, and remove it unless it was there before."""
+    before = images.image_ids(env)
+    try:
+        _run([*argv[:-1], "--iidfile", str(id_file), argv[-1]], env)
+        images.save_image(id_file.read_text().strip(), archive, env)
+    finally:
+        made = id_file.read_text().strip() if id_file.exists() else ""
+        if made and made not in before:
+            with contextlib.suppress(EngineError):  # what went wrong before is the news
+                images.remove_image(made, env)
+
+
+def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    with_buildkit = {**env, "DOCKER_BUILDKIT": "1"}
+    try:
+        proc.run(["docker", *argv], env=with_buildkit, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
+    except proc.Failed as err:
+        raise failed(NAME, err, _gone(env)) from None
+
+
+def _gone(env: Mapping[str, str]) -> ReproError | None:
+    if version(env) is not None:
+        return None
+    return EngineError(
+        "the Docker daemon went away while it built", hint="start it again, and run the command again"
+    )
+
+
+@contextlib.contextmanager
+def _cache_removed(env: Mapping[str, str], say: Say) -> Iterator[None]:
+    """Remove the records that the daemon's cache gets meanwhile, and none that it had before."""
+    before = images.cache_ids(env)
+    try:
+        yield
+    finally:
+        try:
+            left = images.remove_cache(images.cache_ids(env) - before, env)
+        except EngineError as err:
+            say(f"docker: what the build left in the build cache stays there: {err}")
+        else:
+            if left:
+                say(f"docker: {left} records stay in the build cache; `docker builder prune` removes them")
+
+
+@contextlib.contextmanager
+def _cache_stays(driver: str, say: Say) -> Iterator[None]:
+    yield
+    say(f"docker: the builder (driver {driver}) keeps its cache; `docker buildx prune` removes it")

@@ -1,0 +1,65 @@
+"""podman (buildah) as a builder of the Dockerfile.
+
+One layer, no intermediate images: `--layers=false`. The layout is written uncompressed, because the layers are
+packed again when they are adopted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reprobuild import proc
+from reprobuild.builders.model import BUILD_SECONDS, Say, failed
+from reprobuild.engines import podman as engine
+from reprobuild.errors import EngineError, ReproError
+from reprobuild.image.foreign import Foreign, open_foreign
+
+NAME = "podman"
+
+
+def version(env: Mapping[str, str]) -> str | None:
+    """Return podman's version, or None where it is absent or cannot work."""
+    return engine.version(env)
+
+
+@contextlib.contextmanager
+def build(
+    folder: Path, scratch: Path, *, platform: str, epoch: int, env: Mapping[str, str], say: Say
+) -> Iterator[Foreign]:
+    """Build the Dockerfile; see `model.Builder`. The image is removed from podman's storage."""
+    say(f"podman: {version(env)}")
+    layout = scratch / "layout"
+    before = set(engine.call(env, "images", "--all", "--quiet", "--no-trunc", purpose="list images").split())
+    made = ""
+    try:
+        made = _built(folder, scratch / "id", platform, epoch, env)
+        argv = ["save", "--quiet", "--format", "oci-dir", "--uncompressed", "--output", str(layout), made]
+        engine.call(env, *argv, purpose="write the image", timeout=BUILD_SECONDS)
+    finally:
+        if made and made not in before:
+            with contextlib.suppress(EngineError):  # what went wrong before is the news
+                engine.call(env, "rmi", made, purpose="remove the image")
+    with open_foreign(layout) as foreign:
+        yield foreign
+
+
+def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[str, str]) -> str:
+    """Return the id of the image."""
+    argv: list[str | Path] = [
+        "podman", "build", "--no-cache", "--layers=false", "--force-rm", "--network=none", "--platform", platform,
+        "--timestamp", str(epoch), "--format", "oci", "--iidfile", id_file, "--file", folder / "Dockerfile",
+        folder / "context",
+    ]  # fmt: skip
+    try:
+        proc.run([str(word) for word in argv], env=env, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
+    except proc.Failed as err:
+        raise failed(NAME, err, _refused(err)) from None
+    return id_file.read_text().strip()
+
+
+def _refused(err: proc.Failed) -> ReproError | None:
+    """Return the error of podman itself, or None where the recipe failed in it."""
+    refused = engine.explained(err.code, err.stderr, str(err))
+    return None if refused.hint == engine.UNWELL else refused

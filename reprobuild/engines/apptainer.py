@@ -1,0 +1,253 @@
+"""Apptainer (or SingularityCE), through its command line, with a SIF that we write ourselves.
+
+Apptainer has no store of images: a SIF for each image lies in the user's cache folder (`Cache`). A container
+gets the isolation that Apptainer can give: its own /tmp and process numbers, no variable, folder or network of the
+host. Unlike Docker's, it runs as the calling user, and what it writes beside /tmp, /var/tmp, the home of a user who
+is not root, and mounted folders goes into memory, of which the site's settings grant some (`sessiondir max size` in
+apptainer.conf).
+
+https://apptainer.org/docs/user/latest/cli/apptainer_exec.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reprobuild.engines.apptainer_cache import Cache, Kept
+from reprobuild.engines.model import Finished, Sink, Task
+from reprobuild.errors import EngineError
+from reprobuild.image.oci import read_layout
+from reprobuild.image.single import write_sif
+from reprobuild.image.squash import find_program
+from reprobuild.proc import TimedOut, stream
+from reprobuild.proc import run as run_program
+
+NAME = "apptainer"
+# A program, the oldest version that leaves variables unevaluated (`--no-eval`), and what its own variables begin with.
+PROGRAMS = {"apptainer": ((1, 1), "APPTAINER"), "singularity": ((3, 10), "SINGULARITY")}
+ANSWER_SECONDS = 20
+DEFINITION = "# A SIF that reprobuild made of an OCI layout, to run it.\n"
+TAIL_LINES = 20
+FATAL, FATAL_CODE = "FATAL:", 255
+# Of its own settings those that say where it works; all others change what a container is.
+_SETTINGS = {
+    f"{prefix}_{name}" for _, prefix in PROGRAMS.values() for name in ("TMPDIR", "CACHEDIR", "CONFIGDIR")
+}
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_ISOLATION = ("--containall", "--no-mount", "bind-paths", "--no-eval", "--writable-tmpfs")
+_SQUASHFS = "install squashfs-tools 4.5 or newer, or choose another engine with --engine"
+_INSTALL = "install Apptainer 1.1 or newer, or choose another engine with --engine"
+
+
+def version(env: Mapping[str, str]) -> str | None:
+    """Return the version of the program on PATH, or None when there is none."""
+    found = _program(env)
+    return found and found[1]
+
+
+def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the program to use and its version."""
+    for name in PROGRAMS:
+        with contextlib.suppress(EngineError):
+            answer = run_program([name, "version"], env=env, purpose="run containers", timeout=ANSWER_SECONDS)
+            text = answer.decode(errors="replace").strip()
+            if _VERSION.match(text):
+                return name, text
+    return None
+
+
+def usable_program(env: Mapping[str, str]) -> str:
+    """Return the program to use.
+
+    Raises:
+        EngineError: there is none, or it is too old.
+    """
+    found = _program(env)
+    if found is None:
+        raise EngineError("neither `apptainer` nor `singularity` answers", hint=_INSTALL)
+    name, text = found
+    oldest, _ = PROGRAMS[name]
+    numbers = _VERSION.match(text)
+    if numbers is None or tuple(map(int, numbers.groups())) < oldest:
+        raise EngineError(
+            f"{name} {text} is too old: it would evaluate variables as a shell does", hint=_INSTALL
+        )
+    return name
+
+
+def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Write a SIF of an OCI layout into the cache; one that is there and whole is left as it is."""
+    usable_program(env)
+    cache = Cache.of(env)
+    image = read_layout(layout)
+    if not {image.manifest, image.config_digest} & set(digests):
+        raise EngineError(
+            f"{layout} holds {image.manifest}, not {' or '.join(digests)}",
+            hint="it was built again meanwhile: run the command again",
+        )
+    with cache.locked():
+        kept, named = cache.of_manifest(image.manifest), cache.find(reference)
+        there = kept is not None and cache.whole(kept)
+        if not there:
+            _check_squashfs(env)
+            with cache.made(image) as folder:
+                write_sif(image, folder, DEFINITION, env)
+        cache.call(reference, image.manifest)
+        return not there or named != kept
+
+
+def _check_squashfs(env: Mapping[str, str]) -> None:
+    try:
+        find_program(env)
+    except EngineError as err:
+        raise EngineError(str(err), hint=_SQUASHFS) from None
+
+
+def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+    """Run a container to its end; nothing of it remains."""
+    came: dict[int, list[bytes]] = {1: [], 2: []}
+    with _folder() as folder:
+        code = _follow(reference, task, env, folder, lambda number, data: came[number].append(data))
+        return Finished(
+            code=code, stdout=b"".join(came[1]), stderr=b"".join(came[2]),
+            outputs=_outputs(folder / "outputs") if task.outputs else {},
+        )  # fmt: skip
+
+
+def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
+    """Run a container and hand on its output as it comes; nothing of it remains."""
+    with _folder() as folder:
+        return _follow(reference, task, env, folder, sink)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Give a folder for what a container writes; also what forbids even its owner to look is removed."""
+    folder = Path(tempfile.mkdtemp(prefix="reprobuild-"))
+    try:
+        for name in ("work", "outputs"):
+            (folder / name).mkdir()
+        yield folder
+    finally:
+        _open_up(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_up(folder: Path) -> None:
+    for path, folders, _ in os.walk(folder):
+        for name in folders:
+            inner = Path(path, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+
+
+def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink) -> int:
+    program = usable_program(env)
+    cache = Cache.of(env)
+    kept = cache.find(reference)
+    if kept is None or not cache.file(kept).exists():
+        raise EngineError(f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it")
+    tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+
+    def watch(number: int, data: bytes) -> None:
+        if number == 2:
+            tail.append(data)
+        sink(number, data)
+
+    try:
+        code = stream(
+            [program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
+            env=_variables(program, task, env), purpose="run a container", timeout=task.timeout,
+        )  # fmt: skip
+    except TimedOut:
+        raise EngineError(
+            f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
+            hint="is the command waiting for input or for the network? There is none in a check",
+        ) from None
+    if code == FATAL_CODE:
+        _refused(b"".join(tail), task)
+    return code if code >= 0 else 128 - code
+
+
+def _refused(stderr: bytes, task: Task) -> None:
+    """Raise what Apptainer says of itself; a command may have exited with the same code."""
+    said = [line for line in stderr.decode(errors="replace").splitlines() if line.startswith(FATAL)]
+    if not said:
+        return
+    complaint = said[-1].removeprefix(FATAL).strip()
+    if (
+        task.network == "none"
+        and complaint.startswith("container creation failed")
+        and "network" in complaint
+    ):
+        raise EngineError(
+            f"Apptainer cannot cut the network off: {complaint}",
+            hint="nothing was run with a network; let the site's apptainer.conf allow `--net --network none`, "
+            "or choose another engine with --engine",
+        )
+    raise EngineError(f"Apptainer refused: {complaint}", hint="try the SIF by hand: apptainer exec FILE true")
+
+
+def _arguments(image: Path, kept: Kept, task: Task, folder: Path) -> list[str]:
+    """Return what follows the program's name."""
+    mounts = [*task.volumes, *([(str(folder / "outputs"), task.outputs)] if task.outputs else [])]
+    network = {"none": ("--net", "--network", "none"), "host": ()}.get(
+        task.network, ("--net", "--network", task.network)
+    )
+    # Root's home is the image's own; another user's is not in it, and is an empty folder.
+    home = ("--no-home",) if os.geteuid() == 0 else ()
+    return [
+        "exec" if task.bypass else "run", *_ISOLATION, *home, *network,
+        "--workdir", str(folder / "work"), "--pwd", kept.workdir,
+        *(word for source, target in mounts for word in ("--mount", _mount(source, target))),
+        str(image), *task.arguments,
+    ]  # fmt: skip
+
+
+def _mount(source: str, target: str) -> str:
+    """Return a mount as one line of comma-separated values (RFC 4180): any path can be written in it."""
+    fields = ("type=bind", f"source={source}", f"destination={target}")
+    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+
+
+def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the program; a container sees of it what has the program's prefix.
+
+    Proxies would be handed to the container, and with them a password in their address.
+    """
+    own = tuple(prefix for _, prefix in PROGRAMS.values())
+    prefix = PROGRAMS[program][1]
+    kept = {
+        name: value
+        for name, value in env.items()
+        if (not name.startswith(own) or name in _SETTINGS)
+        and not (task.network == "none" and name.lower().endswith("_proxy"))
+    }
+    for name in task.environment:
+        if name == "HOME" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise EngineError(
+                f"Apptainer cannot set the variable {name!r}",
+                hint="it sets HOME itself, and by a shell all that a shell can name",
+            )
+    return {**kept, **{f"{prefix}ENV_{name}": value for name, value in task.environment.items()}}
+
+
+def _outputs(folder: Path) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it; no link is followed."""
+    _open_up(folder)
+    found = {}
+    for path, _, names in os.walk(folder):
+        for name in names:
+            file = Path(path, name)
+            if stat.S_ISREG(file.lstat().st_mode):
+                file.chmod(0o600)
+                found[str(file.relative_to(folder))] = file.read_bytes()
+    return found

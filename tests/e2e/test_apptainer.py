@@ -1,0 +1,46 @@
+"""The main job's image in Apptainer: the same verdict, and the same bytes, as in Docker."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from reprobuild.verify.verdict import Verdict
+from tests.conftest import Built, reprobuild
+
+
+def test_every_check_says_in_apptainer_what_it_says_in_docker(
+    built_example: Built, apptainer_env: Mapping[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    copied = shutil.copytree(
+        built_example.out, out, ignore=shutil.ignore_patterns("context"), copy_function=hard_link
+    )
+    before = msgspec.json.decode((copied / "verdict.json").read_bytes(), type=Verdict)
+    (out / "verdict.json").unlink()
+    env = {**apptainer_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    done = reprobuild("verify", out, "--engine", "apptainer", "--json", env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"loaded {built_example.image.reference} into apptainer" in done.stderr
+    said = json.loads(done.stdout)["verdict"]
+    assert said == {
+        "determinism": {"cpu": "identical", "gpu": "not-applicable", "collectives": "not-applicable"},
+        "round_trip": "exact",
+    }
+    after = msgspec.json.decode((out / "verdict.json").read_bytes(), type=Verdict)
+    assert after.comparisons == before.comparisons  # with the digest of what was computed
+
+    run = reprobuild("run", out, "--engine", "apptainer", "--seed", "7", "--", "sh", "-c", RUN, env=env)
+    assert (run.returncode, run.stdout) == (3, f"{built_example.lock.workdir} 7\n")
+    assert "Using seed: 7" in run.stderr
+
+
+RUN = 'echo "$PWD $REPROBUILD_SEED"; exit 3'
+
+
+def hard_link(source: str, target: str) -> None:
+    Path(target).hardlink_to(source)

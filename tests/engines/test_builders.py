@@ -1,0 +1,228 @@
+"""Builders: each makes the native tree of the recipe, leaves nothing behind, and says what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.builders import build_foreign
+from reprobuild.builders.promise import native_tree
+from reprobuild.engines import docker, docker_images, podman
+from reprobuild.errors import BuildError, EngineError
+from reprobuild.image.build import Image
+from reprobuild.image.oci import layout_tree, read_layout
+from reprobuild.lock import read_lock
+from reprobuild.payload import payload
+from reprobuild.pipeline import LOCK, read_image
+from reprobuild.store import Store
+from tests.conftest import Built, reprobuild
+from tests.engines.conftest import WHEELS, Running, Small, daemon
+
+FAILED = "the lines above are the builder's own; `reprobuild build` makes a file of context/ that was changed again"
+
+
+def test_the_small_lock_has_what_maintainer_scripts_make(small: Small) -> None:
+    tree = layout_tree(read_layout(small.out / "image"))
+    for path in (
+        "etc/ssl/certs/ca-certificates.crt",
+        "etc/alternatives/awk",
+        "etc/alternatives/pager",
+        "etc/ld.so.cache",
+    ):
+        assert path in tree
+    lock = read_lock(small.out / LOCK)
+    assert {"openssh-server", "dbus", "fontconfig"} <= {deb.name for deb in lock.base.packages}
+    assert {wheel.name for wheel in lock.wheels} == WHEELS
+
+
+def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_path: Path) -> None:
+    before = kept(engine)
+    name = engine.module.NAME
+    done = reprobuild(
+        "build", small.out / LOCK, "-o", tmp_path, "--store", small.store, "--builder", name, "--json",
+        env=engine.env,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["image"]
+    assert (said["tree"], said["builder"]) == (small.image.tree, name)
+    assert "is not compared" not in done.stderr
+    lock, image = read_image(tmp_path)
+    native, made = read_layout(small.out / "image"), read_layout(tmp_path / "image")
+    assert (image.builder, lock) == (name, read_lock(small.out / LOCK))
+    assert made.config["config"]["Labels"] == native.config["config"]["Labels"]
+    assert made.config["created"] == native.config["created"]
+    assert kept(engine) == before
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert engine.module.load(tmp_path / "image", image.reference, (image.config, image.manifest), engine.env)
+    engine.client("rmi", image.reference)
+
+
+def kept(engine: Running) -> object:
+    """Return what stays in an engine from a build: images, containers, the build cache."""
+    if engine.module.NAME == "podman":
+        return engine.client("images", "--all", "--quiet"), engine.client(
+            "ps", "--all", "--external", "--quiet"
+        )
+    return docker_images.image_ids(engine.env), docker_images.cache_ids(engine.env)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [("own", "--suite", "own"), "podman"],
+    ids=["own-suite", "podman"],
+    indirect=True,
+    scope="module",
+)
+def test_the_example_too(engine: Running, built_example: Built, tmp_path: Path) -> None:
+    """Docker's newer builder is shown by tests/recipe, with the command of the Dockerfile itself."""
+    done = reprobuild(
+        "build", built_example.out / LOCK, "-o", tmp_path, "--store", built_example.store,
+        "--builder", engine.module.NAME, "--json", env=engine.env,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["image"]["tree"] == built_example.image.tree
+
+
+def foreign(small: Small, out: Path, engine: Running, say: Callable[[str], None] = lambda _: None) -> Image:
+    """Build what stands in a folder of results."""
+    lock = read_lock(small.out / LOCK)
+    return build_foreign(
+        engine.module.NAME, out, platform=lock.platform, epoch=lock.epoch, reference="small:1", env=engine.env,
+        say=say,
+    )  # fmt: skip
+
+
+def copied(small: Small, folder: Path) -> Path:
+    """Copy the recipe and its context, whose files are links into the store."""
+    shutil.copytree(small.out, folder, ignore=shutil.ignore_patterns("image"), copy_function=os.link)
+    shutil.copytree(small.out / "image", folder / "image", copy_function=os.link)
+    return folder
+
+
+def test_a_damaged_context_is_refused_by_the_recipe(engine: Running, small: Small, tmp_path: Path) -> None:
+    out = copied(small, tmp_path / "out")
+    wheel = next((out / "context" / "wheels").glob("einops-*"))
+    content = bytearray(wheel.read_bytes())
+    content[1000] ^= 1
+    wheel.unlink()
+    wheel.write_bytes(content)
+    before = kept(engine)
+    with pytest.raises(
+        BuildError, match=f"{wheel.name} is not the file of the lock: its sha256 is "
+    ) as failed:
+        foreign(small, out, engine)
+    assert failed.value.hint == FAILED
+    assert kept(engine) == before
+    assert read_layout(out / "image").manifest == small.image.manifest
+
+
+def test_a_docker_that_is_killed_while_it_builds(small: Small, tmp_path: Path) -> None:
+    out = copied(small, tmp_path / "out")
+    said: list[str] = []
+    with daemon("killed", share=True) as running:
+
+        def say(text: str) -> None:
+            said.append(text)
+            if len(said) == 1:
+                threading.Timer(1, running.process.kill).start()  # and all that it looks after
+
+        with pytest.raises(EngineError, match="the Docker daemon went away") as failed:
+            foreign(small, out, Running(docker, running.env), say)
+    assert failed.value.hint == "start it again, and run the command again"
+    assert said[1].startswith("docker: what the build left in the build cache stays there: ")
+    as_it_was(out, small)
+
+
+def as_it_was(out: Path, small: Small) -> None:
+    assert read_layout(out / "image").manifest == small.image.manifest
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+def kill_podman_build(deadline: float) -> None:
+    """Kill the `podman build` that this process has started, a moment after its start."""
+    while time.monotonic() < deadline:
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+                if int(parent) == os.getpid() and b"build" in words and words[0].endswith(b"podman"):
+                    time.sleep(1)
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    return
+        time.sleep(0.05)
+
+
+def test_a_podman_that_is_killed_while_it_builds(
+    podman_env: Mapping[str, str], small: Small, tmp_path: Path
+) -> None:
+    out, engine = copied(small, tmp_path / "out"), Running(podman, podman_env)
+    killer = threading.Thread(target=kill_podman_build, args=(time.monotonic() + 60,))
+    with pytest.raises(EngineError, match="podman was ended by signal 9") as failed:
+        foreign(small, out, engine, lambda _: killer.start())
+    killer.join()
+    assert (
+        failed.value.hint
+        == "start the command again; `podman ps --all --external` lists what an interrupted one left"
+    )
+    as_it_was(out, small)
+    left = engine.client("ps", "--all", "--external", "--quiet").split()
+    engine.client("rm", "--force", *left)
+    assert engine.client("ps", "--all", "--external", "--quiet") == ""
+
+
+def test_a_newer_docker_without_the_plugin(small: Small, tmp_path: Path) -> None:
+    """Docker 23 and newer have BuildKit in buildx alone; here a program that has lost it."""
+    real, program = shutil.which("docker"), tmp_path / "docker"
+    lost = "echo \"docker: 'buildx' is not a docker command.\" >&2; exit 1"
+    program.write_text(f'#!/bin/sh\n[ "$1" != buildx ] || {{ {lost}; }}\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    out = copied(small, tmp_path / "out")
+    with pytest.raises(
+        EngineError, match="`docker` has no buildx, and so no BuildKit: Docker version "
+    ) as failed:
+        foreign(small, out, Running(docker, env))
+    assert failed.value.hint == (
+        "install the plugin buildx (Debian: docker-buildx; https://docs.docker.com/go/buildx/)"
+    )
+    as_it_was(out, small)
+
+
+def test_another_tree_than_the_native_one_is_refused(small: Small) -> None:
+    lock, store, said = read_lock(small.out / LOCK), Store(small.store), list[str]()
+    check = native_tree(lock, store, payload(lock, store), "docker", said.append)
+    assert check
+    layout = read_layout(small.out / "image")
+    tree, config = layout_tree(layout), layout.config["config"]
+    check(tree, config)
+    other = {path: entry for path, entry in tree.items() if not path.startswith("etc/ssh/")}
+    other["etc/fonts"] = msgspec.structs.replace(tree["etc/fonts"], mode=0o700)
+    with pytest.raises(BuildError) as failed:
+        check(other, config)
+    assert "docker made another tree than the native builder; they differ in /etc/fonts, /etc/ssh/" in str(
+        failed.value
+    )
+    assert failed.value.hint == (
+        "`--builder native` gives the promised tree; please report the paths with the version of docker"
+    )
+    with pytest.raises(BuildError, match=r"they differ in the configuration$"):
+        check(tree, {**config, "User": "7"})
+    assert said == []
+
+
+def test_a_tree_that_nobody_knows_is_not_compared(small: Small, tmp_path: Path) -> None:
+    lock, said = read_lock(small.out / LOCK), list[str]()
+    (tmp_path / "blobs").symlink_to(small.store / "blobs")
+    files = payload(lock, Store(small.store))
+    assert native_tree(lock, Store(tmp_path), files, "docker", said.append) is None
+    assert said == ["the tree is not compared: the store has no layers of the native builder for this lock"]

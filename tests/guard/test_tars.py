@@ -1,0 +1,142 @@
+"""Tar archives whose headers lie: what `tarfile` would follow, wait for or keep silent about is refused."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from reprobuild.archive import list_tar
+from reprobuild.errors import BuildError
+from reprobuild.guard import tars
+from reprobuild.guard.names import HOSTILE
+from reprobuild.image.content import tar_items
+from tests.image.made import Entry, file, folder, make_tar
+from tests.system.samples import member, tar_bytes
+
+
+def header(name: str, size: bytes, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return a header with any bytes for its size, and a checksum that fits."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    data = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
+    data[124:136] = size.ljust(12, b"\0")
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data)
+    return bytes(data)
+
+
+def pax(**values: str) -> bytes:
+    info = tarfile.TarInfo("f")
+    info.size = 4
+    info.pax_headers = values
+    return info.tobuf(tarfile.PAX_FORMAT) + b"data".ljust(512, b"\0")
+
+
+def items(path: Path, content: bytes) -> list[str]:
+    path.write_bytes(content)
+    with tar_items(path, "the source x") as found:
+        return [item.entry.path for item in found]
+
+
+END = bytes(1024)
+NEGATIVE = b"\xff" * 11 + b"\x00"  # -256 in base 256: reading went back to the same header for ever
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (header("a", NEGATIVE) + END, "negative size"),
+        (make_tar([file("a", b"")])[:512] + header("a", NEGATIVE) + END, "negative size"),
+        (pax(size="-512") + END, "negative size"),
+        (header("a", b"77777777777") + END, "unexpected end of data"),
+        (header("x", b"77777777777", tarfile.GNUTYPE_LONGNAME) + END, "describes one member"),
+        (header("x", b"00001000000", tarfile.XHDTYPE) + bytes(270_000) + END, "describes one member"),
+        (header("a", b"0") + b"garbage".ljust(512, b"x") + END, "a header cannot be read"),
+        (make_tar([file("a", b"x"), file("b", b"y")])[:1400], "a header cannot be read"),
+        (pax(**{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1"}) + END, ""),
+        (pax(**{"GNU.sparse.map": "0,1", "GNU.sparse.size": "9999999999"}) + END, "a sparse file"),
+        (pax(path="../evil") + END, "'../evil'"),
+        (pax(path="a\0b") + END, "unsafe path"),
+        (header("x", b"1", tarfile.GNUTYPE_LONGNAME).join([b"", b"x".ljust(512, b"\0")]) * 1200 + END, ""),
+    ],
+)
+def test_headers_that_lie(tmp_path: Path, content: bytes, words: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(BuildError, match=r"^the source x") as caught:
+        items(tmp_path / "a.tar", content)
+    assert words in str(caught.value)
+    assert caught.value.hint == HOSTILE
+    assert time.monotonic() - began < 5
+
+
+def test_an_archive_without_its_end_is_read_to_its_last_member(tmp_path: Path) -> None:
+    content = make_tar([file("a", b"x"), file("b", b"y")])
+    assert items(tmp_path / "a.tar", content[: 4 * 512]) == ["a", "b"]
+
+
+def test_what_git_and_other_tools_write_is_read(tmp_path: Path) -> None:
+    """A global header with the commit, long names of both kinds, the old type of a file."""
+    commit = tarfile.TarInfo.create_pax_global_header({"comment": "c" * 40})
+    gnu = io.BytesIO()
+    with tarfile.open(fileobj=gnu, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        tar.addfile(tarfile.TarInfo("long/" * 60 + "gnu"))
+    content = commit + make_tar([file("long/" * 60 + "pax", b"")])[: 3 * 512] + gnu.getvalue()
+    assert items(tmp_path / "a.tar", content) == ["long/" * 60 + "pax", "long/" * 60 + "gnu"]
+    assert items(tmp_path / "a.tar", tar_bytes([(member("old", tarfile.AREGTYPE), b"x")])) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (file("run", b"", 0o4755), "run sets the user or group that runs it"),
+        (file("run", b"", 0o2755), "run sets the user or group that runs it"),
+        ((Entry(path="p", type="fifo", mode=0o644), b""), "p is a fifo"),
+        ((Entry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""), "no file before it"),
+        ((Entry(path="l", type="symlink", mode=0o777, target="x" * 5000), b""), "a link to the impossible"),
+        (folder("n" * 256), "of 256 bytes"),
+    ],
+)
+def test_sources_hold_no_rights_pipes_or_impossible_links(
+    tmp_path: Path, entry: tuple[Entry, bytes], words: str
+) -> None:
+    with pytest.raises(BuildError, match=r"^the source x") as caught:
+        items(tmp_path / "a.tar", make_tar([entry]))
+    assert words in str(caught.value)
+    assert caught.value.hint == HOSTILE
+
+
+def test_a_hard_link_to_a_link_or_to_itself_is_refused(tmp_path: Path) -> None:
+    for target in ("l", "h"):
+        entries = [
+            (Entry(path="l", type="symlink", mode=0o777, target="h"), b""),
+            (Entry(path="h", type="hardlink", mode=0o644, target=target), b""),
+        ]
+        with pytest.raises(BuildError, match=r"h is a hard link to .*, which is no file before it"):
+            items(tmp_path / "a.tar", make_tar(entries))
+
+
+def test_many_members_need_no_memory() -> None:
+    """A header of `tarfile` takes some 2 KB: a million of them are not kept."""
+    content = make_tar([file(f"f{number}", b"") for number in range(300)])
+    with tars.open_stream(io.BytesIO(content)) as tar:
+        for _ in tars.members(tar, "the tar"):
+            assert len(tar.members) == 0
+    assert len(list(list_tar(io.BytesIO(content)))) == 300
+
+
+def test_a_header_of_digits_is_refused_at_once() -> None:
+    """CPython before 3.11.10 looks for `hdrcharset` in quadratic time."""
+    digits = b"7" * (128 << 10)
+    content = header("x", b"%o" % len(digits), tarfile.XHDTYPE) + digits + header("f", b"0") + END
+    with pytest.raises(tarfile.ReadError, match="a number of a hundred digits"):
+        list(list_tar(io.BytesIO(content)))
+
+
+def test_long_attributes_are_read() -> None:
+    entry = Entry(path="f", type="file", mode=0o644, xattrs=(("user.x", "61" * 65536),))
+    (found,) = list_tar(io.BytesIO(make_tar([(entry, b"")])))
+    assert found.xattrs == entry.xattrs
