@@ -372,7 +372,7 @@ def test_other_inputs(tmp_path: Path) -> None:
     one = results(full(tmp_path / "a"), tmp_path / "one")
     other = results(full(tmp_path / "b", source=b"y", shell=b"bash"), tmp_path / "other")
     assert blamed(explained(one, other)) == {
-        ("source", "proj"): ("yes", {"src/proj/proj.py"}),
+        ("source", "proj"): ("yes", {"src/proj/proj.py", "opt/reprobuild/sources/src-proj.json"}),
         ("realised", "base tree"): ("yes", {"usr/bin/sh", "etc/made", "var/lib/dpkg/info/dash.md5sums"}),
     }
 
@@ -584,13 +584,15 @@ def test_diffoscope_that_fails_is_noted(
     monkeypatch.setattr(deeper, "SECONDS", 1)
     found = different(tmp_path, program(tmp_path / "bin", script))
     assert (found.diffoscope, found.notes) == ((), (note,))
-    assert note in render_explanation(found, everything=True)
-    assert note not in render_explanation(found)
+    assert note in render_explanation(found)
 
 
 def test_without_diffoscope(tmp_path: Path) -> None:
     found = different(tmp_path, NO_ENGINE)
-    assert found.notes == ("diffoscope is not on PATH, so it was not asked",)
+    note = "diffoscope is not on PATH, so it was not asked"
+    assert found.notes == (note,)
+    assert note in render_explanation(found, everything=True)
+    assert note not in render_explanation(found)
 
 
 # --- the verb --------------------------------------------------------------------------------
@@ -626,6 +628,15 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out, _ = capfd.readouterr()
     assert "different trees" in out
     assert "runtime: User: " in out
+
+
+def test_an_error_that_names_a_hostile_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    entries = [file("a\x1b]0;t\x07\udcff", b""), file("a\x1b]0;t\x07\udcff/b", b"")]
+    layout = make_layout(tmp_path / "layout", entries)
+    assert cli.run_line(["diff", str(layout), str(layout)]) == 7
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "error: a layer writes below /a\\x1b]0;t\\x07\\udcff, which is a file\n\nhint: " in err
 
 
 def test_no_file() -> None:

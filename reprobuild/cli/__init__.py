@@ -136,6 +136,11 @@ def _places(err: BaseException) -> str:
 
 def _print_error(what: str, hint: str) -> None:
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
-    click.echo(click.style("error: ", fg="red") + what, err=True, color=color)
+    click.echo(click.style("error: ", fg="red") + _harmless(what), err=True, color=color)
     if hint:
-        click.echo("\n" + click.style("hint: ", fg="cyan") + hint, err=True, color=color)
+        click.echo("\n" + click.style("hint: ", fg="cyan") + _harmless(hint), err=True, color=color)
+
+
+def _harmless(text: str) -> str:
+    """Escape what steers a terminal: messages hold names of files that others chose."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)

@@ -20,7 +20,7 @@ from reprobuild.report.difference import render_explanation
     "--level", type=click.Choice(LEVELS[1:]), default="tree", show_default=True,
     help="From where on two images count as equal: what programs see, also the configuration, also the packing.",
 )  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="List everything, and what was left out.")
+@click.option("-v", "--verbose", is_flag=True, help="List everything.")
 @common.json_option
 def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> int:
     """Show which files of two images differ, of which kind, and which input brought them.

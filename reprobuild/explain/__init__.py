@@ -204,8 +204,8 @@ def _with_kinds(
     pairs = {f.path: (pair[0].tree[f.path], pair[1].tree[f.path]) for f in files if f.kind == "content"}
     read, left_out = chosen(pairs, LARGEST, MOST)
     needed = {entry.sha256 for both in read.values() for entry in both}
-    for scanned in pair:
-        fetch_contents(scanned, needed, contents)
+    for scanned in pair:  # what tells of inputs is in the same layers, so one more pass does for both
+        fetch_contents(scanned, needed | wanted(scanned.tree, LARGEST), contents)
     found = []
     for file in files:
         if file.kind != "content":
@@ -250,9 +250,6 @@ def _with_culprits(
 
     origins = []
     for scanned, lock in zip(pair, locks, strict=True):
-        sizes = {entry.sha256: entry.size for entry in scanned.tree.values() if entry.type == "file"}
-        small = {digest for digest in wanted(scanned.tree) if sizes[digest] <= LARGEST}
-        fetch_contents(scanned, small, contents)
         origins.append(read_origins(scanned.tree, read, lock))
     changed, same = _inputs(origins, locks)
     folders = [folder_owners(side) for side in origins]

@@ -20,6 +20,7 @@ from reprobuild.image.scan import Scanned
 FILES = 5
 SECONDS = 60
 LINES = 60
+ABSENT = "diffoscope is not on PATH, so it was not asked"
 
 
 class Deeper(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ def look_deeper(
     if not asked:
         return [], []
     if shutil.which("diffoscope", path=env.get("PATH", "")) is None:
-        return [], ["diffoscope is not on PATH, so it was not asked"]
+        return [], [ABSENT]
     found, notes = [], []
     for path, one, other in asked:
         say(f"diffoscope on {'/' + path!r}, at most {SECONDS} s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import posixpath
-import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,11 +14,11 @@ import zstandard
 
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
-from reprobuild.guard.tars import CarefulInfo
+from reprobuild.guard import tars
 
 NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
-DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, ValueError)
+DAMAGED = (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE)
 # Links in an archive that lead to links; `docker save` makes one.
 MOST_LINKS = 8
 
@@ -98,25 +97,23 @@ class Archive:
     """The members of an uncompressed tar, by name; links between members are followed, and only those.
 
     Raises:
-        tarfile.TarError: it is no tar, or is damaged.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._places: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
-        with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape", tarinfo=CarefulInfo) as tar:
-            while (info := tar.next()) is not None:
+        with path.open("rb") as stream, tars.open_stream(stream, "r:") as tar:
+            for info in tars.members(tar, str(path)):
                 name = posixpath.normpath(info.name)
-                if info.isreg() and not info.issparse():
+                if info.isreg():
                     self._places[name] = (info.offset_data, info.size)
                 elif info.issym():
-                    self._links[name] = posixpath.normpath(
-                        posixpath.join(posixpath.dirname(name), info.linkname)
-                    )
+                    target = posixpath.join(posixpath.dirname(name), info.linkname)
+                    self._links[name] = posixpath.normpath(target)
                 elif info.islnk():
                     self._links[name] = posixpath.normpath(info.linkname)
-                tar.members.clear()  # type: ignore[attr-defined]
 
     def _place(self, name: str) -> tuple[int, int] | None:
         for _ in range(MOST_LINKS):

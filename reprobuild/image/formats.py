@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprobuild.archive import entry_of, hashed, members
+from reprobuild.errors import BuildError
+from reprobuild.guard.tars import UNREADABLE
 
 # Bytes that one file may inflate to before it is given up.
 LARGEST = 32 << 20
@@ -33,8 +34,7 @@ def differences(one: bytes, other: bytes) -> Iterator[tuple[str, Any]]:
         if one.startswith(mark) and other.startswith(mark):
             try:
                 found = look(one, other)
-            except (ValueError, IndexError, KeyError, EOFError, OSError, zlib.error, tarfile.TarError,
-                    zipfile.BadZipFile, NotImplementedError, RuntimeError):  # fmt: skip
+            except (*UNREADABLE, IndexError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError):
                 found = None  # damaged, encrypted, or only looks like one
             if found:
                 yield found
@@ -42,7 +42,7 @@ def differences(one: bytes, other: bytes) -> Iterator[tuple[str, Any]]:
     if one[257:262] == other[257:262] == b"ustar":
         try:
             found = _rows("members of the tar", _tar(one), _tar(other))
-        except (ValueError, tarfile.TarError):
+        except (*UNREADABLE, BuildError):
             found = None
         if found:
             yield found

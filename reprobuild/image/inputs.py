@@ -42,9 +42,13 @@ class Origins(Struct, frozen=True):
     lock: Lock | None
 
 
-def wanted(tree: Tree) -> set[str]:
-    """Return the sha256 of every file that `read_origins` reads."""
-    return {entry.sha256 for path, entry in tree.items() if entry.type == "file" and _says_origins(path)}
+def wanted(tree: Tree, largest: int) -> set[str]:
+    """Return the sha256 of every file of at most `largest` bytes that `read_origins` reads."""
+    return {
+        entry.sha256
+        for path, entry in tree.items()
+        if entry.type == "file" and entry.size <= largest and _says_origins(path)
+    }
 
 
 def _says_origins(path: str) -> bool:
@@ -146,7 +150,7 @@ def candidates(path: str, origins: Origins) -> list[Input]:
 
 def _told(path: str, lock: Lock | None) -> list[Input]:
     """Return the inputs that a file of our own tells of."""
-    if lock and path == f"{FILES[1:]}/sources.json":
+    if lock and path.startswith(f"{FILES[1:]}/sources"):
         return [("source", source.name) for source in lock.sources]
     if lock and path == f"{FILES[1:]}/environ.json":
         return [("environment", setting.name) for setting in lock.environment]

@@ -151,8 +151,9 @@ def scan(image: Opened, known: Known) -> Scanned:
         if found is not None:
             packing.append(verify_layer(image, index))
         else:
+            origin = f"layer {index + 1} of {image.name}"
             with open_layer(image, index) as (stream, packed):
-                found = [_member(info, content) for info, content in members(stream)]
+                found = [_member(info, content) for info, content in members(stream, origin)]
             known[layer.diff_id] = found
             packing.append(packed)
         layers.append(found)
@@ -200,24 +201,42 @@ def _times(layers: list[list[Member]], tree: Tree) -> dict[str, int]:
     return {path: times[path] for path in tree if path in times}
 
 
-def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path, kept: Set[str] = frozenset()) -> None:
-    """Write the contents with the sha256 in `wanted` into a folder, each under its sha256.
+def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
+    """Write the contents with the sha256 in `wanted` into a folder, each under its sha256, where it is not there.
 
-    Layers without any of them are not read. `kept` are those that the folder has.
+    Layers without any of them are not read, and others no further than needed; `scan` has checked them.
+
+    Raises:
+        BuildError: a layer is damaged meanwhile, or a file cannot be written.
     """
     for index, layer in enumerate(scanned.layers):
-        missing = {m.entry.sha256 for m in layer if m.entry.sha256 in wanted} - kept
+        missing = {member.entry.sha256 for member in layer} & wanted
         missing = {digest for digest in missing if not (folder / digest).exists()}
         if not missing:
             continue
-        with open_layer(scanned.image, index) as (stream, _):
-            for (info, content), member in zip(members(stream), layer, strict=True):
-                digest = member.entry.sha256
-                if digest in missing and content is not None and info.size == member.entry.size:
-                    missing.discard(digest)
-                    with written(folder / digest) as write:
-                        while chunk := content.read(CHUNK):
-                            write(chunk)
+        packed = scanned.image.layers[index]
+        try:
+            with scanned.image.files.open(packed.file) as stream:
+                start = stream.read(4)
+            with scanned.image.files.open(packed.file) as stream:
+                content, _ = inflated(stream, start)
+                _fetch(content, layer, missing, folder)
+        except DAMAGED as err:
+            raise BuildError(
+                f"layer {index + 1} of {scanned.image.name} cannot be read again: {err}", hint=CUT_SHORT
+            ) from None
+
+
+def _fetch(stream: IO[bytes], layer: list[Member], missing: set[str], folder: Path) -> None:
+    for (_, content), member in zip(members(stream), layer, strict=False):
+        digest = member.entry.sha256
+        if digest in missing and content is not None:
+            missing.discard(digest)
+            with written(folder / digest) as write:
+                while chunk := content.read(CHUNK):
+                    write(chunk)
+        if not missing:
+            return
 
 
 def chosen(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from reprobuild.compare import Change
 from reprobuild.explain import Explanation, Side
+from reprobuild.explain.deeper import ABSENT
 from reprobuild.image.difference import FileChange
 from reprobuild.image.inputs import Culprit
 
@@ -26,7 +27,7 @@ def render_explanation(found: Explanation, *, everything: bool = False) -> str:
 
     Args:
         found: what differs.
-        everything: list all, and say what was left out.
+        everything: list all, and say also that diffoscope was not there to be asked.
     """
     most = None if everything else SHOWN
     lines = [*_side(found.one), *_side(found.other), "", _LEVELS[found.level]]
@@ -45,8 +46,9 @@ def render_explanation(found: Explanation, *, everything: bool = False) -> str:
     for deeper in found.diffoscope:
         lines += ["", f"diffoscope of /{safe(deeper.path)}:"]
         lines += [f"  {safe(line)}" for line in deeper.text.splitlines()]
-    if everything and found.notes:
-        lines += ["", *(safe(note, 4 * LONGEST) for note in found.notes)]
+    notes = [note for note in found.notes if everything or note != ABSENT]
+    if notes:
+        lines += ["", *(safe(note, 4 * LONGEST) for note in notes)]
     return "\n".join(lines)
 
 
