@@ -52,6 +52,8 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
         "--timestamp", str(epoch), "--format", "oci", "--iidfile", id_file, "--file", folder / "Dockerfile",
         folder / "context",
     ]  # fmt: skip
+    # Newer ones take this variable for an option that excludes --timestamp.
+    env = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}
     try:
         proc.run([str(word) for word in argv], env=env, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
     except proc.Failed as err:

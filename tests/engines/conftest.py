@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,3 +209,12 @@ def small(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Sma
     done = reprobuild("build", folder / "lock", "-o", folder / "out", "--store", store.root)
     assert done.returncode == 0, done.stderr
     return Small(out=folder / "out", store=store.root, image=read_image(folder / "out")[1])
+
+
+@pytest.fixture
+def sockets_that_the_sdk_forgets() -> Iterator[None]:
+    """The SDK does not close a socket that could not connect, which is an error in a later test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()

@@ -127,6 +127,7 @@ def test_a_damaged_context_is_refused_by_the_recipe(engine: Running, small: Smal
     assert read_layout(out / "image").manifest == small.image.manifest
 
 
+@pytest.mark.usefixtures("sockets_that_the_sdk_forgets")
 def test_a_docker_that_is_killed_while_it_builds(small: Small, tmp_path: Path) -> None:
     out = copied(small, tmp_path / "out")
     said: list[str] = []
