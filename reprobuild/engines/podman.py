@@ -149,15 +149,16 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
         options += ["--entrypoint", arguments[0]]
         arguments = arguments[1:]
     try:
-        container = call(theirs, "create", *options, reference, *arguments, purpose="make a container")
+        said = call(theirs, "create", *options, reference, *arguments, purpose="make a container")
     except EngineError as err:
         if "not known" in str(err) or "no such image" in str(err).lower():
             raise EngineError(
                 f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it"
             ) from None
         raise
+    container = said.splitlines()[-1]
     try:
-        yield container.splitlines()[-1]
+        yield container
     finally:
         with contextlib.suppress(EngineError):  # what went wrong before is the news
             call(env, "rm", "--force", "--volumes", "--time", "0", container, purpose="remove a container")

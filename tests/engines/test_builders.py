@@ -109,6 +109,7 @@ def copied(small: Small, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("engine", [None, "podman"], ids=["in-use", "podman"], indirect=True, scope="module")
 def test_a_damaged_context_is_refused_by_the_recipe(engine: Running, small: Small, tmp_path: Path) -> None:
     out = copied(small, tmp_path / "out")
     wheel = next((out / "context" / "wheels").glob("einops-*"))
