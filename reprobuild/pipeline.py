@@ -22,7 +22,7 @@ from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.single import Kind, kept_singles, write_singles
-from reprobuild.image.squash import find_program
+from reprobuild.image.squash import Compressor, find_program
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -74,7 +74,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: Session, *,
     given: Path | None = None, tag: str | None = None, builder: str = NATIVE, singles: Collection[Kind] = (),
-    checks: Checks | None,
+    compressor: Compressor = "zstd", checks: Checks | None,
 ) -> tuple[Lock, Image, Verdict | None]:  # fmt: skip
     """Do the main job.
 
@@ -85,6 +85,7 @@ def from_snapshot(
         tag: the image's name; else one that follows from the lock.
         builder: what makes the image.
         singles: which files to write of the image beside its layout.
+        compressor: of these files.
         checks: None leaves the verdict out.
 
     Returns:
@@ -99,7 +100,7 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, out, decisions, session, given)
-    lock, image = build(lock, out, session, tag=tag, builder=builder, singles=singles)
+    lock, image = build(lock, out, session, tag=tag, builder=builder, singles=singles, compressor=compressor)
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -154,7 +155,7 @@ def fetch_lock(lock: Lock, session: Session) -> int:
 
 def build(
     lock: Lock, out: Path, session: Session, *, tag: str | None = None, builder: str = NATIVE,
-    singles: Collection[Kind] = (),
+    singles: Collection[Kind] = (), compressor: Compressor = "zstd",
 ) -> tuple[Lock, Image]:  # fmt: skip
     """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `singles`."""
     if singles:
@@ -179,7 +180,9 @@ def build(
     image = _make_image(sealed, out, session, reference, builder)
     image = _record(kept_singles(image, former, out, session.say), out)
     if singles:
-        files = write_singles(image, out, singles, texts["Apptainer.def"], session.env, session.say)
+        files = write_singles(
+            image, out, singles, texts["Apptainer.def"], session.env, session.say, compressor=compressor
+        )
         image = _record(msgspec.structs.replace(image, **files), out)
     return sealed, image
 

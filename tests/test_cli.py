@@ -394,14 +394,14 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         monkeypatch.setattr(
             pipeline,
             verb.replace("-", "_"),
-            lambda *_, singles, a=asked, b=answer, **__: a.append(singles) or b,
+            lambda *_, singles, compressor, a=asked, b=answer, **__: a.append((singles, compressor)) or b,
         )
         found = document(said, 0, verb, given, "-o", results, "--sqsh", "--sif")
         assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
-        assert said(verb, given, "-o", results, "--sqsh") == 0
+        assert said(verb, given, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
         assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
         assert said(verb, given, "-o", results) == 0
-        assert asked == [("sif", "sqsh"), ("sqsh",), ()]
+        assert asked == [(("sif", "sqsh"), "zstd"), (("sqsh",), "gzip"), ((), "zstd")]
 
     monkeypatch.setattr("reprobuild.cli.lock.resolve", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {

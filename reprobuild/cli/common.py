@@ -32,6 +32,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 tag_option = click.option("--tag", metavar="REF", help="Name of the image; else it follows from the lock.")
 sif_option = click.option("--sif", is_flag=True, help="Also write OUT/image.sif, for Apptainer.")
 sqsh_option = click.option("--sqsh", is_flag=True, help="Also write OUT/image.sqsh, for enroot.")
+squashfs_option = click.option(
+    "--squashfs", "compressor", type=click.Choice(["zstd", "gzip"]), default="zstd", show_default=True,
+    help="What compresses both files; gzip where kernels know no zstd.",
+)  # fmt: skip
 engine_option = click.option(
     "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
     help="What runs containers. [default: what answers]",

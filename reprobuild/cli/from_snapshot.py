@@ -9,6 +9,7 @@ import click
 
 from reprobuild import pipeline
 from reprobuild.cli import common
+from reprobuild.image.squash import Compressor
 from reprobuild.report.text import render_text
 
 
@@ -22,6 +23,7 @@ from reprobuild.report.text import render_text
 @common.tag_option
 @common.sif_option
 @common.sqsh_option
+@common.squashfs_option
 @common.builder_option
 @common.engine_option
 @common.scope_option
@@ -30,8 +32,8 @@ from reprobuild.report.text import render_text
 @common.json_option
 def command(
     directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,
-    offline: bool, tag: str | None, sif: bool, sqsh: bool, builder: str, engine: str | None, scope: str,
-    control: bool, no_verify: bool, as_json: bool, **options: Any,
+    offline: bool, tag: str | None, sif: bool, sqsh: bool, compressor: Compressor, builder: str,
+    engine: str | None, scope: str, control: bool, no_verify: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Turn the snapshot in DIR into a frozen, checked image.
 
@@ -44,7 +46,7 @@ def command(
     checks = None if no_verify else pipeline.Checks(engine=engine, control=control, cpu_only=scope == "cpu")
     lock, image, verdict = pipeline.from_snapshot(
         directory, out, decisions, session, given=lock_path, tag=tag, builder=builder,
-        singles=common.singles(sif=sif, sqsh=sqsh), checks=checks,
+        singles=common.singles(sif=sif, sqsh=sqsh), compressor=compressor, checks=checks,
     )  # fmt: skip
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))

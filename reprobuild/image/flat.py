@@ -42,6 +42,7 @@ _TYPES = {
 }  # fmt: skip
 _HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s247x")
 _LONGEST = 100
+_ENOUGH = 1 << 18
 
 
 class Located(Entry, frozen=True, kw_only=True):
@@ -65,7 +66,7 @@ class Flat(Struct, frozen=True, kw_only=True):
     spools: tuple[IO[bytes], ...]
 
     def stream(self, own: Sequence[tuple[Entry, bytes]] = ()) -> Iterator[bytes]:
-        """Yield the tar in pieces of some MiB. The root is not in it: see `tree[""]`.
+        """Yield the tar in pieces of at most 1 MiB. The root is not in it: see `tree[""]`.
 
         Args:
             own: more entries, and the content of files; each stands in the place of the tree's own.
@@ -256,14 +257,17 @@ def _pieces(spool: IO[bytes], offset: int, size: int) -> Iterator[bytes]:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in fewer pieces: most members are smaller than a pipe."""
+    """Yield the same bytes in fewer pieces: most members are smaller than a pipe. What is large is not copied."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:
-        if size + len(piece) > CHUNK and waiting:
+        if waiting and size + len(piece) > _ENOUGH:
             yield b"".join(waiting)
             waiting, size = [], 0
-        waiting.append(piece)
-        size += len(piece)
+        if len(piece) > _ENOUGH:
+            yield piece
+        else:
+            waiting.append(piece)
+            size += len(piece)
     if waiting:
         yield b"".join(waiting)

@@ -116,7 +116,7 @@ def _write(
 def _write_sif(
     flat: Flat, part: Path, definition: str, env: Mapping[str, str], compressor: Compressor
 ) -> None:
-    sif.architecture_code(flat.architecture)  # known, before any work
+    sif.architecture_code(flat.architecture)  # an unknown one is said before anything is compressed
     small = [
         (sif.DEFINITION, "", definition.encode()),
         (sif.JSON, "inspect-metadata.json", inspect_metadata(flat.config, definition)),

@@ -19,6 +19,7 @@ import pytest
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, EngineError
+from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.oci import Layout, layout_tree
 from reprobuild.image.sif import read_sif
@@ -490,3 +491,9 @@ def test_files_of_an_earlier_run(layout: Layout) -> None:
     assert said == [f"removed {out / 'image.sif'}: it was of another image"]
     assert sorted(path.name for path in out.iterdir()) == ["image", "image.sqsh"]
     assert kept_singles(image, former, out, said.append) == image
+
+
+def test_a_record_from_before_these_files_is_read() -> None:
+    old = {"layout": "image", "reference": "a:1", "tree": "t", "config": "c", "manifest": "m", "layers": 3}
+    found = msgspec.json.decode(json.dumps(old).encode(), type=Image)
+    assert (found.sif, found.sqsh, found.layers) == ("", "", 3)
