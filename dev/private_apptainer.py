@@ -106,7 +106,12 @@ def prepare(folder: Path) -> None:
     codename()
     say(f"fetching {' '.join(PACKAGES)} of Debian {SUITE}, from the machine's own apt sources")
     apt = UnstableApt(folder / "apt", [SUITE])
-    apt.update()
+    try:
+        apt.update()
+    except EngineError as error:
+        raise EngineError(
+            f"the packages of Debian {SUITE} cannot be had from the machine's mirror: {error}", OWN_APPTAINER
+        ) from error
     needed = apt.closure(["?essential", *PACKAGES])
     debs = apt.download([f"{name}={version}" for name, version in needed.items()], apt.folder / "debs")
     partial = folder / "root.partial"
