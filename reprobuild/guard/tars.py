@@ -1,7 +1,8 @@
 """Tar archives of others, member by member, in bounded time and memory.
 
 `tarfile` ends silently at a damaged header, reads extension headers of any size into memory, follows negative
-sizes backwards and recurses for each extension header; none of it happens here.
+sizes backwards, takes years to skip what is not there, and recurses for each extension header; none of it happens
+here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionEr
 _LONGEST_HEADER = 128 << 10
 # CPython before 3.11.10 needs quadratic time for them: https://github.com/python/cpython/issues/121285
 _DIGITS = re.compile(rb"\d{100}")
+_PIECE = 1 << 20
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 
@@ -110,3 +112,14 @@ def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> 
             raise BuildError(f"{origin} holds {info.name!r}, a sparse file", hint=HOSTILE)
         tar.members.clear()  # type: ignore[attr-defined]  # or each header stays in memory
         yield info
+        _skip(tar)
+
+
+def _skip(tar: tarfile.TarFile) -> None:
+    """Read to the next header. `tarfile` does so in as many steps as the size says, where nothing is left, too."""
+    stream = tar.fileobj
+    if hasattr(stream, "seekable"):  # a file: it seeks, and finds the end
+        return
+    while (left := tar.offset - stream.tell()) > 0:
+        if not stream.read(min(left, _PIECE)):
+            raise tarfile.ReadError("unexpected end of data")

@@ -73,6 +73,19 @@ def test_headers_that_lie(tmp_path: Path, content: bytes, words: str) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("size", [1 << 50, 10_000, 600])
+def test_a_size_beyond_the_end_is_seen_at_once(size: int) -> None:
+    """Found by the fuzzer: `tarfile` read nothing, 10 KB at a time, until it had read what the header says."""
+    content = header("a", b"\x80" + size.to_bytes(11, "big")) + b"x" * 512
+    began = time.monotonic()
+    with (
+        tars.open_stream(io.BytesIO(content)) as tar,
+        pytest.raises(tarfile.ReadError, match="unexpected end"),
+    ):
+        list(tars.members(tar, "the tar"))
+    assert time.monotonic() - began < 5
+
+
 def test_an_archive_without_its_end_is_read_to_its_last_member(tmp_path: Path) -> None:
     content = make_tar([file("a", b"x"), file("b", b"y")])
     assert items(tmp_path / "a.tar", content[: 4 * 512]) == ["a", "b"]
