@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import http.server
 import json
 import os
@@ -11,7 +10,6 @@ import socket
 import socketserver
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -23,6 +21,8 @@ from reprobuild.engines.model import Task
 from reprobuild.errors import EngineError
 from reprobuild.explain import explain
 from tests.engines.conftest import Tiny, daemon
+
+pytestmark = pytest.mark.usefixtures("sockets_that_the_sdk_forgets")
 
 GONE = "start it again, and run the command again"
 TASK = Task(arguments=("sh", "-c", "echo started; sleep 60"))
@@ -82,15 +82,6 @@ def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
 
 def test_the_registry_has_the_modules() -> None:
     assert list(ENGINES) == [docker.NAME, podman.NAME, apptainer.NAME]
-
-
-@pytest.fixture(autouse=True)
-def _sockets_that_the_sdk_forgets() -> Iterator[None]:
-    """The SDK does not close a socket that could not connect, which is an error in a later test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield
-        gc.collect()
 
 
 class Server(socketserver.ThreadingUnixStreamServer):
