@@ -23,6 +23,7 @@ from reprobuild.explain import explain
 from tests.engines.conftest import Tiny, daemon
 
 pytestmark = pytest.mark.usefixtures("sockets_that_the_sdk_forgets")
+
 GONE = "start it again, and run the command again"
 TASK = Task(arguments=("sh", "-c", "echo started; sleep 60"))
 

@@ -10,6 +10,7 @@ from reprobuild.explain import explain
 from tests.engines.conftest import Running, Tiny
 
 
+@pytest.mark.usefixtures("sockets_that_the_sdk_forgets")
 def test_an_image_is_saved_as_it_was_loaded(engine: Running, tiny: Tiny) -> None:
     """The same tree and configuration, with any image store of Docker."""
     if engine.module is not docker:
