@@ -17,10 +17,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks import difference, native_build, rendering, sif, startup
+from benchmarks import change, difference, native_build, rendering, sif, startup
 from benchmarks.measure import ROOT, Figure, NotRunError, machine, room_hash
 
-NAMES = ("startup", "rendering", "difference", "native_build", "sif")
+NAMES = ("startup", "rendering", "difference", "native_build", "change", "sif")
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -97,6 +97,9 @@ def main(argv: Sequence[str]) -> int:
         "rendering": rendering.measure,
         "difference": difference.measure,
         "native_build": lambda: native_build.measure(
+            options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
+        ),
+        "change": lambda: change.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
         ),
         "sif": lambda: sif.measure(

@@ -11,14 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import difference, dockerfiles, measure, native_build, rendering, run, sif, startup
+from benchmarks import change, difference, dockerfiles, measure, native_build, rendering, run, sif, startup
 from benchmarks.measure import Figure, NotRunError, Sample
 from benchmarks.native import LOCK, Native, forget_layers, layer_count
-from reprobuild.lock import write_lock
+from reprobuild.archive import read_tar
+from reprobuild.lock import Lock, write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.render import render
+from reprobuild.store import Store
 from tests.image.layouts import image_of, write_image
-from tests.image.made import BASE, Made
+from tests.image.made import BASE, Made, file
 
 LOG = """\
 #0 building with "default" instance using docker driver
@@ -165,6 +167,56 @@ def test_the_steps_of_a_docker_build_are_read() -> None:
     steps = dockerfiles.read_steps(LOG)
     assert steps["exporting to oci image format"] == 61.0
     assert dockerfiles.Build(80.0, steps, 1).apt == 12.5
+
+
+def test_changes_are_measured(tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    for name in ("one", "two", "three", "four"):
+        made.wheel(name, {f"{name}.py": name.encode()})
+    lock = made.lock()
+    with pytest.raises(NotRunError, match="no source that could change"):
+        change.changed_source(lock, made.store, 1)
+    made.source("data", [file("data.txt", b"")])
+    with pytest.raises(NotRunError, match="data has no Python file"):
+        change.changed_source(made.lock(), made.store, 1)
+    made.sources = []
+    made.source("proj", [file("setup.py", b""), file("proj.py", b"A = 1\n")], editable=False)
+    one, two = (change.changed_source(made.lock(), made.store, number) for number in (1, 2))
+    assert one.sources[0].file.sha256 != two.sources[0].file.sha256
+    assert one.realised is None
+    tar = made.store.blob(one.sources[0].file.sha256)
+    with tar.open("rb") as stream:
+        assert {entry.path: content() for entry, content in read_tar(stream)} == {
+            "setup.py": b"", "proj.py": b"A = 1\n# change 1\n",
+        }  # fmt: skip
+    assert [wheel.name for wheel in change.without_small(made.lock()).wheels] == [
+        max(made.lock().wheels, key=lambda wheel: wheel.file.size).name
+    ]
+    with pytest.raises(NotRunError, match="make demo"):
+        change.measure(tmp_path, tmp_path, tmp_path, 1)
+
+
+class FakeBuilder:
+    """Builds with known times, layers and bytes: each changed line brings one layer of 5 bytes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.built = store, []
+
+    def build(self, lock: Lock, name: str) -> tuple[Sample, set[str], int]:
+        self.built.append(name)
+        return Sample(float(len(self.built)), 1.0), {"torch", name}, 1000
+
+    def blobs(self) -> dict[str, int]:
+        return dict.fromkeys(self.built, 5)
+
+
+def test_the_figures_of_changes(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.source("proj", [file("proj.py", b"A = 1\n")])
+    seconds, layers, added = change._figures(FakeBuilder(made.store), made.lock(), 3)
+    assert (seconds.value, seconds.limit, seconds.unit) == (4.0, change.LIMIT_SECONDS, "s")
+    assert (layers.value, layers.limit) == (1.0, 1.0)
+    assert (added.value, added.limit) == (0.005, change.LIMIT_BYTES)
 
 
 class FakeNative:

@@ -218,12 +218,3 @@ def small(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Sma
     done = reprobuild("build", folder / "lock", "-o", folder / "out", "--store", store.root)
     assert done.returncode == 0, done.stderr
     return Small(out=folder / "out", store=store.root, image=read_image(folder / "out")[1])
-
-
-@pytest.fixture
-def sockets_that_the_sdk_forgets() -> Iterator[None]:
-    """The SDK does not close a socket that could not connect, which is an error in a later test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield
-        gc.collect()

@@ -1,0 +1,139 @@
+"""What a small change costs: one line of a patch, and another snapshot with the same torch.
+
+Both are locks made from the example's, unsealed, and built by the whole process `reprobuild build LOCK -o OUT
+--offline` in a copy of the filled store in which the example was built. So what is counted is sealing what changed
+(the wheel of the source), the layers that changed, and all checks; what is not is resolving, which asks networks.
+
+1. One line of one source file differs: seconds, and how many layers are new.
+2. Three small projects are gone and one line differs: bytes that the store has more, against the bytes of the image.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measure import PROGRAM, Figure, NotRunError, Sample, spread, time_process
+from benchmarks.native import IMAGE, LOCK, copy_store
+from reprobuild.archive import TarWriter, read_tar
+from reprobuild.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.store import Store
+
+LIMIT_SECONDS = 3.0
+LIMIT_LAYERS = 1.0
+LIMIT_BYTES = 0.02
+FEWER = 3
+ROOMS = ("image", "realise", "sandbox", "store", "context", "payload", "wheelorder", "pipeline")
+
+
+def changed_source(lock: Lock, store: Store, number: int) -> Lock:
+    """Return the lock with one more line in one Python file of its first source, not sealed.
+
+    Raises:
+        NotRunError: the lock has no source with a Python file.
+    """
+    if not lock.sources:
+        raise NotRunError("the lock has no source that could change")
+    source = lock.sources[0]
+    stream, done = io.BytesIO(), False
+    writer = TarWriter(stream, lock.epoch)
+    with store.verified(source.file.sha256, source.file.filename).open("rb") as tar:
+        for entry, content in read_tar(tar):
+            data = content() if entry.type == "file" else b""
+            if not done and entry.path.endswith(".py") and "setup" not in entry.path:
+                data, done = data + f"# change {number}\n".encode(), True
+            writer.add(msgspec.structs.replace(entry, size=len(data)), data if entry.type == "file" else None)
+    writer.close()
+    if not done:
+        raise NotRunError(f"{source.name} has no Python file that could change")
+    packed = stream.getvalue()
+    file = Artefact(filename=source.file.filename, sha256=store.add(packed), size=len(packed))
+    other = msgspec.structs.replace(source, file=file)
+    return msgspec.structs.replace(lock, sources=(other, *lock.sources[1:]), realised=None)
+
+
+def without_small(lock: Lock) -> Lock:
+    """Return the lock without its smallest wheels that no source made."""
+    wheels = sorted((w for w in lock.wheels if w.role == "environment"), key=lambda wheel: wheel.file.size)
+    gone = {wheel.name for wheel in wheels[:FEWER]}
+    return msgspec.structs.replace(lock, wheels=tuple(w for w in lock.wheels if w.name not in gone))
+
+
+class Builder:
+    """A copy of the store, and timed builds in it."""
+
+    def __init__(self, store: Path, folder: Path) -> None:
+        self.store, self.folder = Store(folder / "store"), folder
+        copy_store(store, self.store.root)
+
+    def build(self, lock: Lock, name: str) -> tuple[Sample, set[str], int]:
+        """Build a lock, and return what it took, the digests of the layers, and the bytes of the image."""
+        path, out = self.folder / f"{name}.lock", self.folder / name
+        write_lock(lock, path)
+        command = ("build", str(path), "-o", str(out), "--store", str(self.store.root), "--offline")
+        sample = time_process([*PROGRAM, *command])
+        manifest = json.loads((out / IMAGE).read_bytes())["manifest"].removeprefix("sha256:")
+        layers = json.loads((out / "image" / "blobs" / "sha256" / manifest).read_bytes())["layers"]
+        return sample, {layer["digest"] for layer in layers}, sum(layer["size"] for layer in layers)
+
+    def blobs(self) -> dict[str, int]:
+        """Return {name: size} of what the store holds."""
+        return {path.name: path.stat().st_size for path in (self.store.root / "blobs").glob("*/*")}
+
+
+def measure(store: Path, results: Path, folder: Path, rounds: int) -> list[Figure]:
+    """Return the figures; `folder` is worked in, and what is left there is removed.
+
+    Args:
+        store: filled, with all that the lock of `results` names; only read.
+        results: a folder of results of `from-snapshot` or `build`; only read.
+        folder: on the file system of the store, so that copies are hard links.
+        rounds: how many changes of a line are timed, each another one.
+
+    Raises:
+        NotRunError: there is no filled store.
+    """
+    if not (results / LOCK).is_file() or not (store / "made").is_dir():
+        raise NotRunError("there is no filled store; `make demo` fills one")
+    scratch = folder / f"change-{uuid.uuid4().hex[:8]}"
+    scratch.mkdir(parents=True)
+    try:
+        return _figures(Builder(store, scratch), read_lock(results / LOCK), rounds)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _figures(builder: Builder, lock: Lock, rounds: int) -> list[Figure]:
+    _, former, size = builder.build(lock, "first")
+    builder.build(
+        changed_source(lock, builder.store, 0), "warm"
+    )  # not counted: unpacks the root of the sandbox
+    samples: list[Sample] = []
+    new: list[int] = []
+    for number in range(1, rounds + 1):
+        sample, layers, _ = builder.build(changed_source(lock, builder.store, number), f"changed-{number}")
+        samples.append(sample)
+        new.append(len(layers - former))
+    before = builder.blobs()
+    builder.build(changed_source(without_small(lock), builder.store, -1), "second")
+    added = sum(size for name, size in builder.blobs().items() if name not in before)
+    return [
+        _seconds(samples),
+        Figure("new layers of a changed line", float(max(new)), "layers", "-", LIMIT_LAYERS, ROOMS),
+        Figure(
+            "second image with the same torch", added / size, "x", "bytes of the first image", LIMIT_BYTES, ROOMS,
+            {"bytes added": added, "bytes of the first": size, "wheels fewer": FEWER},
+        ),
+    ]  # fmt: skip
+
+
+def _seconds(samples: Sequence[Sample]) -> Figure:
+    wall = spread([sample.wall for sample in samples])
+    details = {"wall": wall, "processor": spread([sample.cpu for sample in samples])}
+    return Figure("a changed line of a patch", wall["median"], "s", "-", LIMIT_SECONDS, ROOMS, details)
