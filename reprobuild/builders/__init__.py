@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from reprobuild.builders.model import Builder
 from reprobuild.errors import EngineError
 from reprobuild.image.adopt import Check, adopt
 from reprobuild.image.build import Image
+from reprobuild.whole import PREFIX, private_folder
 
 NATIVE = "native"
 # A literal registry, as that of the engines; every one builds the recipe that stands in the folder of results.
@@ -57,8 +57,8 @@ def build_foreign(
         BuildError: the recipe failed in it, or what it made is damaged or is refused by `check`.
     """
     builder = find_builder(name, env)
-    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=out) as scratch:
-        made = builder.build(out, Path(scratch), platform=platform, epoch=epoch, env=env, say=say)
+    with private_folder(out, f"{PREFIX}{name}.") as scratch:
+        made = builder.build(out, scratch, platform=platform, epoch=epoch, env=env, say=say)
         with made as foreign:
             return adopt(
                 foreign, out, builder=name, platform=platform, epoch=epoch, reference=reference, check=check

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import tarfile
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +23,7 @@ from reprobuild.image.leftovers import cleaned_config, is_left_over
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.store import Store
+from reprobuild.whole import PREFIX, private_folder
 
 # A path that would leave the root. Backslashes are names like others here: systemd ships some.
 _UNSAFE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
@@ -54,8 +54,8 @@ def adopt(
         BuildError: a layer is damaged or hostile, or the configuration holds what no recipe sets.
     """
     config = cleaned_config(foreign.config, builder)
-    with tempfile.TemporaryDirectory(prefix=f".{LAYOUT}.", dir=out) as scratch:
-        store = Store(Path(scratch))
+    with private_folder(out, f"{PREFIX}adopted.") as scratch:
+        store = Store(scratch)
         layers: list[Layer] = []
         tree: Tree = {}
         for number, layer in enumerate(foreign.layers, start=1):
