@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
 
 from reprobuild.archive import Entry, TarWriter, parents
@@ -18,6 +17,7 @@ from reprobuild.guard import zips
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.proc import Failed
+from reprobuild.realise.root import place_script
 from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
@@ -46,10 +46,8 @@ def compile_wheels(
     """
     site = f"{PREFIX}/lib/python{'.'.join(interpreter.version.split('.')[:2])}/site-packages"
     todo = list(wheels)
-    with (
-        store.scratch() as scratch,
-        as_file(files("reprobuild.realise") / "in_sandbox" / "compile_modules.py") as script,
-    ):
+    with store.scratch() as scratch:
+        script = place_script("compile_modules.py", scratch)
         for wheel in todo:
             _unpack_modules(wheel, store, scratch / "from" / wheel.file.sha256)
             (scratch / "to" / wheel.file.sha256).mkdir(parents=True)

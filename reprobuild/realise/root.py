@@ -1,4 +1,4 @@
-"""The base as a folder that sandboxes run in: unpacked once, kept in the store, never written to."""
+"""What sandboxes need: the base as a folder, unpacked once, kept in the store, never written to; our scripts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 from reprobuild.realise.unpack import unpack_root
@@ -39,6 +40,16 @@ def kept_root(base: str, store: Store) -> Path:
     return folder
 
 
+def place_script(name: str, folder: Path) -> Path:
+    """Copy a script of ours into a folder of the store, and return its path.
+
+    The sandbox mounts it with the rights of the user alone, which may not reach where reprobuild is installed.
+    """
+    script = folder / name
+    script.write_bytes((files("reprobuild.realise") / "in_sandbox" / name).read_bytes())
+    return script
+
+
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -51,9 +62,9 @@ def _alone(folder: Path) -> Iterator[None]:
 def _state(folder: Path) -> str:
     """Return a hash of what stat says of every path but for times of access: a write cannot hide from ctime."""
     digest = hashlib.sha256()
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted([*folders, *files, "."]):
+        for name in sorted([*folders, *names, "."]):
             found = os.lstat(f"{parent}/{name}")
             facts = (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             digest.update(f"{name}\0{facts}\n".encode(errors="surrogateescape"))

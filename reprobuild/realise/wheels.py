@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from reprobuild.guard import zips
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Base, Interpreter, Source, Wheel
 from reprobuild.proc import Failed
+from reprobuild.realise.root import place_script
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
@@ -57,10 +57,8 @@ def build_wheel(
     Raises:
         BuildError: the backend failed; the message ends with what it said.
     """
-    with (
-        store.scratch() as scratch,
-        as_file(files("reprobuild.realise") / "in_sandbox" / "build_wheel.py") as script,
-    ):
+    with store.scratch() as scratch:
+        script = place_script("build_wheel.py", scratch)
         tree, site, out = scratch / "tree", scratch / "site", scratch / "out"
         for folder in (tree, site, out):
             folder.mkdir()
