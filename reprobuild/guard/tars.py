@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tarfile
 from collections.abc import Iterator
@@ -47,13 +48,15 @@ class CarefulInfo(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> CarefulInfo:
-        try:
+        with _aloud(buf):
             return super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as err:
-            # An empty block, and nothing at all, end an archive; all else would end it as silently.
-            if buf and bytes(buf).strip(b"\0"):
-                raise tarfile.ReadError(f"a header cannot be read: {err}") from None
-            raise
+
+    @classmethod
+    def _frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str, **more: bool) -> CarefulInfo:
+        # What reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in its deb12u6.
+        with _aloud(buf):
+            info: CarefulInfo = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
+            return info
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         # The entry point for subclasses, as a comment in tarfile.py names it.
@@ -72,9 +75,22 @@ class CarefulInfo(tarfile.TarInfo):
             )  # while headers are read
         try:
             member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # not in the stubs
+        except tarfile.HeaderError as err:
+            raise tarfile.ReadError(f"a header cannot be read: {err}") from None
         finally:
             tar.fileobj = stream
         return member
+
+
+@contextlib.contextmanager
+def _aloud(buf: bytes | bytearray) -> Iterator[None]:
+    """Let an empty block, and nothing at all, end an archive; all else would end it as silently."""
+    try:
+        yield
+    except tarfile.HeaderError as err:
+        if buf and bytes(buf).strip(b"\0"):
+            raise tarfile.ReadError(f"a header cannot be read: {err}") from None
+        raise
 
 
 def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:

@@ -131,8 +131,9 @@ def tar(random: Random, seeds: Seeds, place: Path) -> None:
             inside(list(list_tar(stream)), "")
 
     (place / "in" / "root").mkdir()
+    kept = store.add(path.read_bytes())
     outcomes(
-        name, [layer, lambda: unpack_root(path, place / "in" / "root"), lambda: copy_layer(path, name, store)]
+        name, [layer, lambda: unpack_root(path, place / "in" / "root"), lambda: copy_layer(kept, name, store)]
     )
     outcomes("the tree that the packages made", [rewrite])
 

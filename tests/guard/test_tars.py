@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -51,7 +52,7 @@ NEGATIVE = b"\xff" * 11 + b"\x00"  # -256 in base 256: reading went back to the 
     [
         (header("a", NEGATIVE) + END, "negative size"),
         (make_tar([file("a", b"")])[:512] + header("a", NEGATIVE) + END, "negative size"),
-        (pax(size="-512") + END, "negative size"),
+        (pax(size="-512") + END, "negative size|invalid offset"),
         (header("a", b"77777777777") + END, "unexpected end of data"),
         (header("x", b"77777777777", tarfile.GNUTYPE_LONGNAME) + END, "describes one member"),
         (header("x", b"00001000000", tarfile.XHDTYPE) + bytes(270_000) + END, "describes one member"),
@@ -68,7 +69,7 @@ def test_headers_that_lie(tmp_path: Path, content: bytes, words: str) -> None:
     began = time.monotonic()
     with pytest.raises(BuildError, match=r"^the source x") as caught:
         items(tmp_path / "a.tar", content)
-    assert words in str(caught.value)
+    assert re.search(words, str(caught.value))
     assert caught.value.hint == HOSTILE
     assert time.monotonic() - began < 5
 

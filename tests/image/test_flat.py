@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import resource
 import tarfile
@@ -194,19 +195,21 @@ def without_devices(blocks: bytes) -> list[bytes]:
     ]
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_files() -> Iterator[None]:
-    """No file may grow past 8 kB, as where the disk is full."""
+    """No file may grow past 8 kB, as where the disk is full; no fixture, or pytest's own output could not grow."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_no_space_for_the_layers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_no_space_for_the_layers(tmp_path: Path) -> None:
     layout = write_image(tmp_path / "image", [[file("big", bytes(100_000))]])
-    request.getfixturevalue("small_files")
-    with pytest.raises(BuildError, match=r"the layers cannot be unpacked in .*: File too large") as caught:
+    words = r"the layers cannot be unpacked in .*: File too large"
+    with pytest.raises(BuildError, match=words) as caught, small_files():
         flat(layout, tmp_path)
     assert caught.value.hint == "this needs as much space there as the image has when it is unpacked"
     with pytest.raises(BuildError, match=r"the layers cannot be unpacked in .*/gone: No such file"):
