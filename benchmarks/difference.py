@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import resource
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -117,22 +116,36 @@ def write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, object
     return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
 
 
+# Starts a program by fork(2) and prints its greatest resident memory in KiB. A process that subprocess starts itself
+# keeps the peak of its parent across vfork(2) and exec.
+_STARTER = """
+import os, sys
+child = os.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(child, 0)
+print(usage.ru_maxrss, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def peak_of(argv: list[str]) -> tuple[int, float, bytes]:
     """Run a program that exits 1; return its greatest resident memory in KiB, seconds, and its output.
 
     Raises:
         RuntimeError: it exited otherwise.
     """
-    with tempfile.TemporaryFile() as output:
-        began = time.perf_counter()
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.perf_counter() - began
-        output.seek(0)
-        if process.returncode != 1:
-            raise RuntimeError(f"{argv[-3:]} exited {process.returncode}, not 1")
-        return usage.ru_maxrss, seconds, output.read()
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _STARTER, *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - began
+    if done.returncode != 1:
+        raise RuntimeError(f"{argv[-3:]} exited {done.returncode}, not 1")
+    return int(done.stderr.split()[-1]), seconds, done.stdout
 
 
 def measure(size: int = SIZE, small_files: int = SMALL_FILES) -> list[Figure]:
@@ -150,9 +163,6 @@ def measure(size: int = SIZE, small_files: int = SMALL_FILES) -> list[Figure]:
         "files of each image": LAYERS * (small_files + 2),
         "largest file": size // 2,
         "seconds": round(seconds, 1),
-        "memory of the process that started it, MiB": round(
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1
-        ),
     }
     name = f"`reprobuild diff`, two images of {sizes[0] / 1e9:.1f} GB"
     return [

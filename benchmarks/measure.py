@@ -7,16 +7,13 @@ middle of a run meets both. The median decides; the minimum, which load can hard
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -120,47 +117,3 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
     """Return least, median and greatest, in seconds."""
     middle = statistics.median(seconds)
     return {"min": round(min(seconds), 4), "median": round(middle, 4), "max": round(max(seconds), 4)}
-
-
-def room_hash(room: str) -> str:
-    """Return a hash of the code of a room, which says whether evidence is older than the code."""
-    folder = ROOT / "reprobuild" / room
-    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
-    digest = hashlib.sha256()
-    for path in files:
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
-
-
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on besides the code; nothing that identifies the machine."""
-    return {
-        "cpu": _cpu_model(),
-        "cores": os.cpu_count(),
-        "system": _line_value(Path("/etc/os-release"), "PRETTY_NAME", "=") or platform.system(),
-        "kernel": platform.release().partition("-")[0],
-        "load average": [round(load, 2) for load in os.getloadavg()],
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in ("click", "jinja2", "msgspec", "zstandard")},
-        "commit": _git("rev-parse", "HEAD"),
-        "changed files": len(_git("status", "--porcelain").splitlines()),
-    }
-
-
-def _cpu_model() -> str:
-    return _line_value(Path("/proc/cpuinfo"), "model name", ":") or platform.machine()
-
-
-def _line_value(path: Path, key: str, separator: str) -> str:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    pairs = (line.partition(separator) for line in lines)
-    return next((value.strip(' "') for found, _, value in pairs if found.strip() == key), "")
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
-    return done.stdout.strip()

@@ -10,15 +10,14 @@ here, which the table says.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from benchmarks import change, difference, native_build, rendering, sif, startup
-from benchmarks.measure import ROOT, Figure, NotRunError, machine, room_hash
+from benchmarks.measure import ROOT, Figure, NotRunError
+from proof.evidence import document, machine
 
 NAMES = ("startup", "rendering", "difference", "native_build", "change", "sif")
 
@@ -41,28 +40,19 @@ def exit_code(figures: Sequence[Figure]) -> int:
     return 1 if "missed" in verdicts else 9 if "not run" in verdicts else 0
 
 
-def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str, Any], now: datetime) -> str:
+def evidence(figures: Sequence[Figure], before: dict[str, Any], after: dict[str, Any]) -> str:
     """Return the dated document: figures, machine, and a hash of the code of each room that decides one."""
-    rooms = sorted({room for figure in figures for room in figure.rooms})
-    document = {
-        "version": 1,
-        "kind": "benchmarks",
-        "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "machine": {
-            **before,
-            "load average": {"before": before["load average"], "after": after["load average"]},
-        },
-        "rooms": {room: room_hash(room) for room in rooms},
-        "figures": [
-            {
-                "name": figure.name, "value": None if figure.value is None else round(figure.value, 4),
-                "unit": figure.unit, "against": figure.against, "limit": figure.limit, "verdict": figure.verdict,
-                "details": dict(figure.details),
-            }
-            for figure in figures
-        ],
-    }  # fmt: skip
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    loads = {"before": before["load average"], "after": after["load average"]}
+    found = [
+        {
+            "name": figure.name, "value": None if figure.value is None else round(figure.value, 4),
+            "unit": figure.unit, "against": figure.against, "limit": figure.limit, "verdict": figure.verdict,
+            "details": dict(figure.details),
+        }
+        for figure in figures
+    ]  # fmt: skip
+    rooms = {room for figure in figures for room in figure.rooms}
+    return document("benchmarks", rooms, {"figures": found}, {**before, "load average": loads})
 
 
 def attempt(name: str, measure: Callable[[], list[Figure]]) -> list[Figure]:
@@ -114,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"\n{before['cpu']}, {before['cores']} cores; load average {loads[0]} before, {loads[1]} after")
     if options.evidence:
         options.evidence.parent.mkdir(parents=True, exist_ok=True)
-        options.evidence.write_text(evidence(figures, before, after, datetime.now(timezone.utc)))
+        options.evidence.write_text(evidence(figures, before, after))
     return exit_code(figures)
 
 

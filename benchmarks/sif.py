@@ -32,15 +32,17 @@ ZSTD = ("--mksquashfs-args", "-comp zstd -Xcompression-level 3")
 
 # In the folder of results: image/, image.json, Apptainer.def. Prints the peak sizes in MiB.
 OURS = """
-import os, resource, sys
+import os, re, resource, sys
 from pathlib import Path
 from reprobuild.image.single import write_singles
 from reprobuild.pipeline import read_image
 out = Path(sys.argv[1])
 definition = (out / "Apptainer.def").read_text()
 write_singles(read_image(out)[1], out, ["sif"], definition, dict(os.environ), lambda text: None)
-whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-Path(sys.argv[2]).write_text(str([resource.getrusage(who).ru_maxrss / 1024 for who in whose]))
+# Not RUSAGE_SELF: across vfork(2) and exec it keeps the peak of the process that started this one.
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+Path(sys.argv[2]).write_text(str([peak / 1024, children / 1024]))
 """
 
 

@@ -57,7 +57,7 @@ _ENTRY_TYPES: dict[bytes, EntryType] = {value: key for key, value in _TAR_TYPES.
 _ENTRY_TYPES[tarfile.AREGTYPE] = "file"
 # https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_06: name, mode, uid, gid, size,
 # checksum, type, link, prefix.
-_HEADER = struct.Struct("100s8s8s8s12s12x8sc100s88x155s12x")
+_READ = struct.Struct("100s8s8s8s12s12x8sc100s88x155s12x")
 _PLAIN = frozenset((tarfile.REGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE))
 
 
@@ -274,7 +274,7 @@ def _plain(block: bytes) -> Entry | None:
     """Return what a header says if it is a file's, a link's or a directory's that says all itself, else None."""
     if len(block) != tarfile.BLOCKSIZE or block[257:262] != b"ustar" or block[156:157] not in _PLAIN:
         return None
-    name, *fields, kind, link, prefix = _HEADER.unpack(block)
+    name, *fields, kind, link, prefix = _READ.unpack(block)
     texts = [field.partition(b"\0")[0].strip(b" ") for field in fields]
     if not all(text.isdigit() for text in texts):
         return None

@@ -249,6 +249,27 @@ def test_an_index_is_what_tarfile_reads(tar: bytes) -> None:
     assert found_by(index_tar, tar) == found_by(by_tarfile, tar)
 
 
+def test_plain_headers_are_read_without_tarfile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is three times as fast."""
+    stream = io.BytesIO()
+    writer = TarWriter(stream, 7)
+    writer.directory("d")
+    for name in ("d/a", "d/b"):
+        writer.file(name, name.encode())
+    writer.symlink("d/l", "a")
+    writer.close()
+    read: list[str] = []
+
+    def slow(info: tarfile.TarInfo) -> Entry:
+        read.append(info.name)
+        return entry_of(info)
+
+    monkeypatch.setattr("reprobuild.archive.entry_of", slow)
+    found = [entry.path for entry, _ in index_tar(io.BytesIO(stream.getvalue()))]
+    assert found == ["d", "d/a", "d/b", "d/l"]
+    assert read == []
+
+
 @hypothesis.given(
     tars(),
     st.lists(st.tuples(st.integers(0, 4000), st.binary(min_size=1, max_size=12)), max_size=3),

@@ -1,0 +1,74 @@
+"""Another time of day for reprobuild and for what it runs in its sandbox: libfaketime, of Debian's package.
+
+It stands for `clock_gettime(2)` and its like in every program that the dynamic linker starts. The file system's own
+time stamps stay those of the machine, so a mistake that shows in them needs another machine's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reprobuild.realise import base, bytecode, wheels
+from reprobuild.sandbox import Bind, Root, run_in_root
+
+ROOT = Path(__file__).parent.parent
+DAYS, LIBRARY = "PROOF_CLOCK_DAYS", "PROOF_CLOCK_LIBRARY"
+_INSIDE = "/run/clock.so"
+
+
+def find_library(folder: Path) -> Path:
+    """Return libfaketime, unpacked below a folder the first time.
+
+    Raises:
+        RuntimeError: the package cannot be had; the text says why.
+    """
+    if not (found := sorted(folder.rglob("libfaketime.so.1"))):
+        argv = [
+            sys.executable,
+            str(ROOT / "dev" / "private_engine.py"),
+            "unpack",
+            str(folder),
+            "libfaketime",
+        ]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        found = sorted(folder.rglob("libfaketime.so.1"))
+    return found[0]
+
+
+def variables(library: Path, days: int) -> dict[str, str]:
+    """Return what makes a process, and the sandboxes of `shift_sandboxes` in it, live some days later."""
+    return {
+        "LD_PRELOAD": str(library), "FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        LIBRARY: str(library), DAYS: str(days),
+    }  # fmt: skip
+
+
+def shift_sandboxes() -> None:
+    """Let every sandbox of this process have the clock that its own variables say."""
+    library, days = Path(os.environ[LIBRARY]), int(os.environ[DAYS])
+    inside = {"FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": _INSIDE}
+
+    def shifted(
+        root: Root,
+        argv: Sequence[str],
+        *,
+        binds: Sequence[Bind] = (),
+        env: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> bytes:
+        clock = Bind(source=library, target=_INSIDE)
+        return run_in_root(root, argv, binds=[*binds, clock], env={**(env or {}), **inside}, **more)
+
+    for module in (base, bytecode, wheels):
+        vars(module)["run_in_root"] = shifted
+    started = base._START.replace('LD_PRELOAD="$library"', f'LD_PRELOAD="$library:{_INSIDE}"')
+    if started == base._START:
+        raise RuntimeError("the sandbox of the base sets no LD_PRELOAD any more: mend proof/clock.py")
+    vars(base)["_START"] = started

@@ -1,0 +1,107 @@
+"""Evidence: a dated JSON document with what was found, where, and the hash of each room whose code decides it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "evidence"
+PACKAGES = ("click", "jinja2", "msgspec", "zstandard")
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """One kind of evidence: which file names hold it, which rooms it is about, and what makes it."""
+
+    name: str
+    rooms: tuple[str, ...]
+    made_by: str
+
+
+def room_hash(room: str) -> str:
+    """Return a hash of the code of a room, which says whether evidence is older than the code."""
+    folder = ROOT / "reprobuild" / room
+    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def machine() -> dict[str, Any]:
+    """Return what was found depends on besides the code; nothing that identifies the machine."""
+    return {
+        "cpu": _line_value(Path("/proc/cpuinfo"), "model name", ":") or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": _line_value(Path("/etc/os-release"), "PRETTY_NAME", "=") or platform.system(),
+        "kernel": platform.release().partition("-")[0],
+        "load average": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "commit": _git("rev-parse", "HEAD"),
+        "changed files": len(_git("status", "--porcelain").splitlines()),
+    }
+
+
+def document(kind: str, rooms: Iterable[str], found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Return a document of evidence.
+
+    Args:
+        kind: its name.
+        rooms: whose code decides what was found.
+        found: the findings.
+        about: what `machine` said.
+    """
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    hashes = {room: room_hash(room) for room in sorted(set(rooms))}
+    made = {"version": 1, "kind": kind, "date": now, "machine": about, "rooms": hashes, **found}
+    return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+
+
+def states(kinds: Sequence[Kind], folder: Path = FOLDER) -> list[str]:
+    """Return a line for each kind whose evidence is missing or older than the code, with how to renew it."""
+    lines = []
+    for kind in kinds:
+        newest = _newest(kind.name, folder)
+        if newest is None:
+            lines.append(f"{kind.name}: no evidence; `{kind.made_by}` makes it")
+            continue
+        hashes = newest.get("rooms", {})
+        changed = [room for room in kind.rooms if hashes.get(room) != room_hash(room)]
+        if changed:
+            lines.append(
+                f"{kind.name}: evidence of {newest['date'][:10]} is older than the code of {', '.join(changed)}; "
+                f"`{kind.made_by}` renews it"
+            )
+    return lines
+
+
+def _newest(kind: str, folder: Path) -> dict[str, Any] | None:
+    found = [json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    ours = [each for each in found if each.get("kind") == kind]
+    return max(ours, key=lambda each: str(each["date"]), default=None)
+
+
+def _line_value(path: Path, key: str, separator: str) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    pairs = (line.partition(separator) for line in lines)
+    return next((value.strip(' "') for found, _, value in pairs if found.strip() == key), "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
