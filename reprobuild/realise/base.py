@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import IO
+
+from msgspec import structs
 
 from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
@@ -20,6 +23,7 @@ from reprobuild.listing import keep_listing
 from reprobuild.lock import Base, Deb
 from reprobuild.proc import Failed
 from reprobuild.realise import java
+from reprobuild.realise.cleanup import leftover_of
 from reprobuild.realise.debs import Control, batches, open_part, read_control
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
@@ -51,27 +55,18 @@ printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
 for batch in /run/reprobuild/plan/*; do
     xargs --no-run-if-empty --arg-file="$batch" \
-        dpkg --abort-after=1 --force-unsafe-io --force-depends --log=/dev/null --unpack
-    dpkg --abort-after=1 --force-unsafe-io --log=/dev/null --configure --pending
+        dpkg --abort-after=1 --force-unsafe-io --force-depends --unpack
+    dpkg --abort-after=1 --force-unsafe-io --configure --pending
 done
 test -z "$(dpkg --audit)" || { dpkg --audit; exit 1; }
 rm -f /usr/sbin/policy-rc.d
-find /var/log -type f -delete
-rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/man/* \
-    /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old /root/.cache /root/.wget-hsts \
-    /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/ssh/ssh_host_* \
-    /etc/resolv.conf /etc/hostname /etc/hosts /etc/apt/apt.conf.d/01autoremove-kernels \
-    /var/lib/dbus/machine-id /var/lib/systemd/catalog/database /var/lib/systemd/random-seed \
-    /var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/dpkg/triggers/Lock
-find /var/tmp -mindepth 1 -delete
-test ! -e /etc/machine-id || : > /etc/machine-id
 tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix --numeric-owner \
     --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
 """
 _TREE = "the tree that the packages made"
 _KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
 _HOSTILE = "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
-_RECIPE = "2"  # to be raised when the tree changes by other code than the two scripts
+_RECIPE = "3"  # to be raised when the tree changes by other code than the two scripts
 
 
 def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None] = lambda _: None) -> str:
@@ -197,28 +192,46 @@ def _remedy(err: Failed, store: Store) -> str:
 
 
 def _rewrite(found: Path, tree: Path, epoch: int) -> list[Entry]:
-    """Write the tree anew: one time for all, no names of owners, mount points empty; return what is in it.
+    """Write the tree anew: one time for all, no names of owners, mount points empty, without leftovers.
 
-    The tree was packed by programs of the packages, so it may be as hostile as they are.
+    The tree was packed by programs of the packages, so it may be as hostile as they are. Returns what is in it.
     """
+    removed: set[str] = set()
     try:
         with found.open("rb") as source, tree.open("wb") as target, tars.open_stream(source) as tar:
             writer = TarWriter(target, epoch)
             for info in tars.members(tar, _TREE):
                 entry = entry_of(info)
                 _check(entry)
-                content = tar.extractfile(info) if entry.type == "file" else None
-                top = entry.path.partition("/")[0]
-                if top in _EMPTY and entry.path == top:
+                top, leftover = entry.path.partition("/")[0], leftover_of(entry)
+                if leftover and (leftover.action == "remove" or entry.type != "file"):
+                    removed.add(entry.path)
+                elif top in _EMPTY and entry.path == top:
                     writer.directory(top, _EMPTY[top])
-                elif entry.path == java.PATH and content is not None:
-                    writer.add(entry, java.with_time(content.read(), epoch))
                 elif entry.path and top not in _EMPTY:
-                    writer.add(entry, content)
+                    _copy(
+                        entry, tar.extractfile(info) if entry.type == "file" else None, writer, epoch, removed
+                    )
             writer.close()
     except tars.UNREADABLE as err:
         raise BuildError(f"{_TREE} cannot be read: {err}", hint=_HOSTILE) from None
     return writer.listing
+
+
+def _copy(
+    entry: Entry, content: IO[bytes] | None, writer: TarWriter, epoch: int, removed: Collection[str]
+) -> None:
+    """Write one entry of the tree, with its normalised content where it has one."""
+    if entry.type == "hardlink" and entry.target in removed:
+        raise BuildError(
+            f"{_TREE} holds /{entry.path}, a link to /{entry.target}, which is removed", hint=_HOSTILE
+        )
+    if content is not None and leftover_of(entry):
+        writer.add(structs.replace(entry, size=0), b"")
+    elif content is not None and entry.path == java.PATH:
+        writer.add(entry, java.with_time(content.read(), epoch))
+    else:
+        writer.add(entry, content)
 
 
 def _check(entry: Entry) -> None:

@@ -1,0 +1,49 @@
+"""What an installation of packages leaves behind, and is taken out of the base: each line with its reason.
+
+Each line is needed: without it two installations of the same packages differ (`python -m proof ablation` shows it,
+docs/proof.md has the table). What comes out the same each time stays, be it of no use: backups of `/etc/passwd` and of
+dpkg's files, lock files, the catalogue of journald.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.archive import Entry
+
+
+class Leftover(Struct, frozen=True, kw_only=True):
+    """Regular files that are removed, or emptied, by a pattern in which `*` is anything but `/`, and `**` anything."""
+
+    pattern: str
+    why: str
+    action: Literal["remove", "empty"] = "remove"
+
+    def matches(self, path: str) -> bool:
+        """Tell whether a path without leading slash is meant."""
+        parts = re.split(r"(\*\*|\*)", self.pattern)
+        ways = {"**": ".*", "*": "[^/]*"}
+        return re.fullmatch("".join(ways.get(part) or re.escape(part) for part in parts), path) is not None
+
+
+LEFTOVERS: tuple[Leftover, ...] = (
+    Leftover(pattern="var/log/**", why="when each package was installed, when each alternative was set"),
+    Leftover(pattern="var/cache/man/**index.db", why="man-db's index holds times of files; `mandb` makes it again"),
+    Leftover(pattern="var/cache/ldconfig/aux-cache", why="inode numbers and times of libraries, for ldconfig alone"),
+    Leftover(pattern="etc/ssh/ssh_host_*", why="secret keys of one machine; sshd's unit makes them where it starts"),
+    Leftover(pattern="var/lib/dbus/machine-id", why="the identity of one machine"),
+    Leftover(
+        pattern="etc/machine-id", why="the identity of one machine; empty, systemd makes one", action="empty"
+    ),
+)  # fmt: skip
+
+
+def leftover_of(entry: Entry, known: Sequence[Leftover] = LEFTOVERS) -> Leftover | None:
+    """Return what an entry is left over from, or None for one that belongs to the base."""
+    if entry.type not in ("file", "hardlink"):
+        return None
+    return next((line for line in known if line.matches(entry.path)), None)
