@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from proof import factors
+from proof import ablation, factors
 from proof.evidence import document, machine
-from proof.subjects import SERVICES, small_lock
+from proof.subjects import SERVICES, UNTIDY, small_lock
 from reprobuild.lock import read_lock, write_lock
 from reprobuild.store import Store
 from tests.squashfs import squashfs_tools
@@ -35,6 +35,8 @@ def main(argv: Sequence[str]) -> int:
             one.add_argument("--builds", type=int, default=20)
             one.add_argument("--shard", default="1/1", metavar="I/N")
             one.add_argument("--engines", type=Path, default=Path(".engine"), help="where private ones are")
+        if name == "ablation":
+            one.add_argument("--only", default="", metavar="WORDS", help="cuts whose name holds these words")
     options = parser.parse_args(argv)
     return EXPERIMENTS[options.experiment](options)
 
@@ -65,6 +67,29 @@ def run_factors(options: argparse.Namespace) -> int:
     return 0 if set(counts.values()) == {1} else 1
 
 
+def run_ablation(options: argparse.Namespace) -> int:
+    """Take away each line of clean-up and normalisation in turn."""
+    about = machine()
+    work: Path = options.work.absolute()
+    work.mkdir(parents=True, exist_ok=True)
+    given, store = read_lock(options.lock), Store(options.store)
+    services = small_lock(given, store, SERVICES)
+    locks = {"base": small_lock(given, store, UNTIDY), **dict.fromkeys(("seal", "image", "sif"), services)}
+    experiment = ablation.Ablation(locks, options.store.absolute(), work, tools(work))
+    known = {each["cut"] for each in experiment.done()}
+    wanted = [cut for cut in ablation.CUTS if options.only in cut.name]
+    for cut in wanted:
+        if cut.name not in known:
+            experiment.do(cut)
+    names = {cut.name for cut in wanted}
+    found = [each for each in experiment.done() if each["cut"] in names]
+    print(ablation.table(found))
+    wrong = ablation.idle(found)
+    write(options.evidence, "ablation", factors.ROOMS, {"cuts": found, "break nothing": wrong}, about)
+    print(f"break nothing, or differ by themselves: {', '.join(wrong) or 'none'}")
+    return 1 if wrong else 0
+
+
 def tools(work: Path) -> dict[str, str]:
     """Return the environment of the builds, in which `mksquashfs` is on PATH."""
     folder = work / "squashfs-tools"
@@ -88,7 +113,10 @@ def write(
         path.write_text(document(kind, rooms, found, about), encoding="utf-8")
 
 
-EXPERIMENTS: dict[str, Callable[[argparse.Namespace], int]] = {"factors": run_factors}
+EXPERIMENTS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "factors": run_factors,
+    "ablation": run_ablation,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -7,8 +7,10 @@ time stamps stay those of the machine, so a mistake that shows in them needs ano
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,15 +45,16 @@ def find_library(folder: Path) -> Path:
 
 
 def variables(library: Path, days: int) -> dict[str, str]:
-    """Return what makes a process, and the sandboxes of `shift_sandboxes` in it, live some days later."""
+    """Return what makes a process, and the sandboxes of `live_later` in it, live some days later."""
     return {
         "LD_PRELOAD": str(library), "FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         LIBRARY: str(library), DAYS: str(days),
     }  # fmt: skip
 
 
-def shift_sandboxes() -> None:
+def live_later() -> None:
     """Let every sandbox of this process have the clock that its own variables say."""
+    vars(time)["sleep"] = _sleep
     library, days = Path(os.environ[LIBRARY]), int(os.environ[DAYS])
     inside = {"FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": _INSIDE}
 
@@ -72,3 +75,8 @@ def shift_sandboxes() -> None:
     if started == base._START:
         raise RuntimeError("the sandbox of the base sets no LD_PRELOAD any more: mend proof/clock.py")
     vars(base)["_START"] = started
+
+
+def _sleep(seconds: float) -> None:
+    """Wait; below libfaketime 0.9.10, `clock_nanosleep` until a moment fails now and then with EINVAL."""
+    select.select([], [], [], seconds)

@@ -1,0 +1,193 @@
+"""Each line of clean-up and normalisation taken away in turn: which claim breaks?
+
+    python -m proof ablation --lock LOCK --store STORE --work FOLDER [--only WORDS] [--evidence FILE]
+
+A cut takes one line out of a copy of the program. The copy then does one part of the work twice, under plain
+circumstances and under all others at once (`proof.circumstances.FAR`); the cut breaks a claim where the two results
+differ, or the work fails. The program as it is must give the same twice: that is the control. What builders leave
+behind is shown otherwise: each line of `image/leftovers.py` must describe something that its builder really left.
+A cut that was made is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from proof import clock
+from proof.circumstances import FAR, MEMORY, PLAIN, ROOT, USER, environment, prefix
+from proof.factors import fill
+from reprobuild.lock import Lock, write_lock
+from reprobuild.realise.base import realise_base
+from reprobuild.store import Store
+
+CIRCUMSTANCES = {"plain": PLAIN, "far": FAR}
+COPIED = ("reprobuild", "reprobuild_runtime", "templates", "proof")
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """One line taken away: `old` stands once in `file` and becomes `new`; `part` is the work that shows it."""
+
+    name: str
+    part: str
+    file: str = ""
+    old: str = ""
+    new: str = ""
+
+
+def _leftover(pattern: str) -> Cut:
+    file = "reprobuild/realise/cleanup.py"
+    return Cut(
+        name=f"leftover {pattern}", part="base", file=file, old=f'pattern="{pattern}"', new='pattern=""'
+    )
+
+
+def _variable(name: str, text: str, part: str = "base") -> Cut:
+    return Cut(name=f"variable {name}", part=part, file="reprobuild/sandbox.py", old=text)
+
+
+_BASE, _SQUASH, _SIF = "reprobuild/realise/base.py", "reprobuild/image/squash.py", "reprobuild/image/sif.py"
+_COMPILE = "reprobuild/realise/in_sandbox/compile_modules.py"
+CUTS: tuple[Cut, ...] = (
+    *(Cut(name=f"nothing: {part}", part=part) for part in ("base", "seal", "image", "sif")),
+    *map(_leftover, (
+        "var/log/**", "var/cache/man/**index.db", "var/cache/ldconfig/aux-cache", "etc/ssh/ssh_host_*",
+        "var/lib/dbus/machine-id", "etc/machine-id",
+    )),
+    Cut(name="time of Java's certificates", part="base", file=_BASE, old="java.with_time(content.read(), epoch)",
+        new="content.read()"),
+    Cut(name="time of the base's entries", part="base", file=_BASE, old="writer = TarWriter(target, epoch)",
+        new="writer = TarWriter(target, int(found.stat().st_mtime))"),
+    Cut(name="order of the base's entries", part="base", file=_BASE, old=" --sort=name"),
+    Cut(name="seed of perl's hashes", part="base", file=_BASE, old='"PERL_HASH_SEED": "0",'),
+    _variable("TZ", '"TZ": "UTC", '),
+    _variable("LC_ALL", '"LC_ALL": "C.UTF-8", '),
+    _variable("SOURCE_DATE_EPOCH", '"SOURCE_DATE_EPOCH": str(epoch), '),
+    _variable("PYTHONHASHSEED", '"PYTHONHASHSEED": "0",', "seal"),
+    Cut(name="umask of the sandbox", part="base", file="reprobuild/sandbox.py", old="\numask 022\n", new="\n"),
+    Cut(name="host name of the sandbox", part="base", file="reprobuild/sandbox.py", old='hostname "$name"\n'),
+    Cut(name="bytecode without times", part="seal", file=_COMPILE,
+        old="importlib.util.MAGIC_NUMBER + UNCHECKED_HASH)\n"
+        "                    stream.write(importlib.util.source_hash(text)",
+        new="importlib.util.MAGIC_NUMBER + bytes(4) + int(os.path.getmtime(path)).to_bytes(4, 'little'))\n"
+        "                    stream.write(len(text).to_bytes(4, 'little')"),
+    Cut(name="a process for each wheel's bytecode", part="seal", file=_COMPILE,
+        old="            running += 1\n            if os.fork() == 0:\n"
+        '                compile_tree(job["from"], job["to"], job["place"])\n                os._exit(0)\n',
+        new='            compile_tree(job["from"], job["to"], job["place"])\n'),
+    Cut(name="order of the modules: folders", part="seal", file=_COMPILE, old="        folders.sort()\n"),
+    Cut(name="order of the modules: files", part="seal", file=_COMPILE, old="in sorted(names)", new="in names"),
+    Cut(name="modes and times of the context", part="image", file="reprobuild/context.py",
+        old="    _settle(part, lock.epoch)\n"),
+    Cut(name="order of variables", part="image", file="reprobuild/config.py",
+        old="for name, value in sorted(variables.items())]", new="for name, value in {*variables.items()}]"),
+    Cut(name="times in the squashfs", part="sif", file=_SQUASH, old='"-all-time", str(epoch), '),
+    Cut(name="time of the squashfs", part="sif", file=_SQUASH, old='"-mkfs-time", str(epoch), '),
+    Cut(name="no SOURCE_DATE_EPOCH for mksquashfs", part="sif", file=_SQUASH,
+        old='if name != "SOURCE_DATE_EPOCH"', new=""),
+    Cut(name="no identity of the SIF", part="sif", file=_SIF, old="VERSION, code, bytes(16)",
+        new="VERSION, code, os.urandom(16)"),
+    Cut(name="no time in the SIF", part="sif", file=_SIF, old="NO_TIME = -62135596800",
+        new="import time\nNO_TIME = int(time.time())"),
+)  # fmt: skip
+
+
+class Ablation:
+    """The cuts on the lock of each part, and what came of those that were made."""
+
+    def __init__(self, locks: Mapping[str, Lock], store: Path, work: Path, tools: Mapping[str, str]) -> None:
+        self.locks = {part: structs.replace(lock, realised=None) for part, lock in locks.items()}
+        self.store, self.work, self.tools = store, work, tools
+        work.chmod(0o755)
+        self.log = work / "cuts.jsonl"
+        self.clock = clock.find_library(work / "clock")
+        for part, lock in self.locks.items():
+            write_lock(lock, work / f"{part}.lock")
+
+    def done(self) -> list[dict[str, Any]]:
+        """Return what was found so far, a cut each."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def do(self, cut: Cut) -> None:
+        """Make a cut, and keep what came of it."""
+        program = self.work / "program"
+        shutil.rmtree(program, ignore_errors=True)
+        program.mkdir()
+        for name in COPIED:
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+            copy(ROOT / name, program / name)
+        self._cut(cut, program)
+        results = {name: self._part(cut.part, name, program) for name in CIRCUMSTANCES}
+        plain, far = results.values()
+        differ = sorted(key for key in plain.keys() | far.keys() if plain.get(key) != far.get(key))
+        found = {"cut": cut.name, "part": cut.part, "differ": len(differ), "examples": differ[:5]}
+        with self.log.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(found, ensure_ascii=False) + "\n")
+        print(json.dumps(found, ensure_ascii=False), file=sys.stderr, flush=True)
+
+    def _cut(self, cut: Cut, program: Path) -> None:
+        if not cut.old:
+            return
+        text = (program / cut.file).read_text(encoding="utf-8")
+        if text.count(cut.old) != 1:
+            raise RuntimeError(
+                f"{cut.file} holds {text.count(cut.old)} times what {cut.name!r} takes away: mend the cut"
+            )
+        (program / cut.file).write_text(text.replace(cut.old, cut.new), encoding="utf-8")
+
+    def _part(self, part: str, name: str, program: Path) -> dict[str, str]:
+        """Do one part of the work under some circumstances; return what came out, or that it failed."""
+        levels = CIRCUMSTANCES[name]
+        top = MEMORY / "ablation" if levels["disk"] == "memory" else self.work / "ablation"
+        shutil.rmtree(top, ignore_errors=True)
+        if part == "base":
+            fill(top / "store", self.locks[part], self.store)
+        else:
+            shutil.copytree(self._realised(part), top / "store")
+        if levels["user"] == "ordinary":
+            subprocess.run(["chown", "-R", f"{USER}:{USER}", str(top)], check=True)
+        env = environment(levels, self.tools, top) | {"PYTHONPATH": str(program)}
+        run = subprocess.run(
+            [*prefix(levels, self.clock), sys.executable, "-m", "proof.part", part, str(self.work / f"{part}.lock"),
+             str(top), name],
+            cwd=program, env=env, umask=int(levels["umask"], 8), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        shutil.rmtree(top)
+        if run.returncode:
+            return {"failed": run.stderr.strip().splitlines()[-1][:300] + f" ({name})"}
+        found: dict[str, str] = json.loads(run.stdout)
+        return found
+
+    def _realised(self, part: str) -> Path:
+        """Return a store that has what `fetch` brings for a part, and the base installed, made the first time."""
+        folder = self.work / f"realised-{part}"
+        if not folder.exists():
+            fresh = folder.with_suffix(".part")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fill(fresh, self.locks[part], self.store)
+            realise_base(self.locks[part].base, Store(fresh), self.locks[part].epoch)
+            shutil.rmtree(fresh / "tmp", ignore_errors=True)
+            fresh.rename(folder)
+        return folder
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the cuts as lines that a person reads."""
+    width = max(len(str(each["cut"])) for each in found)
+    lines = (
+        f"{each['cut']:{width}}  {each['part']:5}  {each['differ']:4}  {', '.join(each['examples'])}"
+        for each in found
+    )
+    return "\n".join(line[:160] for line in lines)
+
+
+def idle(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what is wrong: cuts that break nothing, and controls that do."""
+    return [each["cut"] for each in found if each["cut"].startswith("nothing: ") == bool(each["differ"])]

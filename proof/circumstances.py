@@ -1,0 +1,64 @@
+"""Circumstances that must not matter, and how a program is started under them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from proof import clock
+
+ROOT = Path(__file__).parent.parent
+USER = 12345
+MEMORY = Path("/dev/shm")
+# As an ordinary user, who may read what only root can reach: the interpreter of this very program may lie there.
+AS_USER = (
+    "setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups",
+    "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+)  # fmt: skip
+# The first of each is the plain one. "store" is what the build begins with: nothing but what was fetched, or all that
+# an earlier build made.
+LEVELS: dict[str, tuple[Any, ...]] = {
+    "days later": (0, 40, 400),
+    "time zone": ("UTC", "Asia/Kathmandu", "America/St_Johns"),
+    "locale": ("C.UTF-8", "C", "de_DE.UTF-8"),
+    "umask": ("022", "077", "000"),
+    "user": ("root", "ordinary"),
+    "path": ("short", "with spaces, ümlauts and " + "a-long-name-" * 8),
+    "processors": ("all", 1),
+    "disk": ("disk", "memory"),
+    "store": ("fresh", "fresh", "used"),
+    "host name": ("one", "another.example"),
+    "hash seed": ("random", "0", "1"),
+}
+PLAIN = {name: levels[0] for name, levels in LEVELS.items()}
+FAR = {name: levels[-1] for name, levels in LEVELS.items()} | {"store": "fresh", "umask": "077"}
+
+
+def prefix(levels: Mapping[str, Any], library: Path) -> list[str]:
+    """Return what stands before a command, so that it runs under the circumstances.
+
+    Args:
+        levels: one of each factor.
+        library: libfaketime.
+    """
+    found = ["taskset", "--cpu-list", "0"] if levels["processors"] == 1 else []
+    found += ["unshare", "--uts", "--", "sh", "-c", 'hostname "$0" && exec "$@"', levels["host name"]]
+    found += AS_USER if levels["user"] == "ordinary" else ()
+    if levels["days later"]:  # from here on: the programs before have another user
+        found += ["env", *(f"{k}={v}" for k, v in clock.variables(library, levels["days later"]).items())]
+    return found
+
+
+def environment(levels: Mapping[str, Any], tools: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Return the variables of a command; `tools` are those with which its programs are found."""
+    env = {**tools, "TZ": levels["time zone"], "LC_ALL": levels["locale"], "HOME": str(home)}
+    env.pop("PYTHONHASHSEED", None)
+    if levels["hash seed"] != "random":
+        env["PYTHONHASHSEED"] = levels["hash seed"]
+    return env
+
+
+def module(levels: Mapping[str, Any]) -> str:
+    """Return the module that is reprobuild's command line, with the clock in its sandboxes where it is not ours."""
+    return "proof.disturbed" if levels["days later"] else "reprobuild.cli"
