@@ -5,18 +5,21 @@ OUT ?= build/cpu-train
 SNAPSHOT ?= examples/cpu-train/snapshot
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+PROOF ?= build/proof
+PROOF_ARGS ?=
 
 PYTHON = .venv/bin/python
 # Uses the Docker engine that answers, otherwise a private one that lives in .engine.
 WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench gpu-evidence venv bare clean
+.PHONY: help demo test bench proof gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
 	@echo 'make test   format, lint, types and all tests, with a real engine (PYTEST_ARGS=...)'
 	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
+	@echo 'make proof  the long experiments, hours, after `make demo` (PROOF_ARGS="NAME... --shard 1/4")'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
 	@echo 'make gpu-evidence   one file that measures the probes where a GPU is'
@@ -37,6 +40,10 @@ test: venv
 # Needs the store and results of `make demo`; says so where they are missing.
 bench: venv
 	$(WITH_ENGINE) $(PYTHON) -m benchmarks.run --store '$(STORE)' --results '$(OUT)' $(BENCH_ARGS)
+
+# Goes on where it was cut off; the evidence is in docs/evidence.
+proof: venv
+	$(WITH_ENGINE) $(PYTHON) -m proof $(PROOF_ARGS) --results '$(OUT)' --store '$(STORE)' --work '$(PROOF)'
 
 gpu-evidence:
 	python3 dev/gpu_evidence.py build/gpu-evidence.pyz

@@ -1,59 +1,80 @@
-"""Run one experiment: `python -m proof EXPERIMENT --lock LOCK --store STORE --work FOLDER ...`.
+"""The long experiments: `python -m proof [EXPERIMENT]... --results OUT --store STORE --work FOLDER`.
 
-The exit code is 0 if every claim held, and 1 otherwise.
+Without a name all are done, one after the other. Each keeps what it has done in FOLDER, so that a run that was cut off
+goes on where it was; `--shard I/N` does one of N parts of those that have many cases. Each writes its evidence to
+`docs/evidence/EXPERIMENT-DATE.json`. The exit code is 0 if every claim held, and 1 otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
-from proof import ablation, factors
-from proof.evidence import document, machine
+from msgspec import Struct
+
+from proof import ablation, factors, leftovers
+from proof.evidence import FOLDER, document, machine
 from proof.subjects import SERVICES, UNTIDY, small_lock
-from reprobuild.lock import read_lock, write_lock
+from reprobuild.lock import Lock, read_lock, write_lock
+from reprobuild.pipeline import LOCK
 from reprobuild.store import Store
+from tests.guard.fuzz import fuzz
 from tests.squashfs import squashfs_tools
 
-
-def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description="The long experiments.")
-    verbs = parser.add_subparsers(dest="experiment", required=True)
-    for name, text in EXPERIMENTS.items():
-        one = verbs.add_parser(name, help=(text.__doc__ or "").partition("\n")[0])
-        one.add_argument("--lock", type=Path, required=True, help="of `make demo`")
-        one.add_argument(
-            "--store", type=Path, required=True, help="with its files; only read, but for packages"
-        )
-        one.add_argument("--work", type=Path, required=True, help="a folder; what was done is kept there")
-        one.add_argument("--evidence", type=Path, metavar="FILE", help="write a dated JSON document")
-        if name == "factors":
-            one.add_argument("--services", action="store_true", help="other system packages, and no torch")
-            one.add_argument("--builds", type=int, default=20)
-            one.add_argument("--shard", default="1/1", metavar="I/N")
-            one.add_argument("--engines", type=Path, default=Path(".engine"), help="where private ones are")
-        if name == "ablation":
-            one.add_argument("--only", default="", metavar="WORDS", help="cuts whose name holds these words")
-    options = parser.parse_args(argv)
-    return EXPERIMENTS[options.experiment](options)
+FUZZ_SECONDS = 600
 
 
-def run_factors(options: argparse.Namespace) -> int:
-    """Build one lock under circumstances that must not matter."""
-    about = machine()
-    work: Path = options.work.absolute()
-    work.mkdir(parents=True, exist_ok=True)
-    lock = options.lock
-    if options.services:
-        lock = work / "services.lock"
-        if not lock.exists():
-            write_lock(small_lock(read_lock(options.lock), Store(options.store), SERVICES), lock)
-    experiment = factors.Factors(lock, options.store, work, tools(work), options.engines.absolute())
+class Place(Struct, frozen=True, kw_only=True):
+    """Where an experiment works: the example's results and store, a folder of its own, engines, evidence, its part."""
+
+    results: Path
+    store: Path
+    work: Path
+    engines: Path
+    evidence: Path
+    shard: str
+    only: str
+
+    def services(self) -> Path:
+        """Return the lock with other system packages, which is made the first time."""
+        path = self.work / "services.lock"
+        if not path.exists():
+            write_lock(small_lock(self.lock(), Store(self.store), SERVICES), path)
+        return path
+
+    def lock(self) -> Lock:
+        """Return the example's sealed lock."""
+        return read_lock(self.results / LOCK)
+
+    def file(self, name: str) -> Path:
+        """Return the file for the evidence of an experiment."""
+        part = "" if self.shard == "1/1" else "-" + self.shard.replace("/", "-of-")
+        return self.evidence / f"{name}{part}-{datetime.now(timezone.utc):%Y-%m-%d}.json"
+
+    def write(
+        self, name: str, rooms: Sequence[str], found: Mapping[str, object], about: Mapping[str, object]
+    ) -> None:
+        """Write the evidence of an experiment; its kind is the name's first word."""
+        self.file(name).write_text(document(name.partition("-")[0], rooms, found, about), encoding="utf-8")
+
+
+def run_factors(place: Place) -> bool:
+    """Build one lock under circumstances that must not matter: with services 20 times, the example 4 times."""
+    subjects = (("factors-services", place.services(), 20), ("factors-example", place.results / LOCK, 4))
+    held = [_factors(place, *subject) for subject in subjects]
+    return all(held)
+
+
+def _factors(place: Place, name: str, lock: Path, count: int) -> bool:
+    about, work = machine(), place.work / name
+    experiment = factors.Factors(lock, place.store, work, tools(place.work), place.engines)
     known = {each["number"] for each in experiment.done()}
-    todo = factors.builds(options.builds, options.shard)
+    todo = factors.builds(count, place.shard)
     for build in todo:
         if build.number not in known:
             experiment.do(build)
@@ -61,33 +82,75 @@ def run_factors(options: argparse.Namespace) -> int:
     found = [each for each in experiment.done() if each["number"] in numbers]
     counts = factors.judged(found)
     print(factors.table(found))
-    print("\n".join(f"{name}: {count} value{'s' * (count != 1)}" for name, count in counts.items()))
-    findings = {"shard": options.shard, "subject": experiment.subject(), "values": counts, "builds": found}
-    write(options.evidence, "factors", factors.ROOMS, findings, about)
-    return 0 if set(counts.values()) == {1} else 1
+    print("\n".join(f"{key}: {value} value{'s' * (value != 1)}" for key, value in counts.items()))
+    findings = {"shard": place.shard, "subject": experiment.subject(), "values": counts, "builds": found}
+    place.write(name, factors.ROOMS, findings, about)
+    return set(counts.values()) == {1}
 
 
-def run_ablation(options: argparse.Namespace) -> int:
+def run_ablation(place: Place) -> bool:
     """Take away each line of clean-up and normalisation in turn."""
-    about = machine()
-    work: Path = options.work.absolute()
-    work.mkdir(parents=True, exist_ok=True)
-    given, store = read_lock(options.lock), Store(options.store)
-    services = small_lock(given, store, SERVICES)
+    about, given, store = machine(), place.lock(), Store(place.store)
+    services = read_lock(place.services())
     locks = {"base": small_lock(given, store, UNTIDY), **dict.fromkeys(("seal", "image", "sif"), services)}
-    experiment = ablation.Ablation(locks, options.store.absolute(), work, tools(work))
+    experiment = ablation.Ablation(locks, place.store, place.work / "ablation", tools(place.work))
     known = {each["cut"] for each in experiment.done()}
-    wanted = [cut for cut in ablation.CUTS if options.only in cut.name]
+    index, shards = map(int, place.shard.split("/"))
+    wanted = [cut for cut in ablation.CUTS[index - 1 :: shards] if place.only in cut.name]
     for cut in wanted:
         if cut.name not in known:
             experiment.do(cut)
     names = {cut.name for cut in wanted}
     found = [each for each in experiment.done() if each["cut"] in names]
-    print(ablation.table(found))
     wrong = ablation.idle(found)
-    write(options.evidence, "ablation", factors.ROOMS, {"cuts": found, "break nothing": wrong}, about)
+    print(ablation.table(found))
     print(f"break nothing, or differ by themselves: {', '.join(wrong) or 'none'}")
-    return 1 if wrong else 0
+    place.write("ablation", factors.ROOMS, {"cuts": found, "break nothing": wrong}, about)
+    return not wrong
+
+
+def run_leftovers(place: Place) -> bool:
+    """Count what of each builder's leftovers really was left."""
+    about = machine()
+    found = leftovers.count(place.services(), place.store, place.work, tools(place.work), place.engines)
+    unused = leftovers.dead(found)
+    print("\n".join(leftovers.table(found)))
+    print(f"described nothing: {', '.join(unused) or 'none'}")
+    place.write("leftovers", leftovers.ROOMS, {"needed": found, "described nothing": unused}, about)
+    return not unused
+
+
+def run_drills(place: Place) -> bool:
+    """Kill runs, fill disks, take away rights, and let two runs share a store: on the example without torch."""
+    argv = [
+        *(
+            sys.executable,
+            "-m",
+            "proof.drills",
+            "--lock",
+            str(place.results / LOCK),
+            "--store",
+            str(place.store),
+        ),
+        *("--work", str(place.work / "drills"), "--without", "torch", "--shard", place.shard),
+        *("--evidence", str(place.file("drills"))),
+    ]
+    return subprocess.run(argv, check=False).returncode == 0
+
+
+def run_fuzz(place: Place) -> bool:
+    """Feed made-up archives to everything that reads them, for ten minutes."""
+    about = machine()
+    found = fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
+    print(found)
+    place.write("fuzz", ("archive", "guard", "image", "realise"), found, about)
+    return not found["found"]
+
+
+EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
+    "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
+    "fuzz": run_fuzz,
+}  # fmt: skip
 
 
 def tools(work: Path) -> dict[str, str]:
@@ -100,23 +163,32 @@ def tools(work: Path) -> dict[str, str]:
     return squashfs_tools(folder)
 
 
-def write(
-    path: Path | None,
-    kind: str,
-    rooms: Sequence[str],
-    found: Mapping[str, object],
-    about: Mapping[str, object],
-) -> None:
-    """Write the evidence where it was asked for."""
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(document(kind, rooms, found, about), encoding="utf-8")
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = ", ".join(EXPERIMENTS)
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"of: {names}; else all")
+    parser.add_argument("--results", type=Path, required=True, help="of `make demo`")
+    parser.add_argument("--store", type=Path, required=True, help="with their files; only packages are added")
+    parser.add_argument("--work", type=Path, required=True, help="a folder; what was done is kept there")
+    parser.add_argument("--engines", type=Path, default=Path(".engine"), help="where private engines are")
+    parser.add_argument("--evidence", type=Path, default=FOLDER, help="the folder of the evidence")
+    parser.add_argument("--shard", default="1/1", metavar="I/N")
+    parser.add_argument("--only", default="", metavar="WORDS", help="cuts whose name holds these words")
+    options = parser.parse_args(argv)
+    if unknown := set(options.experiments) - set(EXPERIMENTS):
+        parser.error(f"no experiment {', '.join(sorted(unknown))}; there are: {names}")
+    place = Place(
+        results=options.results.absolute(), store=options.store.absolute(), work=options.work.absolute(),
+        engines=options.engines.absolute(), evidence=options.evidence.absolute(), shard=options.shard,
+        only=options.only,
+    )  # fmt: skip
+    place.work.mkdir(parents=True, exist_ok=True)
+    held = {name: EXPERIMENTS[name](place) for name in options.experiments or EXPERIMENTS}
+    print("\n".join(f"{name}: {'held' if well else 'BROKEN'}" for name, well in held.items()))
+    return 0 if all(held.values()) else 1
 
-
-EXPERIMENTS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "factors": run_factors,
-    "ablation": run_ablation,
-}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

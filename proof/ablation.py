@@ -1,6 +1,6 @@
 """Each line of clean-up and normalisation taken away in turn: which claim breaks?
 
-    python -m proof ablation --lock LOCK --store STORE --work FOLDER [--only WORDS] [--evidence FILE]
+    python -m proof ablation --results OUT --store STORE --work FOLDER [--only WORDS]
 
 A cut takes one line out of a copy of the program. The copy then does one part of the work twice, under plain
 circumstances and under all others at once (`proof.circumstances.FAR`); the cut breaks a claim where the two results
@@ -105,6 +105,7 @@ class Ablation:
     def __init__(self, locks: Mapping[str, Lock], store: Path, work: Path, tools: Mapping[str, str]) -> None:
         self.locks = {part: structs.replace(lock, realised=None) for part, lock in locks.items()}
         self.store, self.work, self.tools = store, work, tools
+        work.mkdir(parents=True, exist_ok=True)
         work.chmod(0o755)
         self.log = work / "cuts.jsonl"
         self.clock = clock.find_library(work / "clock")

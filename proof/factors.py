@@ -1,8 +1,8 @@
 """One lock built again and again, each time under other circumstances that must not matter.
 
-    python -m proof factors --lock LOCK --store STORE --work FOLDER [--builds 20] [--shard I/N] [--evidence FILE]
+    python -m proof factors --results OUT --store STORE --work FOLDER [--shard I/N]
 
-LOCK is unsealed or sealed, STORE has its files. Each build begins from a store that has only what was fetched (or
+Each build begins from a store that has only what was fetched (or
 from one that has all that an earlier build made, which is a circumstance of its own), realises, builds, and writes
 the SIF. All native builds must come to one sealed lock, one recipe, one manifest and one SIF, byte for byte; those by
 other builders to the same tree and the same SIF. A build that was done is not done again.
@@ -123,7 +123,7 @@ class Factors:
             subprocess.run(["chown", "-R", f"{USER}:{USER}", str(top)], check=True)
         began = time.monotonic()
         run = subprocess.run(
-            [*self._engine(build.builder), *prefix(build.levels, self.clock), sys.executable, "-m",
+            [*engine_of(build.builder, self.engines), *prefix(build.levels, self.clock), sys.executable, "-m",
              module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"), "--store", str(store),
              "--offline", "--sif", "--builder", build.builder.split()[0]],
             cwd=ROOT, env=environment(build.levels, self.tools, place), umask=int(build.levels["umask"], 8),
@@ -139,17 +139,18 @@ class Factors:
             stream.write(json.dumps(found, ensure_ascii=False) + "\n")
         print(json.dumps(found, ensure_ascii=False), file=sys.stderr, flush=True)
 
-    def _engine(self, builder: str) -> list[str]:
-        """Return the command that brings a builder's engine; the one in use is Docker's newer one."""
-        script, *options = {
-            "docker 20.10": ("private_engine.py", "--classic", "--suite", "own", "--folder", "own"),
-            "podman": ("private_podman.py", "--folder", "podman"),
-            "apptainer": ("private_apptainer.py", "--folder", "apptainer"),
-        }.get(builder, ("",))
-        if not script:
-            return []
-        options[-1] = str(self.engines / options[-1])
-        return [sys.executable, str(ROOT / "dev" / script), "run", *options, "--"]
+
+def engine_of(builder: str, engines: Path) -> list[str]:
+    """Return the command that brings a builder's engine; the one in use is Docker's newer one."""
+    script, *options = {
+        "docker 20.10": ("private_engine.py", "--classic", "--suite", "own", "--folder", "own"),
+        "podman": ("private_podman.py", "--folder", "podman"),
+        "apptainer": ("private_apptainer.py", "--folder", "apptainer"),
+    }.get(builder, ("",))
+    if not script:
+        return []
+    options[-1] = str(engines / options[-1])
+    return [sys.executable, str(ROOT / "dev" / script), "run", *options, "--"]
 
 
 def digests(out: Path) -> dict[str, str]:

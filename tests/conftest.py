@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from proof.evidence import states
+from proof.kinds import KINDS
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
@@ -25,6 +27,13 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
 PROGRAM = (sys.executable, "-m", "reprobuild.cli")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which evidence of the long experiments is missing, or older than the code."""
+    terminalreporter.section("evidence")
+    for line in states(KINDS) or ["of every kind, and as new as the code"]:
+        terminalreporter.line(line)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The drills on a small lock, and that each of their checks can fail. The long run is `dev/drill.py` on the example."""
+"""The drills on a small lock, and that each of their checks can fail. The long run is `make proof`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.drill import Broken, Drill
+from proof.drills.checks import Broken
+from proof.drills.drill import Drill
 from tests.conftest import ROOT
 from tests.drills.subject import make
 
@@ -23,7 +24,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None:
     evidence = tmp_path / "evidence.json"
-    argv = [sys.executable, ROOT / "dev" / "drill.py", "--lock", subject / "reprobuild.lock"]
+    argv = [sys.executable, "-m", "proof.drills", "--lock", subject / "reprobuild.lock"]
     argv += ["--store", subject / "store", "--work", tmp_path / "work", "--evidence", evidence]
     argv += [
         "--stages",

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer (`dev/fuzz.py` runs it for longer), and that each of its checks can fail."""
+"""A short run of the fuzzer (`make proof` runs it for longer), and that each of its checks can fail."""
 
 from __future__ import annotations
 

@@ -1,0 +1,120 @@
+"""What must hold after a disturbed run: nothing damaged, nothing in part, nothing left, errors that help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from proof.drills.disk import running, sha256_of
+from reprobuild.errors import ReproError
+from reprobuild.pipeline import read_image
+from reprobuild.whole import PREFIX
+
+ERRORS = (2, 5, 7)
+
+
+class Broken(Exception):
+    """A promise that was not kept."""
+
+
+class Checks:
+    """The checks, and what they compare with.
+
+    Attributes:
+        work: the folder whose path is taken out of messages.
+        inputs: sha256 of all that is fetched.
+        expected, former: {path: sha256} of the results of the undisturbed run, and of an older one.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.inputs: set[str] = set()
+        self.expected: dict[str, str] = {}
+        self.former: dict[str, str] = {}
+        self._known: dict[tuple[int, ...], str] = {}  # hashes by device, inode, size and time of change
+
+    def check_processes(self, store: Path) -> None:
+        """Check that all processes of a killed run end."""
+        deadline = time.monotonic() + 10
+        while running(store):
+            if time.monotonic() > deadline:
+                raise Broken(f"processes go on: {running(store)}")
+            time.sleep(0.05)
+
+    def check_whole(self, stage: str, store: Path, out: Path) -> None:
+        """Check that a run that ended well did all it should."""
+        missing = [sha256 for sha256 in self.inputs if not (store / "blobs" / sha256[:2] / sha256).is_file()]
+        if missing:
+            raise Broken(f"{len(missing)} files were not fetched, {missing[0]} first")
+        if stage != "fetch" and self.results(out) != self.expected:
+            raise Broken("the results are others than those of the undisturbed run")
+
+    def check_store(self, store: Path) -> None:
+        """Check that nothing stands under a final name that is not what the name says."""
+        for path in (store / "blobs").glob("*/*"):
+            if self.hash(path) != path.name:
+                raise Broken(f"{path.name} in the store is damaged")
+        for path in (store / "made").glob("*"):
+            try:
+                json.loads(path.read_bytes())
+            except ValueError:
+                raise Broken(f"{path.name} of what was made is damaged") from None
+
+    def check_results(self, out: Path) -> bool:
+        """Tell whether reprobuild takes the folder of results as one; then all of it must be right.
+
+        Each file and folder must be absent, that of the undisturbed run, or that of the former results.
+        """
+        found = self.results(out)
+        for name, digest in found.items():
+            if name.startswith(("image/", "context/")):
+                continue
+            if digest not in (self.expected.get(name), self.former.get(name)):
+                raise Broken(f"{name} is neither absent nor what it should be")
+        for folder in ("image/", "context/"):
+            part = below(folder, found)
+            if part and part not in (below(folder, self.expected), below(folder, self.former)):
+                raise Broken(f"{folder} is there in part")
+        try:
+            read_image(out)
+        except ReproError:
+            return False
+        if found not in (self.expected, self.former):
+            raise Broken("the results are taken for whole, and are not")
+        return True
+
+    def check_error(self, done: subprocess.CompletedProcess[str], words: str, stage: str) -> str:
+        """Check that an error says what it should, and return its first line without the paths of this machine."""
+        if done.returncode not in ERRORS or "Traceback" in done.stderr or "hint: " not in done.stderr:
+            raise Broken(f"exit code {done.returncode}, and it said: {done.stderr[-500:]}")
+        if words not in done.stderr:
+            raise Broken(f"`{words}` is not in: {done.stderr[-500:]}")
+        if str(self.work) not in done.stderr:
+            raise Broken(f"no file is named in: {done.stderr[-500:]}")
+        line = next(line for line in done.stderr.splitlines() if words in line)
+        return line.replace(str(self.work), "WORK")[:200]
+
+    def no_leftovers(self, store: Path, out: Path) -> None:
+        left = [path.name for path in (store / "tmp").glob("*")]
+        left += [path.name for path in out.glob(f"{PREFIX}*")]
+        if left:
+            raise Broken(f"left behind: {left[:3]}")
+
+    def results(self, out: Path) -> dict[str, str]:
+        """Return {path: sha256} of a folder of results; what begins with the private prefix is not one."""
+        files = [path for path in out.rglob("*") if path.is_file() and PREFIX not in path.as_posix()]
+        return {path.relative_to(out).as_posix(): self.hash(path) for path in files}
+
+    def hash(self, path: Path) -> str:
+        seen = path.stat()
+        key = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+        if key not in self._known:
+            self._known[key] = sha256_of(path)
+        return self._known[key]
+
+
+def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in files.items() if name.startswith(folder)}

@@ -1,0 +1,22 @@
+"""The kinds of evidence that there are to be, the rooms that each is about, and the command that makes it."""
+
+from __future__ import annotations
+
+from benchmarks import change, difference, native_build, rendering, sif, startup
+from proof import factors, leftovers
+from proof.drills.drill import ROOMS as DRILLS
+from proof.evidence import Kind
+
+_BENCHMARKS = (change, difference, native_build, rendering, sif, startup)
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="benchmarks",
+        rooms=tuple(sorted({room for module in _BENCHMARKS for room in module.ROOMS})),
+        made_by='make bench BENCH_ARGS="--evidence FILE"',
+    ),
+    Kind(name="factors", rooms=factors.ROOMS, made_by="make proof"),
+    Kind(name="ablation", rooms=factors.ROOMS, made_by="make proof"),
+    Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
+    Kind(name="drills", rooms=DRILLS, made_by="make proof"),
+    Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
+)

@@ -1,0 +1,68 @@
+"""reprobuild with another builder, and what of `image.leftovers` was needed: `python -m proof.recorded FILE VERB ...`.
+
+FILE receives {line: how often it described something that the builder left}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reprobuild import builders
+from reprobuild.archive import Entry
+from reprobuild.builders import apptainer
+from reprobuild.cli import main
+from reprobuild.image import adopt, leftovers
+
+
+def lines(builder: str) -> list[str]:
+    """Return the names of all lines that are there for a builder."""
+    paths = [f"/{line.path}" for line in leftovers.PATHS if line.builder == builder]
+    labels = [f"label {name}" for name in leftovers.LABELS.get(builder, ())]
+    return [*paths, *labels]
+
+
+def seen(config: Mapping[str, Any], builder: str) -> list[str]:
+    """Return which lines for labels and fields a builder's configuration needs."""
+    labels = [
+        f"label {name}" for name in config.get("Labels") or {} if name in leftovers.LABELS.get(builder, ())
+    ]
+    fields = [f"field {name}" for name in leftovers.OF_THE_BUILD if config.get(name)]
+    order = ["order of variables"] if list(config.get("Env") or ()) != sorted(config.get("Env") or ()) else []
+    return [*labels, *fields, *order]
+
+
+def record(file: Path) -> None:
+    """Let this process count what each line is needed for, and write the counts as they grow."""
+    counts: Counter[str] = Counter()
+    is_left_over, cleaned_config = leftovers.is_left_over, leftovers.cleaned_config
+
+    def counted(entry: Entry, builder: str) -> bool:
+        counts.update(
+            f"/{line.path}" for line in leftovers.PATHS if line.builder == builder and line.describes(entry)
+        )
+        return is_left_over(entry, builder)
+
+    def cleaned(config: Mapping[str, Any], builder: str) -> dict[str, Any]:
+        counts.update(seen(config, builder))
+        return cleaned_config(config, builder)
+
+    def finished(*arguments: Any, **more: Any) -> Any:
+        try:
+            return adopted(*arguments, **more)
+        finally:
+            file.write_text(json.dumps(counts), encoding="utf-8")
+
+    adopted = adopt.adopt
+    vars(builders)["adopt"] = finished
+    vars(apptainer)["cleaned_config"] = cleaned
+    vars(adopt).update(is_left_over=counted, cleaned_config=cleaned)
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv.pop(1)))
+    main()
