@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from proof import clock
-from proof.circumstances import FAR, MEMORY, PLAIN, ROOT, USER, environment, prefix
+from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, scratch
 from proof.factors import fill
 from reprobuild.lock import Lock, write_lock
 from reprobuild.realise.base import realise_base
@@ -146,7 +146,7 @@ class Ablation:
     def _part(self, part: str, name: str, program: Path) -> dict[str, str]:
         """Do one part of the work under some circumstances; return what came out, or that it failed."""
         levels = CIRCUMSTANCES[name]
-        top = MEMORY / "ablation" if levels["disk"] == "memory" else self.work / "ablation"
+        top = scratch(levels, self.work, "ablation")
         shutil.rmtree(top, ignore_errors=True)
         if part == "base":
             fill(top / "store", self.locks[part], self.store)

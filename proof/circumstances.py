@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ LEVELS: dict[str, tuple[Any, ...]] = {
 }
 PLAIN = {name: levels[0] for name, levels in LEVELS.items()}
 FAR = {name: levels[-1] for name, levels in LEVELS.items()} | {"store": "fresh", "umask": "077"}
+
+
+def scratch(levels: Mapping[str, Any], work: Path, name: str) -> Path:
+    """Return where a build works, on disk or in memory; two experiments with other folders do not meet there."""
+    if levels["disk"] == "disk":
+        return work / name
+    return MEMORY / f"proof-{hashlib.sha256(bytes(work)).hexdigest()[:8]}-{name}"
 
 
 def prefix(levels: Mapping[str, Any], library: Path) -> list[str]:

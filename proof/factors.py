@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from proof import clock
-from proof.circumstances import LEVELS, MEMORY, ROOT, USER, environment, module, prefix
+from proof.circumstances import LEVELS, ROOT, USER, environment, module, prefix, scratch
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.pipeline import LOCK, read_image
@@ -111,7 +111,7 @@ class Factors:
         Raises:
             RuntimeError: it failed; the text ends with what it said.
         """
-        top = (MEMORY if build.levels["disk"] == "memory" else self.work) / f"proof-{build.number}"
+        top = scratch(build.levels, self.work, f"build-{build.number}")
         shutil.rmtree(top, ignore_errors=True)  # of a run that was interrupted
         place = top / ("p" if build.levels["path"] == "short" else build.levels["path"])
         store = self.work / "used" if build.levels["store"] == "used" else place / "store"
