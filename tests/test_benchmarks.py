@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,7 +12,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import change, difference, dockerfiles, measure, native_build, rendering, run, sif, startup
+from benchmarks import (
+    change,
+    difference,
+    dockerfiles,
+    measure,
+    native_build,
+    peers,
+    rendering,
+    run,
+    sif,
+    startup,
+)
 from benchmarks.measure import Figure, NotRunError, Sample
 from benchmarks.native import LOCK, Native, forget_layers, layer_count
 from proof import factors
@@ -340,6 +352,25 @@ def test_the_sif_is_not_run_where_something_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotRunError, match="`apptainer --version` does not answer"):
         sif.measure(tmp_path, tmp_path, "apptainer")
+
+
+def test_each_peer_writes_a_dockerfile_of_the_same_packages(tmp_path: Path) -> None:
+    programs = peers.install(tmp_path / "peers")
+    for name, argv in peers.commands(rendering.make_lock(3, 2), programs, tmp_path).items():
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = done.stdout + done.stderr  # repo2docker's comes with its log
+        assert "FROM " in said, name
+        assert "package-002==1.2.0" in said or "requirements.txt" in said
+    (found, *_) = peers.measure(tmp_path, wheels=3, debs=2, pairs=1)
+    assert (found.unit, found.limit) == ("x", None)
+    assert found.value
+
+
+def test_peers_that_cannot_be_had_are_said(tmp_path: Path) -> None:
+    (tmp_path / "peers").write_text("in the way")
+    with pytest.raises(NotRunError, match="`python -m venv` failed"):
+        peers.install(tmp_path / "peers")
 
 
 def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""How long a recipe takes from HPCCM, neurodocker and repo2docker, for the packages of the same lock.
+
+All are whole processes, from a file with the packages to a Dockerfile on standard output (ours also writes
+Apptainer.def and pylock.toml). The others pin by name and version alone, and resolve nothing; neither do we, whose
+lock is given. repo2docker is told not to build. They are installed from PyPI into an environment of their own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.measure import PROGRAM, Figure, NotRunError, alternate, compare, time_process
+from benchmarks.rendering import DEBS, ROOMS, WHEELS, make_lock
+from reprobuild.lock import Lock, write_lock
+
+PAIRS = 9
+PROJECTS = ("hpccm", "neurodocker", "jupyter-repo2docker")
+
+
+def install(folder: Path) -> Path:
+    """Return the folder of the programs, installed below `folder` the first time.
+
+    Raises:
+        NotRunError: they cannot be had.
+    """
+    programs = folder / "bin"
+    if not all((programs / name).exists() for name in PROJECTS):
+        steps = ["-m", "venv", str(folder)], ["-m", "pip", "--quiet", "install", *PROJECTS]
+        for python, step in zip((sys.executable, str(programs / "python")), steps, strict=True):
+            done = subprocess.run([python, *step], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise NotRunError(f"`python {step[0]} {step[1]}` failed: {done.stderr.strip()[-200:]}")
+    return programs
+
+
+def commands(lock: Lock, programs: Path, folder: Path) -> dict[str, list[str]]:
+    """Return the command of each program that writes a Dockerfile with the packages of a lock."""
+    wheels = [f"{wheel.name}=={wheel.version}" for wheel in lock.wheels]
+    debs = [f"{deb.name}={deb.version}" for deb in lock.base.packages]
+    (folder / "recipe.py").write_text(
+        f"Stage0 += baseimage(image='debian:bookworm', _distro='debian12')\nStage0 += apt_get(ospackages={debs})\n"
+        f"Stage0 += pip(packages={wheels}, pip='pip3')\n"
+    )
+    (folder / "project").mkdir()
+    (folder / "project" / "requirements.txt").write_text("\n".join(wheels) + "\n")
+    return {
+        "hpccm": [str(programs / "hpccm"), "--recipe", str(folder / "recipe.py")],
+        "neurodocker": [
+            str(programs / "neurodocker"), "generate", "docker", "--pkg-manager", "apt", "--base-image",
+            "debian:bookworm", "--install", " ".join(debs), "--run", f"pip install {' '.join(wheels)}",
+        ],
+        "repo2docker": [
+            str(programs / "jupyter-repo2docker"), "--no-build", "--no-run", "--debug", str(folder / "project"),
+        ],
+    }  # fmt: skip
+
+
+def measure(folder: Path, wheels: int = WHEELS, debs: int = DEBS, pairs: int = PAIRS) -> list[Figure]:
+    """Return a ratio for each of the others.
+
+    Args:
+        folder: where they are installed, and stay.
+
+    Raises:
+        NotRunError: they cannot be had.
+    """
+    programs = install(folder / "peers")
+    with tempfile.TemporaryDirectory(prefix="reprobuild-bench-") as scratch:
+        place = Path(scratch)
+        lock = make_lock(wheels, debs)
+        write_lock(lock, place / "reprobuild.lock")
+        ours = [*PROGRAM, "render", str(place / "reprobuild.lock"), "-o", str(place / "out")]
+        figures = []
+        for name, argv in commands(lock, programs, place).items():
+            both = alternate(lambda: time_process(ours), lambda argv=argv: time_process(argv), pairs)  # type: ignore[misc]
+            title = f"`reprobuild render`, {wheels} wheels"
+            figures.append(compare(title, *both, name, rooms=(*ROOMS, "cli", "pipeline")))
+    return figures
