@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -111,17 +112,17 @@ def test_an_unexplained_difference_is_called_so() -> None:
     difference = Difference(list="env.txt", captured="A", image="", reason="")
     verdict = make_verdict(round_trip="residue", differences=(difference,))
     assert "<td>unexplained</td>" in render_html(make_lock(), IMAGE, verdict)
-    lines = render_text(make_lock(), IMAGE, verdict).splitlines()
+    lines = render_text(make_lock(), IMAGE, verdict, Path("my results")).splitlines()
     assert "  env.txt: captured A, image nothing: UNEXPLAINED" in lines
 
 
 def test_the_closing_lines() -> None:
-    lines = render_text(make_lock(), IMAGE, make_verdict()).splitlines()
+    lines = render_text(make_lock(), IMAGE, make_verdict(), Path("my results")).splitlines()
     assert lines[0] == "requirements.txt  2 pinned"
     assert lines[1] == "deviations: none"
     assert "1 of 1 comparisons identical, seed 42" in lines
     assert "control: 8 different results" in lines
-    assert "run it: docker run --rm -e REPROBUILD_SEED=7 reprobuild:0123456789ab COMMAND" in lines
+    assert "run it: reprobuild run 'my results' --seed 7 -- COMMAND" in lines
     assert lines[-6:] == [
         f"lock      sha256:{make_lock().digest}",
         "tree      sha256:1",
@@ -133,7 +134,7 @@ def test_the_closing_lines() -> None:
 
 
 def test_the_closing_lines_without_a_verdict() -> None:
-    lines = render_text(make_lock(), IMAGE, None).splitlines()
+    lines = render_text(make_lock(), IMAGE, None, Path("my results")).splitlines()
     assert lines[-2:] == ["round trip: not-run", "determinism: not-run"]
 
 
@@ -147,7 +148,7 @@ def test_what_was_not_identical_is_listed() -> None:
         determinism=Determinism(cpu="drift", gpu="not-covered", collectives="not-covered"),
         notes=("no GPU was checked",),
     )
-    lines = render_text(make_lock(), IMAGE, verdict).splitlines()
+    lines = render_text(make_lock(), IMAGE, verdict, Path("my results")).splitlines()
     assert "1 of 3 comparisons identical, seed 42" in lines
     assert "  dropout: drift: 1 and 2" in lines
     assert "  conv: inconclusive: no answer" in lines

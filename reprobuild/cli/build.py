@@ -34,4 +34,4 @@ def command(
     if as_json:
         common.print_json(pipeline.summary(lock, image, None, out))
     else:
-        click.echo(render_text(lock, image, None))
+        click.echo(render_text(lock, image, None, out))

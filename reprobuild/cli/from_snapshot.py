@@ -46,5 +46,5 @@ def command(
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))
     else:
-        click.echo(render_text(lock, image, verdict))
+        click.echo(render_text(lock, image, verdict, out))
     return verdict.exit_code if verdict else 0

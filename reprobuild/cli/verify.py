@@ -30,5 +30,5 @@ def command(out: Path, engine: str | None, scope: str, control: bool, as_json: b
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))
     else:
-        click.echo(render_text(lock, image, verdict))
+        click.echo(render_text(lock, image, verdict, out))
     return verdict.exit_code

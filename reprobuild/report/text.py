@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from reprobuild.builders import NATIVE
 from reprobuild.compare import Change
@@ -13,13 +15,13 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.verdict import Verdict
 
 
-def render_text(lock: Lock, image: Image, verdict: Verdict | None) -> str:
-    """Return the closing lines of `from-snapshot`."""
+def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> str:
+    """Return the closing lines of `from-snapshot`; `out` is the folder of results as the user named it."""
     lines = [*_counts(lock), *_deviations(lock), ""]
     if verdict:
         lines += [*_comparisons(verdict), ""]
     lines += [
-        f"run it: docker run --rm -e REPROBUILD_SEED=7 {image.reference} COMMAND",
+        f"run it: reprobuild run {shlex.quote(str(out))} --seed 7 -- COMMAND",
         "",
         f"lock      sha256:{lock.digest}",
         *([f"builder   {image.builder}"] if image.builder != NATIVE else []),
