@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proof import ablation, evidence, factors, leftovers, recorded
+from proof import ablation, evidence, factors, leftovers, page, recorded
 from proof.circumstances import FAR, LEVELS, PLAIN, environment, module, prefix
+from proof.kinds import KINDS
 from reprobuild.archive import Entry
 from reprobuild.image.leftovers import LABELS, OF_THE_BUILD, PATHS
 from reprobuild.realise.cleanup import LEFTOVERS
@@ -135,3 +136,21 @@ def test_evidence_that_is_missing_or_older_than_the_code_is_told(tmp_path: Path)
     (tmp_path / "two.json").write_text(json.dumps({**old, "date": "2999-01-01T00:00:00Z"}))
     (line,) = evidence.states([kind], tmp_path)
     assert line == "drills: evidence of 2999-01-01 is older than the code of store; `make proof` renews it"
+
+
+def test_the_page_shows_the_newest_evidence() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.written(text) == text, "run `python -m proof.page`"
+    names = {match[2] for match in page._BLOCK.finditer(text)}
+    assert {name.partition("-")[0] for name in names} == {kind.name for kind in KINDS} == set(page.TABLES)
+
+
+def test_a_page_without_evidence_says_so_and_another_date_wins(tmp_path: Path) -> None:
+    text = "a\n<!-- fuzz -->\nold\n<!-- end -->\nb\n"
+    assert page.written(text, tmp_path) == "a\n<!-- fuzz -->\nNo evidence yet.\n<!-- end -->\nb\n"
+    for date, count in (("2026-01-02", 3), ("2026-01-01", 9)):
+        found = {"cases": {"tar": count}, "seconds": 1.0, "refused": 1, "accepted": 2, "found": []}
+        document = json.loads(evidence.document("fuzz", ["guard"], found, evidence.machine()))
+        (tmp_path / f"fuzz-{date}.json").write_text(json.dumps(document))
+        (tmp_path / f"fuzz-small-{date}.json").write_text("{}")
+    assert "| tar | 3 |" in page.written(text, tmp_path)

@@ -1,0 +1,129 @@
+"""The tables of `docs/proof.md`, from the newest evidence: `python -m proof.page` writes them into the page.
+
+A table stands between `<!-- NAME -->` and `<!-- end -->`; a test compares the page with the evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proof.circumstances import LEVELS
+from proof.evidence import FOLDER, ROOT
+
+PAGE = ROOT / "docs" / "proof.md"
+_BLOCK = re.compile(r"(<!-- ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def newest(name: str, folder: Path = FOLDER) -> dict[str, Any] | None:
+    """Return the newest evidence whose file is called `NAME-DATE.json`, or None."""
+    found = sorted(
+        path for path in folder.glob(f"{name}-*.json") if re.fullmatch(rf"{name}-[\d-]+", path.stem)
+    )
+    return json.loads(found[-1].read_bytes()) if found else None
+
+
+def written(page: str, folder: Path = FOLDER) -> str:
+    """Return the page with its tables as the evidence has them now."""
+
+    def block(match: re.Match[str]) -> str:
+        evidence = newest(match[2], folder)
+        table = "No evidence yet.\n" if evidence is None else TABLES[match[2].partition("-")[0]](evidence)
+        return f"{match[1]}{table}{match[4]}"
+
+    return _BLOCK.sub(block, page)
+
+
+def _factors(evidence: Mapping[str, Any]) -> str:
+    subject, values = evidence["subject"], evidence["values"]
+    names = [name for name in LEVELS if name != "path"]
+    rows = [
+        [
+            *(str(each[name]) for name in ("number", "builder", *names)),
+            "short" if each["path"] == "short" else "long, odd",
+            *(_short(each[name]) for name in ("tree", "manifest", "sif")),
+        ]
+        for each in evidence["builds"]
+    ]
+    said = "; ".join(f"{name}: {count} value{'s' * (count != 1)}" for name, count in values.items())
+    about = (
+        f"{subject['system packages']} system packages, {subject['distributions']} distributions, "
+        f"{subject['sources']} sources. {said}. {_where(evidence)}\n\n"
+    )
+    return about + _table(["", "builder", *names, "path", "tree", "manifest", "SIF"], rows)
+
+
+def _ablation(evidence: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            each["cut"],
+            each["part"],
+            str(each["differ"]),
+            ", ".join(f"`{name[:70]}`" for name in each["examples"][:2]),
+        ]
+        for each in evidence["cuts"]
+    ]
+    return f"{_where(evidence)}\n\n" + _table(["taken away", "shown by", "differ", "for example"], rows)
+
+
+def _leftovers(evidence: Mapping[str, Any]) -> str:
+    rows = [
+        [builder, f"`{line}`", str(count)]
+        for builder, counts in evidence["needed"].items()
+        for line, count in sorted(counts.items())
+    ]
+    return f"{_where(evidence)}\n\n" + _table(["builder", "line", "times needed"], rows)
+
+
+def _drills(evidence: Mapping[str, Any]) -> str:
+    rows = [[case, str(count)] for case, count in sorted(evidence["cases"].items())]
+    said = (
+        f"{evidence['killed in time']} kills came in time, {evidence['disks that were full']} disks were full; "
+        f"broken promises: {evidence['broken']}. {_where(evidence)}\n\n"
+    )
+    return said + _table(["drill", "cases"], rows)
+
+
+def _fuzz(evidence: Mapping[str, Any]) -> str:
+    rows = [[target, str(count)] for target, count in sorted(evidence["cases"].items())]
+    said = (
+        f"{sum(evidence['cases'].values())} archives in {evidence['seconds']:.0f} s: {evidence['refused']} refused, "
+        f"{evidence['accepted']} accepted, {len(evidence['found'])} faults. {_where(evidence)}\n\n"
+    )
+    return said + _table(["target", "archives"], rows)
+
+
+def _benchmarks(evidence: Mapping[str, Any]) -> str:
+    rows = []
+    for figure in evidence["figures"]:
+        value = "-" if figure["value"] is None else f"{figure['value']:.3g} {figure['unit']}"
+        limit = "-" if figure["limit"] is None else f"{figure['limit']:g} {figure['unit']}"
+        rows.append([figure["name"], value, limit, figure["verdict"], figure["against"]])
+    return f"{_where(evidence)}\n\n" + _table(["figure", "value", "limit", "", "against"], rows)
+
+
+TABLES = {
+    "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
+    "benchmarks": _benchmarks,
+}  # fmt: skip
+
+
+def _where(evidence: Mapping[str, Any]) -> str:
+    about = evidence["machine"]
+    return f"{evidence['date'][:10]}, {about['cpu']}, {about['cores']} cores, {about['system']}."
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _short(digest: str) -> str:
+    return f"`{digest.removeprefix('sha256:')[:8]}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
