@@ -22,7 +22,7 @@ from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.image.build import Image, build_image
-from reprobuild.image.oci import read_layout
+from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock

@@ -25,7 +25,7 @@ from reprobuild.explain import Explanation, deeper, explain
 from reprobuild.image import difference
 from reprobuild.image.build import build_image
 from reprobuild.image.difference import LEVELS, FileChange, compare_trees, describe, moment
-from reprobuild.image.oci import layout_tree, open_layer, read_layout
+from reprobuild.image.layout import layout_tree, open_layer, read_layout
 from reprobuild.image.tree import merge
 from reprobuild.lock import Lock, encode, write_lock
 from reprobuild.pipeline import IMAGE, LOCK

@@ -24,7 +24,7 @@ from pathlib import Path
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
-from reprobuild.image.oci import read_layout
+from reprobuild.image.layout import read_layout
 from reprobuild.image.single import write_sif
 from reprobuild.image.squash import find_program
 from reprobuild.proc import TimedOut, stream

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
-from reprobuild.image.oci import Layout
+from reprobuild.image.layout import Layout
 from reprobuild.image.single import filename
 
 FOLDER = "reprobuild-sif"

@@ -25,7 +25,7 @@ from docker.utils.socket import frames_iter
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.oci import read_layout
+from reprobuild.image.layout import read_layout
 
 NAME = "docker"
 API_SECONDS = 600

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import IO
 
 from reprobuild.archive import CHUNK, Entry, TarWriter
-from reprobuild.image.oci import Layout, encode, open_layer
+from reprobuild.image.layout import Layout, open_layer
+from reprobuild.image.oci import encode
 
 
 def write_docker_archive(layout: Layout, stream: IO[bytes]) -> None:
@@ -15,11 +16,11 @@ def write_docker_archive(layout: Layout, stream: IO[bytes]) -> None:
     file, hence the image has the same id.
 
     Args:
-        layout: what `oci.read_layout` returned.
+        layout: what `layout.read_layout` returned.
         stream: takes the bytes in order; it stays open.
 
     Raises:
-        BuildError: a layer is damaged: see `oci.open_layer`.
+        BuildError: a layer is damaged: see `layout.open_layer`.
     """
     writer = TarWriter(stream, 0)
     config = layout.config_digest.removeprefix("sha256:")

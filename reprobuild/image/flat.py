@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, index_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.oci import MAKE_AGAIN, Layout, open_layer
+from reprobuild.image.layout import MAKE_AGAIN, Layout, open_layer
 from reprobuild.image.tree import DAMAGED, Tree, merge
 from reprobuild.lock import EPOCH
 

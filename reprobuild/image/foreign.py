@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from reprobuild.archive import normal
 from reprobuild.errors import BuildError
-from reprobuild.image.oci import LAYER, checked_hex, open_packed, parse_layout, read_layout
+from reprobuild.image.layout import checked_hex, open_packed, parse_layout, read_layout
+from reprobuild.image.oci import LAYER
 
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"
 # JSON files of an image have some kilobytes; one that is larger is not what it says.

@@ -21,7 +21,7 @@ from reprobuild.image import sif
 from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.flat import Flat, flattened
-from reprobuild.image.oci import Layout, read_layout
+from reprobuild.image.layout import Layout, read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.squash import Compressor, find_program, write_squashfs
 

@@ -17,7 +17,7 @@ import zstandard
 
 from reprobuild.engines import docker
 from reprobuild.engines.model import Finished, Task
-from reprobuild.image.oci import read_layout
+from reprobuild.image.layout import read_layout
 from reprobuild.lock import read_lock
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, Built, reprobuild
 

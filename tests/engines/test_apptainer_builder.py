@@ -20,7 +20,7 @@ from reprobuild.context import write_context
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.adopt import adopt
 from reprobuild.image.build import Image, build_image
-from reprobuild.image.oci import layout_tree, read_layout
+from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.lock import Lock, Setting, write_lock
 from reprobuild.payload import payload
 from reprobuild.pipeline import LOCK

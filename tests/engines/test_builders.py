@@ -20,7 +20,7 @@ from reprobuild.builders.promise import native_tree
 from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.build import Image
-from reprobuild.image.oci import layout_tree, read_layout
+from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.lock import read_lock
 from reprobuild.payload import payload
 from reprobuild.pipeline import LOCK, read_image

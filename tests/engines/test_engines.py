@@ -16,7 +16,7 @@ import pytest
 from reprobuild.engines import docker, find_engine
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.oci import MAKE_AGAIN
+from reprobuild.image.layout import MAKE_AGAIN
 from tests.engines.conftest import Running, Tiny, make_tiny
 
 REFUSED = {

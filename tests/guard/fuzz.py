@@ -29,7 +29,7 @@ from reprobuild.image.blobs import copy_layer, read_listing, write_layer
 from reprobuild.image.build import build_image
 from reprobuild.image.content import tar_items
 from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.oci import layout_tree, read_layout
+from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.wheel import wheel_entries
 from reprobuild.lock import PREFIX, Artefact, Wheel
 from reprobuild.realise.base import _rewrite

@@ -14,7 +14,8 @@ import zstandard
 
 from reprobuild.archive import Entry, TarWriter
 from reprobuild.image.docker_archive import write_docker_archive
-from reprobuild.image.oci import CONFIG, INDEX, LAYER, MANIFEST, encode, names, read_layout
+from reprobuild.image.layout import read_layout
+from reprobuild.image.oci import CONFIG, INDEX, LAYER, MANIFEST, encode, names
 from reprobuild.store import hash_file
 
 Entries = Sequence[tuple[Entry, bytes]]

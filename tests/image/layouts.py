@@ -13,7 +13,8 @@ import zstandard
 
 from reprobuild.archive import Entry
 from reprobuild.image.build import Image
-from reprobuild.image.oci import CONFIG, LAYER, MANIFEST, Layout, encode, read_layout
+from reprobuild.image.layout import Layout, read_layout
+from reprobuild.image.oci import CONFIG, LAYER, MANIFEST, encode
 from tests.image.made import make_tar
 
 Packing = Literal["", "gzip", "zstd"]

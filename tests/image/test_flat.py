@@ -15,7 +15,7 @@ import pytest
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.image.flat import epoch_of, flattened, header
-from reprobuild.image.oci import Layout, layout_tree
+from reprobuild.image.layout import Layout, layout_tree
 from tests.image.layouts import Members, Packing, write_image
 from tests.image.made import BASE, EPOCH, file, folder, symlink
 

@@ -16,7 +16,7 @@ import pytest
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, ReproError, UsageError
-from reprobuild.image.oci import layout_digest, read_layout
+from reprobuild.image.layout import layout_digest, read_layout
 from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
 from reprobuild.image.scan import Scanned, fetch_contents, scan
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of

@@ -21,7 +21,7 @@ from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
-from reprobuild.image.oci import Layout, layout_tree
+from reprobuild.image.layout import Layout, layout_tree
 from reprobuild.image.sif import read_sif
 from reprobuild.image.single import kept_singles, write_singles
 from reprobuild.image.singularity import apptainer_files, oci_config, scripts
@@ -405,7 +405,7 @@ def test_a_root_that_is_not_roots(
 BY_ANOTHER = """
 import os, sys
 from pathlib import Path
-from reprobuild.image.oci import read_layout
+from reprobuild.image.layout import read_layout
 from reprobuild.image.single import write_singles
 from tests.image.layouts import image_of
 layout = read_layout(Path(sys.argv[1]))

@@ -10,7 +10,7 @@ import pytest
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.explain import Explanation, explain
-from reprobuild.image.oci import Layout
+from reprobuild.image.layout import Layout
 from reprobuild.image.single import write_singles
 from reprobuild.image.squashed import is_squashed
 from reprobuild.report.difference import render_explanation

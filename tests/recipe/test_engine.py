@@ -16,7 +16,7 @@ from reprobuild.engines import docker
 from reprobuild.engines.model import Task
 from reprobuild.explain import explain
 from reprobuild.image.build import build_image
-from reprobuild.image.oci import Layout, layout_tree, open_layer, read_layout
+from reprobuild.image.layout import Layout, layout_tree, open_layer, read_layout
 from reprobuild.image.tree import Tree, merge, runtime_part, tree_digest
 from reprobuild.lock import Lock, Setting
 from reprobuild.payload import payload

@@ -18,7 +18,7 @@ from reprobuild import payload
 from reprobuild.archive import Entry
 from reprobuild.context import install_facts, write_context
 from reprobuild.image.build import build_image
-from reprobuild.image.oci import layout_tree, read_layout
+from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.wheel import INSTALLER, SCRIPT
 from reprobuild.lock import Lock, Setting
 from reprobuild.render import render
