@@ -5,26 +5,22 @@ The contents are almost all zeros, so that zstd makes little of them on the disk
 and compared all the same. Every layer differs between the two, so that none is read only for its hash. One large
 file and some small ones differ, so that contents are fetched and looked into.
 
-Counted is the greatest resident memory of the whole process, as the kernel has it (getrusage(2), ru_maxrss),
-in MiB. It cannot be less than that of the process that starts it, which is shown beside it.
+Counted is the greatest resident memory of the whole process, as the kernel has it (getrusage(2), ru_maxrss), in MiB.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
 import zstandard
 
-from benchmarks.measure import PROGRAM, Figure
+from benchmarks.measure import PROGRAM, Figure, peak_of
 from reprobuild.image.oci import CONFIG, INDEX, LAYER, MANIFEST, encode
 
 LIMIT_MIB = 512
@@ -116,44 +112,12 @@ def write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, object
     return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
 
 
-# Starts a program by fork(2) and prints its greatest resident memory in KiB. A process that subprocess starts itself
-# keeps the peak of its parent across vfork(2) and exec.
-_STARTER = """
-import os, sys
-child = os.fork()
-if child == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-_, status, usage = os.wait4(child, 0)
-print(usage.ru_maxrss, file=sys.stderr)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-def peak_of(argv: list[str]) -> tuple[int, float, bytes]:
-    """Run a program that exits 1; return its greatest resident memory in KiB, seconds, and its output.
-
-    Raises:
-        RuntimeError: it exited otherwise.
-    """
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _STARTER, *argv],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - began
-    if done.returncode != 1:
-        raise RuntimeError(f"{argv[-3:]} exited {done.returncode}, not 1")
-    return int(done.stderr.split()[-1]), seconds, done.stdout
-
-
 def measure(size: int = SIZE, small_files: int = SMALL_FILES) -> list[Figure]:
     """Return the figure; a document that does not tell of exactly what was changed is an error."""
     with tempfile.TemporaryDirectory(prefix="reprobuild-bench-") as scratch:
         folders = [Path(scratch) / word for word in ("one", "other")]
         sizes = [make_image(folder, size, small_files, folder.name) for folder in folders]
-        peak, seconds, output = peak_of([*PROGRAM, "diff", *map(str, folders), "--json"])
+        peak, seconds, output = peak_of([*PROGRAM, "diff", *map(str, folders), "--json"], 1)
         found = {file["path"] for file in json.loads(output)["files"]}
     changed = {"opt/layer-0/large.so", *(f"opt/layer-{layer}/differs.txt" for layer in range(LAYERS))}
     if found != changed:

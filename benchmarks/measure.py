@@ -79,6 +79,38 @@ def time_process(argv: Sequence[str], env: Mapping[str, str] | None = None) -> S
     return Sample(wall, cpu)
 
 
+# Starts a program by fork(2) and prints its greatest resident memory in KiB. A process that subprocess starts itself
+# keeps the peak of its parent across vfork(2) and exec.
+_STARTER = """
+import os, sys
+child = os.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(child, 0)
+print(usage.ru_maxrss, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def peak_of(argv: Sequence[str], code: int = 0) -> tuple[int, float, bytes]:
+    """Run a program that exits with `code`; return its greatest resident memory in KiB, seconds, and its output.
+
+    Raises:
+        RuntimeError: it exited otherwise.
+    """
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _STARTER, *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - began
+    if done.returncode != code:
+        raise RuntimeError(f"{argv[-3:]} exited {done.returncode}, not {code}: {done.stderr[-500:]!r}")
+    return int(done.stderr.split()[-1]), seconds, done.stdout
+
+
 def alternate(
     one: Callable[[], Sample], other: Callable[[], Sample], pairs: int
 ) -> tuple[list[Sample], list[Sample]]:

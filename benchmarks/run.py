@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import change, difference, native_build, peers, rendering, sif, startup
+from benchmarks import change, difference, memory, native_build, peers, rendering, sif, startup
 from benchmarks.measure import ROOT, Figure, NotRunError
 from proof.evidence import document, machine
 
-NAMES = ("startup", "rendering", "peers", "difference", "native_build", "change", "sif")
+NAMES = ("startup", "rendering", "peers", "difference", "memory", "native_build", "change", "sif")
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -87,6 +87,9 @@ def main(argv: Sequence[str]) -> int:
         "rendering": rendering.measure,
         "peers": lambda: peers.measure(options.folder.absolute()),
         "difference": difference.measure,
+        "memory": lambda: memory.measure(
+            options.store.absolute(), options.results.absolute(), options.folder.absolute()
+        ),
         "native_build": lambda: native_build.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
         ),

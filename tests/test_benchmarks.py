@@ -17,6 +17,7 @@ from benchmarks import (
     difference,
     dockerfiles,
     measure,
+    memory,
     native_build,
     peers,
     rendering,
@@ -130,8 +131,6 @@ def test_the_memory_of_diff_is_measured() -> None:
     (found,) = difference.measure(size=3_000_000, small_files=20)
     assert (found.unit, found.limit, found.verdict) == ("MiB", difference.LIMIT_MIB, "met")
     assert found.details["largest file"] == 1_500_000
-    with pytest.raises(RuntimeError, match="exited 0, not 1"):
-        difference.peak_of([sys.executable, "-c", ""])
 
 
 @pytest.fixture
@@ -352,6 +351,29 @@ def test_the_sif_is_not_run_where_something_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotRunError, match="`apptainer --version` does not answer"):
         sif.measure(tmp_path, tmp_path, "apptainer")
+
+
+def test_the_memory_of_a_build_is_measured(tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    lock = made.lock()
+    assert lock.realised is not None
+    realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
+    results = tmp_path / "results"
+    results.mkdir()
+    with pytest.raises(NotRunError, match="no sealed lock"):
+        memory.measure(made.store.root, results, tmp_path)
+    write_lock(msgspec.structs.replace(lock, realised=realised), results / LOCK)
+    figures = memory.measure(made.store.root, results, tmp_path / "bench", sizes=(1_000, 3_000_000))
+    assert [(found.unit, found.limit, found.verdict) for found in figures] == [("MiB", 512, "met")] * 2
+    assert all(found.value and found.value > 5 for found in figures)
+
+
+def test_a_program_that_ends_otherwise_has_no_peak() -> None:
+    assert measure.peak_of([sys.executable, "-c", "print(1)"])[2] == b"1\n"
+    with pytest.raises(RuntimeError, match="exited 3, not 0"):
+        measure.peak_of([sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(RuntimeError, match="exited 0, not 1"):
+        measure.peak_of([sys.executable, "-c", ""], 1)
 
 
 def test_each_peer_writes_a_dockerfile_of_the_same_packages(tmp_path: Path) -> None:
