@@ -49,10 +49,6 @@ def _leftover(pattern: str) -> Cut:
     )
 
 
-def _variable(name: str, text: str, part: str = "base") -> Cut:
-    return Cut(name=f"variable {name}", part=part, file="reprobuild/sandbox.py", old=text)
-
-
 _BASE, _SQUASH, _SIF = "reprobuild/realise/base.py", "reprobuild/image/squash.py", "reprobuild/image/sif.py"
 _COMPILE = "reprobuild/realise/in_sandbox/compile_modules.py"
 CUTS: tuple[Cut, ...] = (
@@ -66,24 +62,14 @@ CUTS: tuple[Cut, ...] = (
     Cut(name="time of the base's entries", part="base", file=_BASE, old="writer = TarWriter(target, epoch)",
         new="writer = TarWriter(target, int(found.stat().st_mtime))"),
     Cut(name="order of the base's entries", part="base", file=_BASE, old=" --sort=name"),
-    Cut(name="seed of perl's hashes", part="base", file=_BASE, old='"PERL_HASH_SEED": "0",'),
-    _variable("TZ", '"TZ": "UTC", '),
-    _variable("LC_ALL", '"LC_ALL": "C.UTF-8", '),
-    _variable("SOURCE_DATE_EPOCH", '"SOURCE_DATE_EPOCH": str(epoch), '),
-    _variable("PYTHONHASHSEED", '"PYTHONHASHSEED": "0",', "seal"),
-    Cut(name="umask of the sandbox", part="base", file="reprobuild/sandbox.py", old="\numask 022\n", new="\n"),
+    Cut(name="SOURCE_DATE_EPOCH", part="base", file="reprobuild/sandbox.py", old='"SOURCE_DATE_EPOCH": str(epoch), '),
+    Cut(name="umask of the sandbox", part="seal", file="reprobuild/sandbox.py", old="\numask 022\n", new="\n"),
     Cut(name="host name of the sandbox", part="base", file="reprobuild/sandbox.py", old='hostname "$name"\n'),
     Cut(name="bytecode without times", part="seal", file=_COMPILE,
         old="importlib.util.MAGIC_NUMBER + UNCHECKED_HASH)\n"
         "                    stream.write(importlib.util.source_hash(text)",
         new="importlib.util.MAGIC_NUMBER + bytes(4) + int(os.path.getmtime(path)).to_bytes(4, 'little'))\n"
         "                    stream.write(len(text).to_bytes(4, 'little')"),
-    Cut(name="a process for each wheel's bytecode", part="seal", file=_COMPILE,
-        old="            running += 1\n            if os.fork() == 0:\n"
-        '                compile_tree(job["from"], job["to"], job["place"])\n                os._exit(0)\n',
-        new='            compile_tree(job["from"], job["to"], job["place"])\n'),
-    Cut(name="order of the modules: folders", part="seal", file=_COMPILE, old="        folders.sort()\n"),
-    Cut(name="order of the modules: files", part="seal", file=_COMPILE, old="in sorted(names)", new="in names"),
     Cut(name="modes and times of the context", part="image", file="reprobuild/context.py",
         old="    _settle(part, lock.epoch)\n"),
     Cut(name="order of variables", part="image", file="reprobuild/config.py",

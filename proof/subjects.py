@@ -18,22 +18,22 @@ from reprobuild.store import Store
 # and certificates.
 SERVICES = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "less", "openssh-server")
 # What else is known to leave something of its installation behind.
-UNTIDY = (*SERVICES, "apt", "man-db", "openjdk-17-jre-headless", "systemd", "wget")
+UNTIDY = (*SERVICES, "apt", "exim4-config", "man-db", "openjdk-17-jre-headless", "systemd", "wget")
 WHEELS = ("click", "einops", "idna", "markupsafe", "pygments")
 
 
 def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Lock:
-    """Return a lock with other system packages, fetched into the store, and a few wheels of the example.
+    """Return a lock with other system packages, fetched into the store, the source and a few wheels of the example.
 
     Args:
-        lock: of the example; the result is not sealed, and has no sources.
+        lock: of the example; the result is not sealed.
         store: has the example's files.
         roots: the packages that are asked for, by the names of the release.
     """
     index = configured_index("debian", "bookworm", env=os.environ, folder=store.root / "apt")
     base, _ = resolve_base((), index=index, roots=list(roots))
     fetch([deb.file for deb in (*base.packages, *base.tools)], store, Net())
-    wheels = tuple(wheel for wheel in lock.wheels if wheel.name in WHEELS)
+    wheels = tuple(wheel for wheel in lock.wheels if wheel.name in WHEELS or wheel.role == "build")
     return msgspec.structs.replace(
-        lock, base=base, sources=(), realised=None, workload=None, workdir="/work here", wheels=wheels
+        lock, base=base, realised=None, workload=None, workdir="/work here", wheels=wheels
     )

@@ -165,8 +165,7 @@ def run_in_root(
         Failed: the command exited with another code than 0.
     """
     variables = {
-        "PATH": PATH, "HOME": "/root", "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0",
-        "SOURCE_DATE_EPOCH": str(epoch), **(env or {}),
+        "PATH": PATH, "HOME": "/root", "SOURCE_DATE_EPOCH": str(epoch), **(env or {}),
     }  # fmt: skip
     for name in variables:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):

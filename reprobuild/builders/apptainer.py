@@ -127,7 +127,7 @@ def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, s
     """
     argv = (
         "tar", "--create", "--file", str(packed), "--directory", str(root), "--sort=name", "--format=posix",
-        "--numeric-owner", "--xattrs", "--xattrs-include=security.capability", "--xattrs-include=user.*", ".",
+        "--xattrs", "--xattrs-include=security.capability", "--xattrs-include=user.*", ".",
     )  # fmt: skip
     run(_within(rights, *argv), env=env, purpose="read what Apptainer built", timeout=BUILD_SECONDS)
 

@@ -60,7 +60,7 @@ for batch in /run/reprobuild/plan/*; do
 done
 test -z "$(dpkg --audit)" || { dpkg --audit; exit 1; }
 rm -f /usr/sbin/policy-rc.d
-tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix --numeric-owner \
+tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix \
     --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
 """
 _TREE = "the tree that the packages made"
@@ -170,11 +170,7 @@ def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch
         Bind(source=plan, target=f"{_PLACE}/plan"),
         Bind(source=out, target=f"{_PLACE}/out", writable=True),
     ]
-    settings = {
-        "DEBIAN_FRONTEND": "noninteractive",
-        "DEBCONF_NONINTERACTIVE_SEEN": "true",
-        "PERL_HASH_SEED": "0",
-    }
+    settings = {"DEBIAN_FRONTEND": "noninteractive", "DEBCONF_NONINTERACTIVE_SEEN": "true"}
     try:
         run_in_root(
             Root(folder=root), ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",

@@ -3,7 +3,7 @@
     python -I -S compile_modules.py < JOBS
 
 JOBS is a JSON list of {"from": folder, "to": folder, "place": path in the image}. Each job is done by a
-process of its own: what marshal writes depends on what the process compiled before. Modules that do not
+process of its own, as many at once as there are processors. Modules that do not
 compile with this interpreter are left out (torch ships some), as pip leaves them out.
 Format: https://peps.python.org/pep-0552/, unchecked hash-based, so that no file time matters.
 """
@@ -21,9 +21,8 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 def compile_tree(source: str, target: str, place: str) -> None:
     """Compile every module below `source` to `target`, as if it stood at `place`."""
     warnings.simplefilter("ignore")
-    for folder, folders, names in os.walk(source):
-        folders.sort()
-        for name in sorted(names):
+    for folder, _, names in os.walk(source):
+        for name in names:
             if name.endswith(".py"):
                 path = os.path.join(folder, name)
                 relative = os.path.relpath(path, source)
