@@ -1,7 +1,8 @@
 """What other builders leave in an image although no recipe asked for it: the one place where it is removed.
 
-Each line was seen, and says why it is there. An entry is removed only where it is exactly as described;
-one that is not stays, and the tree digest tells. The comparison of trees itself overlooks nothing.
+Each line was seen (`python -m proof leftovers` counts them), and says why it is there. An entry is removed only where
+it is exactly as described; one that is not stays, and the tree digest tells. The comparison of trees itself overlooks
+nothing.
 
 | builder | what | why it is there |
 |---|---|---|
@@ -13,8 +14,7 @@ runs an image; they say what the configuration says (`builders.apptainer` compar
 runs and when the image runs |
 | apptainer | labels `org.label-schema...` | when and by which version it was built |
 | podman | label `io.buildah.version` | buildah names itself, whichever recipe it builds |
-| all | fields of the configuration that hold how the builder ran its own containers (`Image`, `Hostname` ...) \
-| the classic image store of Docker keeps the whole structure of a container, with empty values |
+| docker | the field `ArgsEscaped` of the configuration | it says that CMD was given as words |
 """
 
 from __future__ import annotations
@@ -70,19 +70,17 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "apptainer": tuple(
         f"org.label-schema.{name}"
         for name in (
-            "build-arch", "build-date", "schema-version", "usage", "usage.apptainer.version",
-            "usage.singularity.version", "usage.singularity.deffile.bootstrap",
+            "build-arch", "build-date", "schema-version", "usage.apptainer.version",
+            "usage.singularity.deffile.bootstrap",
         )
     ),
 }  # fmt: skip
 
 # What decides what runs and how, and is kept as it was built; see `tree.runtime_part`.
 RUNTIME = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "StopSignal", "User", "Volumes", "WorkingDir")
-# https://github.com/moby/docker-image-spec: said of the container in which the image was made.
-OF_THE_BUILD = (
-    "ArgsEscaped", "AttachStderr", "AttachStdin", "AttachStdout", "Domainname", "Hostname", "Image", "OpenStdin",
-    "StdinOnce", "Tty",
-)  # fmt: skip
+# Docker's builders say in it that CMD was given as words, which the recipe says, too
+# (https://github.com/moby/docker-image-spec).
+OF_THE_BUILD = ("ArgsEscaped",)
 
 
 def is_left_over(entry: Entry, builder: str) -> bool:

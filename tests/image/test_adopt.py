@@ -28,7 +28,7 @@ EPOCH = 1_700_000_000
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"
 UNSAFE = "no builder writes such a layer by itself; do not use the image"
 CONFIG = {
-    "Hostname": "", "Image": "sha256:abc", "AttachStdin": False, "Env": ["B=2", "A=1"], "Entrypoint": ["/e"],
+    "Hostname": "", "ArgsEscaped": True, "AttachStdin": False, "Env": ["B=2", "A=1"], "Entrypoint": ["/e"],
     "Cmd": None, "WorkingDir": "/w", "User": "7:7", "Labels": {"ours": "1", "io.buildah.version": "1.28.2"},
 }  # fmt: skip
 

@@ -112,7 +112,7 @@ def test_what_a_configuration_needs_is_seen() -> None:
         "Env": ["B=1", "A=1"],
         "Labels": {label: "1", "own": "2"},
         OF_THE_BUILD[0]: True,
-        OF_THE_BUILD[1]: "",
+        "Hostname": "x",
     }
     assert recorded.seen(config, "podman") == [
         f"label {label}",
