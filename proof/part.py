@@ -34,7 +34,10 @@ def main(part: str, lock_path: Path, folder: Path, circumstances: str) -> dict[s
     if part == "seal":
         names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *sealed.realised.wheels)}
         tars = {names[code.artefact]: entries(code.tar, store) for code in sealed.realised.bytecode}
-        return {f"{name} {path}": digest for name, made in tars.items() for path, digest in made.items()}
+        built = {f"the wheel of {wheel.name}": wheel.file.sha256 for wheel in sealed.realised.wheels}
+        return built | {
+            f"{name} {path}": digest for name, made in tars.items() for path, digest in made.items()
+        }
     if part == "sif":
         os.environ["SOURCE_DATE_EPOCH"] = "1"
     return image(sealed, folder, store, part)
