@@ -83,6 +83,7 @@ DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
 LISTED = 500  # names in one list of capture.json
 REPOSITORIES = 64
+LONGEST_WORD = 4096  # of a command line
 
 REASONS = {
     "done": "complete",
@@ -1239,11 +1240,13 @@ def take_scheduler(context: Context) -> Taken:
 
 
 def take_command(context: Context) -> Taken:
-    """The command line of the job: our own in a library call, and those of the processes above."""
+    """The command line of the job: our own in a library call, and those of the processes above of the same user."""
     chain: List[Dict[str, Any]] = []
     pid = os.getppid() if context.program else os.getpid()
     while pid > 1 and len(chain) < 16:
-        words = _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+            break
+        words = [word[:LONGEST_WORD] for word in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
         name = _text(f"/proc/{pid}/comm")
         chain.append(
             {
@@ -1433,8 +1436,8 @@ class Repository:
             stdin = b"\0".join(rows) + b"\0"
             self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
         # Where git sees that the user's repository has a tree already, it sets the time of that file.
-        alone = {"GIT_INDEX_FILE": index, "GIT_ALTERNATE_OBJECT_DIRECTORIES": ""}
-        return self.git("write-tree", "--missing-ok", **alone).strip()
+        words = ("write-tree", "--missing-ok")
+        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
 
 
 def find_top(folder: str) -> Optional[str]:

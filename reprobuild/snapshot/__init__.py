@@ -28,7 +28,7 @@ _KINDS: tuple[tuple[str, str, _Parser], ...] = (
     ("*.diff", "patches", patches.parse),
 )
 # Ours or for people: neither is a captured line.
-_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
+_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|capture\.json|env\.nul")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 
 
