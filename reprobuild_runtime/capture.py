@@ -55,6 +55,7 @@ from typing import (
     Iterator,
     List,
     Mapping,
+    Match,
     NamedTuple,
     Optional,
     Sequence,
@@ -124,6 +125,7 @@ class Context(NamedTuple):
     deadline: float
     scratch: str
     program: bool  # whether this is a process of its own, not a call in a training script
+    secrets: Sequence[bytes] = ()  # values of the environment's secrets
 
     def left(self) -> float:
         """Return the seconds left; raise GaveUp where there are none."""
@@ -293,6 +295,7 @@ def _take_all(
 ) -> Tuple[Dict[str, Any], Dict[str, bytes], Dict[str, str], List[Dict[str, str]]]:
     """Run every part. Return the document, text files, files to be moved, and what was withheld."""
     environ = _environment(program)
+    secrets = _known_secrets(environ)
     parts: Dict[str, Dict[str, Any]] = {}
     document: Dict[str, Any] = {
         "capture": VERSION,
@@ -306,7 +309,7 @@ def _take_all(
     withheld: List[Dict[str, str]] = []
 
     def take(name: str, part: Callable[[Context], Taken], budget: float) -> Any:
-        context = Context(environ, min(deadline, time.monotonic() + budget), scratch, program)
+        context = Context(environ, min(deadline, time.monotonic() + budget), scratch, program, secrets)
         outcome, taken = _run_part(part, context)
         parts[name] = outcome
         if taken is None:
@@ -326,9 +329,9 @@ def _take_all(
     document["warnings"] = [{"repository": one["name"], **place} for one in found for place in one["secrets"]]
     document["withheld"] = withheld
     cleaned = {
-        name: text if name.startswith("env.") else _scrub(text, environ) for name, text in texts.items()
+        name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }
-    return _scrub_values(document, environ), cleaned, files, withheld
+    return _scrub_values(document, secrets), cleaned, files, withheld
 
 
 def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:
@@ -379,21 +382,21 @@ def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
     return sorted(map(_bytes, values), key=len, reverse=True)
 
 
-def _scrub(text: bytes, environ: Mapping[str, str]) -> bytes:
+def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
     """Cut the values of the environment's secrets out of a text, wherever they came into it."""
-    for value in _known_secrets(environ):
+    for value in secrets:
         text = text.replace(value, GONE.encode())
     return text
 
 
-def _scrub_values(document: Any, environ: Mapping[str, str]) -> Any:
+def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
     """Return a document of JSON whose strings are scrubbed, and can be written as UTF-8; keys are ours."""
     if isinstance(document, str):
-        return _scrub(_bytes(document), environ).decode("utf-8", "backslashreplace")
+        return _scrub(_bytes(document), secrets).decode("utf-8", "backslashreplace")
     if isinstance(document, dict):
-        return {key: _scrub_values(value, environ) for key, value in document.items()}
+        return {key: _scrub_values(value, secrets) for key, value in document.items()}
     if isinstance(document, (list, tuple)):
-        return [_scrub_values(value, environ) for value in document]
+        return [_scrub_values(value, secrets) for value in document]
     return document
 
 
@@ -956,6 +959,8 @@ def take_environment(context: Context) -> Taken:
     exact, rows, withheld = [], [], []
     for name, value in context.environ.items():
         rule = secret_variable(name, value)
+        if rule is None and any(secret in _bytes(value) for secret in context.secrets):
+            rule = "repeated"  # the value of another one, which is a secret
         if rule is None:
             exact.append(_bytes(name) + b"=" + _bytes(value) + b"\0")
         else:
@@ -1696,7 +1701,7 @@ def _object(
 def _look_for_secrets(repository: Repository, path: bytes, content: bytes, files: Files) -> None:
     """Note the lines with a secret. The content is kept: whoever builds from it is refused, and nothing is lost."""
     places = find(content)
-    for value in _known_secrets(repository.context.environ):
+    for value in repository.context.secrets:
         at = content.find(value)
         if at >= 0:
             places.append((content.count(b"\n", 0, at) + 1, "variable"))
@@ -1752,10 +1757,20 @@ def _look_filtered(
     large = _LFS.match(pointer or b"")
     if pointer is None:
         _leave(files, path, "filtered", size)
-    elif large is None or touched or size != int(large.group(2)):
+    elif (
+        large is None or size != int(large.group(2)) or (touched and not _is_content(repository, full, large))
+    ):
         _look_at(repository, path, entry, files, CHANGED_FILE)
     else:
         files.large.append({"path": quote(path), "sha256": large.group(1).decode(), "bytes": size})
+
+
+def _is_content(repository: Repository, full: bytes, pointer: Match[bytes]) -> bool:
+    """Whether a file is the content that a pointer of LFS names; git cannot tell without LFS's filter."""
+    try:
+        return _sha256(os.fsdecode(full), repository.context) == pointer.group(1).decode()
+    except OSError:
+        return False
 
 
 def _pointers(repository: Repository, oids: Iterable[bytes]) -> Dict[bytes, bytes]:
@@ -1856,13 +1871,19 @@ def _bundle(
             return {"file": None, "reason": err.reason, "why": err.why}
     name = f"{facts['name']}.bundle"
     moved[name] = path
-    return {"file": name, "sha256": _sha256(path), "bytes": os.stat(path).st_size, "refs": refs}
+    return {
+        "file": name,
+        "sha256": _sha256(path, repository.context),
+        "bytes": os.stat(path).st_size,
+        "refs": refs,
+    }
 
 
-def _sha256(path: str) -> str:
+def _sha256(path: str, context: Context) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         for piece in iter(lambda: stream.read(1 << 20), b""):
+            context.left()
             digest.update(piece)
     return digest.hexdigest()
 

@@ -19,6 +19,8 @@ from reprobuild_runtime import capture
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = ROOT / "reprobuild_runtime" / "capture.py"
+# Not the environment that the tests run in, whose editable install is this very checkout.
+BASE = str(getattr(sys, "_base_executable", sys.executable))
 WHO = "Ada Example"
 # Nothing of this machine's configuration, and dates that make equal commits equal.
 ENV = {
@@ -145,5 +147,5 @@ def run_program(
     *words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run capture.py as a file of its own."""
-    argv = [sys.executable, PROGRAM, *words]
+    argv = [BASE, str(PROGRAM), *map(str, words)]
     return subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
