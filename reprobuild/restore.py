@@ -30,7 +30,6 @@ _QUIET = {
 }
 _OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
 _HEADERS = {"sha1": b"# v2 git bundle\n", "sha256": b"# v3 git bundle\n@object-format=sha256\n"}
-_MODES = {b"100644", b"100755", b"120000", b"160000"}
 # What decides how bytes on the disk and in the repository belong together; nothing else of a configuration is taken.
 _SETTINGS = {
     "core.autocrlf": r"true|false|input",
@@ -218,7 +217,7 @@ class _Restored:
             raise self.refused("its bundle is damaged or lacks objects") from None
 
     def _files(self, tree: str, inner: set[bytes]) -> list[_File]:
-        """Return the files of a tree, whose paths have been found to be harmless."""
+        """Return the files of a tree, whose paths have been found to be harmless; git gives but four modes."""
         try:
             out = self.git("ls-tree", "-r", "-l", "-z", "--full-tree", tree, purpose="list a tree")
         except proc.Failed:
@@ -227,10 +226,6 @@ class _Restored:
         for row in out.split(b"\0")[:-1]:
             head, _, path = row.partition(b"\t")
             mode, _, oid, size = head.split()
-            if mode == b"100664":  # of old gits; it has no meaning of its own
-                mode = b"100644"
-            if mode not in _MODES:
-                raise self.refused(f"{path!r} has the impossible mode {mode!r}")
             files.append(_File(mode, oid, 0 if size == b"-" else int(size), path))
         self._check_paths(
             [file.path for file in files], inner - {f.path for f in files if f.mode == b"160000"}

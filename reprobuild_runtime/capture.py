@@ -69,7 +69,7 @@ PROGRAM = "reprobuild capture"
 
 # Seconds. The whole ends after SECONDS, whatever its parts may still have.
 SECONDS = 60.0
-STALE = 600.0  # after which a capture that never ended, of a killed job, is taken over
+STALE = 600.0  # and its budget: then a capture that never ended, of a killed job, is taken over
 BUDGETS = {
     "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
     "modules": 2.0, "gpu": 10.0, "machine": 5.0, "scheduler": 2.0, "command": 2.0, "repository": 30.0,
@@ -183,7 +183,7 @@ def _report(folder: str, note: str = "", captured: bool = False, **more: Any) ->
 def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
     folder = os.path.abspath(folder)
     started = time.monotonic()
-    claim = _claim(folder)
+    claim = _claim(folder, seconds)
     if claim is None:
         return _report(folder, note="another process has captured, or is capturing, into this folder")
     scratch = _scratch(claim)
@@ -210,7 +210,7 @@ def _naming(folder: str) -> Iterator[None]:
         raise Unwritable(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
 
 
-def _claim(folder: str) -> Optional[str]:
+def _claim(folder: str, seconds: float) -> Optional[str]:
     """Return a folder of our own beside the target, or None where another process has captured or does so now.
 
     The name is the same for all; mkdir(2) lets one of them have it, on NFS, too.
@@ -225,7 +225,7 @@ def _claim(folder: str) -> Optional[str]:
             try:
                 os.mkdir(claim, FOLDER_MODE)
             except FileExistsError:
-                if not _abandoned(claim):
+                if not _abandoned(claim, seconds):
                     return None
                 continue
             if _is_taken(folder):  # it ended between our two looks
@@ -247,10 +247,10 @@ def _is_taken(folder: str) -> bool:
     return False
 
 
-def _abandoned(claim: str) -> bool:
+def _abandoned(claim: str, seconds: float) -> bool:
     """Remove the claim of a process that was killed long ago; whether there was one. One process does so."""
     with contextlib.suppress(OSError):
-        if time.time() - os.stat(claim).st_mtime > STALE:
+        if time.time() - os.stat(claim).st_mtime > STALE + seconds:
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
             os.rename(claim, aside)
             shutil.rmtree(aside, ignore_errors=True)
