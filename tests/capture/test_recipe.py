@@ -37,7 +37,7 @@ def job(tmp_path: Path) -> dict[str, str]:
     write(top, "new\nname", b"untracked\n")
     install(tmp_path / "venv" / "lib" / "python3.11" / "site-packages", "my_lib", top)
     return ENV | {
-        "VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": f"{Path(BASE).parent}:{ENV['PATH']}", 
+        "VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": f"{Path(BASE).parent}:{ENV['PATH']}",
         "WANDB_API_KEY": "Zq7xW9pL",
         "INNOCENT": SECRETS["github"], "MULTI": "first\nSECOND=2\n", "MAX_TOKENS": "4096", "KEYBOARD": "us",
     }  # fmt: skip

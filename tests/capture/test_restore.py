@@ -51,6 +51,12 @@ def refused(snapshot: Path, match: str, hint: str = DAMAGED, **more: Any) -> Non
     assert {path for path in snapshot.parent.rglob("*") if "again" not in path.parts} == before
 
 
+def test_the_hint_on_damage() -> None:
+    assert (
+        DAMAGED == "the snapshot is damaged or made to harm: take it again, or get it from where it was taken"
+    )
+
+
 def test_the_good_one_is_restored(snapshot: Path) -> None:
     again(snapshot)
     assert (snapshot.parent / "again" / "kept.py").read_bytes() == b"changed\n"
