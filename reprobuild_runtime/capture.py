@@ -84,6 +84,7 @@ DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
 LISTED = 500  # names in one list of capture.json
 REPOSITORIES = 64
+AT_ONCE = 4
 LONGEST_WORD = 4096  # of a command line
 
 REASONS = {
@@ -349,7 +350,8 @@ def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[
     started = time.monotonic()
     thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
     thread.start()
-    thread.join(max(0.0, context.deadline - started) + 0.5)  # its own look at the clock says more
+    left = max(0.0, context.deadline - started) + 0.5  # its own look at the clock says more
+    thread.join(min(left, threading.TIMEOUT_MAX))
     result = box[0] if box else GaveUp("timed-out")
     outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}
     if isinstance(result, GaveUp):
@@ -731,29 +733,43 @@ def _run(
             list(argv), env=dict(env if env is not None else context.environ), cwd=cwd, stdin=given, stdout=said,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        try:
-            code = _wait(child, said, time.monotonic() + left, most)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            raise
+        code, reason = _wait(child, said, time.monotonic() + left, most if out else 0)
+        if reason:
+            raise GaveUp(reason, f"`{os.path.basename(argv[0])}` was ended")
         if code not in codes:
             raise GaveUp("failed", f"`{os.path.basename(argv[0])}` exited {code}")
         said.seek(0)
-        return b"" if out else said.read()
+        return b"" if out else said.read(most)
 
 
-def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> int:
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise GaveUp("timed-out", "a program did not end in time")
-        try:
-            return child.wait(min(left, 0.5))
-        except subprocess.TimeoutExpired:
+def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> Tuple[int, str]:
+    """Return the code of a program, and why it was killed. `wait` with a time limit sleeps longer than git runs."""
+    reasons: List[str] = []
+
+    def end(reason: str) -> None:
+        reasons.append(reason)
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+    left = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+    clock = threading.Timer(left, end, ["timed-out"])
+    clock.daemon = True
+    clock.start()
+    try:
+        while most:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.5)
+                break
             if os.fstat(said.fileno()).st_size > most:
-                raise GaveUp("too-large") from None
+                end("too-large")
+                break
+        code = child.wait()
+    except BaseException:
+        end("failed")
+        raise
+    finally:
+        clock.cancel()
+    return code, "".join(reasons[:1])
 
 
 def _read(path: str, most: int = 1 << 20) -> bytes:
@@ -1334,6 +1350,7 @@ class Files(NamedTuple):
     large: List[Dict[str, Any]]
     secrets: List[Dict[str, Any]]
     inner: Dict[bytes, str]
+    intended: List[bytes]
 
 
 class Repository:
@@ -1342,6 +1359,10 @@ class Repository:
     def __init__(self, top: str, context: Context) -> None:
         self.top = top
         self.context = context
+        program = shutil.which("git", path=context.environ.get("PATH"))
+        if program is None:
+            raise GaveUp("failed", "git is not on PATH")
+        self.program = program
         self.folder, self.common = _git_folders(top)
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
@@ -1374,7 +1395,7 @@ class Repository:
         """Return what a git command says; `env` are variables of its own."""
         try:
             return _run(
-                ["git", *self.options, *words], self.context, env={**self.env, **env}, cwd=self.top,
+                [self.program, *self.options, *words], self.context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
             )  # fmt: skip
         except GaveUp as err:
@@ -1482,43 +1503,45 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         installed: whether a distribution is installed from it: its diff is then what the chapter's recipe calls one.
     """
     repository = Repository(top, context)
-    head, branch = _head(repository)
-    base = _base(repository, head)
+    head = _head(repository)
+    base = _base(repository, head.commit)
     entries, unmerged = _entries(repository)
     files = _look(repository, entries, unmerged)
     index, work = _trees(repository, head, files, [path for path, *_ in unmerged])
     facts: Dict[str, Any] = {
-        "name": name, "folder": _path(top), "head": head, "branch": branch, "object_format": repository.hash,
+        "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
+        "object_format": repository.hash,
         "remotes": _remotes(repository), **base, "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),
         "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
         "left_out_count": len(files.left_out), "secrets": files.secrets[:LISTED],
         "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
-        "flags": _flags(repository, entries),
+        "flags": _flags(entries, files),
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
         "inner": files.inner,
     }  # fmt: skip
     moved: Dict[str, str] = {}
-    facts["bundle"] = _bundle(repository, facts, unmerged, moved)
+    facts["bundle"] = None  # where a remote has all there is
+    if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
+        facts["bundle"] = _bundle(repository, facts, unmerged, moved)
     facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
     return Taken(facts, files=moved)
 
 
 def _trees(
-    repository: Repository, head: Optional[str], files: Files, unmerged: Sequence[bytes]
+    repository: Repository, head: Head, files: Files, unmerged: Sequence[bytes]
 ) -> Tuple[bytes, bytes]:
     """Return the trees of the index and of the work tree."""
     kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
     index = b""
-    if head and not unmerged:  # a large repository in which nothing is staged has its tree already
-        row = repository.git(
-            "diff-index", "--cached", "--raw", "-z", "--ignore-submodules=none", head, most=1 << 20
-        )
-        if not row:
-            index = repository.git("rev-parse", head + "^{tree}").strip()
+    if (
+        head.commit and head.tree and not unmerged
+    ):  # a large repository with nothing staged has its tree already
+        words = ("diff-index", "--cached", "--raw", "-z", "--ignore-submodules=none", head.commit)
+        index = b"" if repository.git(*words) else head.tree.encode()
     index = index or repository.tree(dict.fromkeys(unmerged), "staged")
     return index, repository.tree(kept, "work") if kept else index
 
@@ -1528,15 +1551,23 @@ def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
     return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
 
 
-def _head(repository: Repository) -> Tuple[Optional[str], Optional[str]]:
-    """Return the commit that is checked out (None before the first) and the branch (None where detached)."""
-    branch = (
-        repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).decode("utf-8", "surrogateescape").strip()
-    )
-    commit = (
-        repository.git("rev-parse", "--verify", "-q", "HEAD^{commit}", codes=(0, 1, 128)).decode().strip()
-    )
-    return commit or None, _path(branch) if branch else None
+class Head(NamedTuple):
+    """What is checked out: the commit and its tree (None before the first), and the branch (None where detached)."""
+
+    commit: Optional[str]
+    tree: Optional[str]
+    branch: Optional[str]
+
+
+def _head(repository: Repository) -> Head:
+    said = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
+    if said == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
+        said = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
+    branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
+    rows = repository.git("rev-parse", "HEAD^{commit}", "HEAD^{tree}", codes=(0, 128)).decode().split("\n")
+    if len(rows) < 3:  # the first row repeats the words that name nothing
+        return Head(None, None, branch)
+    return Head(rows[0], rows[1], branch)
 
 
 def _remotes(repository: Repository) -> List[Dict[str, str]]:
@@ -1609,8 +1640,9 @@ def _look(
     repository: Repository, entries: Dict[bytes, Entry], unmerged: List[Tuple[bytes, bytes, bytes, bytes]]
 ) -> Files:
     """Find what lies in the work tree and differs from the index."""
-    files = Files({}, {}, [], [], [], {})
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
+    intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
+    files = Files({}, {}, [], [], [], {}, intended)
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
@@ -1735,7 +1767,7 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     if os.path.exists(os.path.join(full, ".git")) and not os.path.islink(full):
         files.inner[path] = full
         with contextlib.suppress(GaveUp, OSError):
-            head = _head(Repository(full, repository.context))[0]
+            head = _head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
     elif not os.path.isdir(full) or os.path.islink(full):
@@ -1819,14 +1851,10 @@ def _ignored(repository: Repository) -> Dict[str, Any]:
     return _names(rows.split(b"\0")[:-1])
 
 
-def _flags(repository: Repository, entries: Dict[bytes, Entry]) -> Dict[str, List[str]]:
+def _flags(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
     """Return paths with a mark in the index that decides what `git status` says."""
-    rows = repository.git(
-        "diff-files", "--raw", "-z", "--no-renames", "--diff-filter=A", "--ignore-submodules=all"
-    )
-    intended = set(rows.split(b"\0")[1::2])
     return {
-        "intent-to-add": sorted(quote(path) for path in intended),
+        "intent-to-add": sorted(map(quote, files.intended)),
         "skip-worktree": sorted(quote(path) for path, entry in entries.items() if entry.tag.upper() == b"S"),
         "assume-unchanged": sorted(quote(path) for path, entry in entries.items() if entry.tag.islower()),
     }
@@ -1837,13 +1865,9 @@ def _bundle(
     facts: Dict[str, Any],
     unmerged: List[Tuple[bytes, bytes, bytes, bytes]],
     moved: Dict[str, str],
-) -> Optional[Dict[str, Any]]:
-    """Write the bundle; None where a remote has all there is. https://git-scm.com/docs/gitformat-bundle"""
+) -> Dict[str, Any]:
+    """Write the bundle. https://git-scm.com/docs/gitformat-bundle"""
     head = facts["head"]
-    if head and not unmerged and not facts["unpushed"]:
-        tree = repository.git("rev-parse", head + "^{tree}").decode().strip()
-        if tree == facts["index"] == facts["worktree"]:
-            return None
     above = [head] if head else []
     refs = {name: repository.commit(facts[name].encode(), above).decode() for name in ("index", "worktree")}
     if head:
@@ -1942,22 +1966,45 @@ def _take_repositories(
     lines: Dict[str, str] = {}
     used: Dict[str, int] = {}
     while waiting and len(found) < REPOSITORIES:
-        top, names, parent, inside = waiting.pop(0)
-        name = _unique(names[0] if len(names) == 1 else os.path.basename(top), used)
+        wave, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
+        named = [
+            _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
+        ]
+        records = _take_wave(
+            [(name, top, bool(names)) for name, (top, names, _, _) in zip(named, wave)], take
+        )
+        for record, name, (top, names, parent, inside) in zip(records, named, wave):
+            if record is None:
+                continue
+            record.update(distributions=names, parent=parent, path=inside)
+            found.append(record)
+            for path, folder in sorted(record.pop("inner").items()):
+                waiting.append((folder, [], name, quote(path)))
+            for one in names:
+                lines[one] = _editable_line(editable[one], top, record)
+    return found, lines
 
-        def part(context: Context, top: str = top, name: str = name, installed: bool = bool(names)) -> Taken:
+
+def _take_wave(
+    wave: List[Tuple[str, str, bool]], take: Callable[[str, Callable[[Context], Taken], float], Any]
+) -> List[Any]:
+    """Take some repositories at once: most of the time git reads from the disk. None where one cannot be had."""
+    records: List[Any] = [None] * len(wave)
+
+    def one(number: int, name: str, top: str, installed: bool) -> None:
+        def part(context: Context) -> Taken:
             return take_repository(context, top, name, installed)
 
-        record = take(f"repository {name}", part, BUDGETS["repository"])
-        if record is None:
-            continue
-        record.update(distributions=names, parent=parent, path=inside)
-        found.append(record)
-        for path, folder in sorted(record.pop("inner").items()):
-            waiting.append((folder, [], name, quote(path)))
-        for one in names:
-            lines[one] = _editable_line(editable[one], top, record)
-    return found, lines
+        records[number] = take(f"repository {name}", part, BUDGETS["repository"])
+
+    threads = [
+        threading.Thread(target=one, args=(number, *row), daemon=True) for number, row in enumerate(wave)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return records
 
 
 def _unique(wanted: str, used: Dict[str, int]) -> str:

@@ -291,3 +291,9 @@ def test_a_folder_that_only_looks_like_a_repository(tmp_path: Path) -> None:
     context = capture.Context(dict(ENV), 1e12, str(tmp_path), program=False)
     with pytest.raises(capture.GaveUp, match="no git folder"):
         capture.take_repository(context, str(tmp_path), "top", installed=True)
+
+
+def test_without_git_the_part_fails_and_says_so(tmp_path: Path) -> None:
+    context = capture.Context({"PATH": str(tmp_path)}, 1e12, str(tmp_path), program=False)
+    with pytest.raises(capture.GaveUp, match="git is not on PATH"):
+        capture.take_repository(context, str(new_origin(tmp_path)), "top", installed=True)
