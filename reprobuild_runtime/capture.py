@@ -11,7 +11,7 @@ was given up or was left out stands in `capture.json` under a reason from `REASO
 written (the section "Secrets" below says what counts as one), their names are.
 
 Codes: 0, also where parts failed or another rank captures; 2 for a wrong command line; 3 where the folder cannot be
-written. The call in a script raises nothing.
+written; 130 and 143 where it was interrupted. The call in a script raises nothing.
 """
 
 # One file by design, so that it can be copied onto a login node: longer than the house allows elsewhere.
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__" and sys.path and not sys.flags.isolated:
-    del sys.path[0]  # the folder of this file may hold a `random.py` of somebody
+if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
 
 import argparse
 import contextlib
@@ -82,6 +82,7 @@ UNTRACKED_COUNT = 5000
 CHANGED_FILE = 64 << 20
 DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
+SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
 REPOSITORIES = 64
 AT_ONCE = 4
@@ -742,9 +743,20 @@ def _run(
         return b"" if out else said.read(most)
 
 
+_RUNNING: Set[int] = set()  # process groups
+
+
+def _end_running() -> None:
+    """End the programs of parts that were left behind."""
+    for group in list(_RUNNING):
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+
+
 def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> Tuple[int, str]:
     """Return the code of a program, and why it was killed. `wait` with a time limit sleeps longer than git runs."""
     reasons: List[str] = []
+    _RUNNING.add(child.pid)
 
     def end(reason: str) -> None:
         reasons.append(reason)
@@ -769,6 +781,7 @@ def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most
         raise
     finally:
         clock.cancel()
+        _RUNNING.discard(child.pid)
     return code, "".join(reasons[:1])
 
 
@@ -983,9 +996,8 @@ def take_environment(context: Context) -> Taken:
             withheld.append({"what": "a variable", "name": _path(name), "reason": "secret", "rule": rule})
         rows.append((name, _row(name, value, rule)))
     # Falling, not rising: a rising dump reads like `printenv | sort`, whose values may be torn.
-    text = "".join(row + "\n" for _, row in sorted(rows, reverse=True) if row)
-    odd = [_path(name) for name, row in rows if not row]
-    facts = {"variables": len(rows), "only_in_env_nul": odd}
+    text = "".join(row + "\n" for _, row in sorted(rows, reverse=True))
+    facts = {"variables": len(rows), "only_in_env_nul": [_path(n) for n, _ in rows if not _NAME.fullmatch(n)]}
     return Taken(
         facts, {"env.nul": b"".join(exact), "env.txt": text.encode("utf-8", "replace")}, withheld=withheld
     )
@@ -997,7 +1009,7 @@ def _row(name: str, value: str, rule: Optional[str]) -> str:
     A value withheld for its name is `***`, by which a reader still knows it; one with an innocent name is a comment.
     """
     if not _NAME.fullmatch(name):
-        return f"# withheld: {_path(name)} ({rule})" if rule else ""
+        return f"# withheld: {_path(name)} ({rule})" if rule else f"# only in env.nul: {_path(name)}"
     if rule:
         return f"{name}={GONE}" if secret_name(name) else f"# withheld: {name} ({rule})"
     plain = value.isprintable() and value == value.strip() and not re.match(r"[({\[]|-----", value)
@@ -1348,7 +1360,6 @@ class Files(NamedTuple):
     untracked: Dict[bytes, Tuple[bytes, bytes]]
     left_out: List[Dict[str, Any]]
     large: List[Dict[str, Any]]
-    secrets: List[Dict[str, Any]]
     inner: Dict[bytes, str]
     intended: List[bytes]
 
@@ -1515,7 +1526,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),
         "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
-        "left_out_count": len(files.left_out), "secrets": files.secrets[:LISTED],
+        "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
         "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
         "flags": _flags(entries, files),
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
@@ -1527,6 +1538,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts["bundle"] = None  # where a remote has all there is
     if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
         facts["bundle"] = _bundle(repository, facts, unmerged, moved)
+        facts.update(_search(repository, facts))
     facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
     return Taken(facts, files=moved)
 
@@ -1642,11 +1654,11 @@ def _look(
     """Find what lies in the work tree and differs from the index."""
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
-    files = Files({}, {}, [], [], [], {}, intended)
+    files = Files({}, {}, [], [], {}, intended)
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
-    pointers = _pointers(repository, {entries[path].oid for path in large}) if large else {}
+    pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
     ours = {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in ours} - large
     for path, entry in entries.items():
@@ -1726,18 +1738,7 @@ def _object(
         return None
     if len(content) != state.st_size:
         _leave(files, path, "changed-meanwhile", state.st_size)
-    _look_for_secrets(repository, path, content, files)
     return _mode(repository, state.st_mode, entry), _keep(repository, content, entry)
-
-
-def _look_for_secrets(repository: Repository, path: bytes, content: bytes, files: Files) -> None:
-    """Note the lines with a secret. The content is kept: whoever builds from it is refused, and nothing is lost."""
-    places = find(content)
-    for value in repository.context.secrets:
-        at = content.find(value)
-        if at >= 0:
-            places.append((content.count(b"\n", 0, at) + 1, "variable"))
-    files.secrets.extend({"file": quote(path), "line": line, "rule": rule} for line, rule in places)
 
 
 def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
@@ -1803,21 +1804,6 @@ def _is_content(repository: Repository, full: bytes, pointer: Match[bytes]) -> b
         return _sha256(os.fsdecode(full), repository.context) == pointer.group(1).decode()
     except OSError:
         return False
-
-
-def _pointers(repository: Repository, oids: Iterable[bytes]) -> Dict[bytes, bytes]:
-    """Return the first kilobyte of each blob by its id."""
-    said = repository.git("cat-file", "--batch", stdin=b"".join(oid + b"\n" for oid in oids))
-    found, at = {}, 0
-    while at < len(said):
-        end = said.index(b"\n", at)
-        words = said[at:end].split(b" ")
-        if words[-1] == b"missing":
-            at = end + 1
-            continue
-        found[words[0]] = said[end + 1 : end + 1 + min(int(words[2]), 1024)]
-        at = end + 2 + int(words[2])
-    return found
 
 
 def _look_untracked(repository: Repository, files: Files) -> None:
@@ -1891,8 +1877,10 @@ def _bundle(
         words = ("pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q")
         try:
             repository.git(*words, stdin=wanted.encode(), out=stream, most=BUNDLE)
+            if stream.seek(0, os.SEEK_END) > BUNDLE:
+                raise GaveUp("too-large")
         except GaveUp as err:
-            return {"file": None, "reason": err.reason, "why": err.why}
+            return {"file": None, "refs": refs, "reason": err.reason, "why": err.why}
     name = f"{facts['name']}.bundle"
     moved[name] = path
     return {
@@ -1901,6 +1889,52 @@ def _bundle(
         "bytes": os.stat(path).st_size,
         "refs": refs,
     }
+
+
+def _search(repository: Repository, facts: Dict[str, Any]) -> Dict[str, Any]:
+    """Search all that the bundle carries for secrets: file, line and rule, never the text.
+
+    The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
+    were too many to be searched, the largest ones.
+    """
+    excluded = [f"^{one}" for one in facts["prerequisites"]]
+    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    paths = dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    asked = b"".join(oid + b"\n" for oid in paths)
+    said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
+    rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
+    blobs = sorted((int(size), oid) for _, size, oid in rows)
+    chosen, total = [], 0
+    for size, oid in blobs:
+        total += size
+        if total <= SEARCHED:
+            chosen.append(oid)
+    found: Set[Tuple[str, int, str]] = set()
+    for oid, content in _contents(repository, chosen):
+        places = find(content)
+        for value in repository.context.secrets:
+            at = content.find(value)
+            if at >= 0:
+                places.append((content.count(b"\n", 0, at) + 1, "variable"))
+        found.update((quote(paths[oid]), line, rule) for line, rule in places)
+    secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
+    return {"secrets": secrets[:LISTED], "unsearched": len(blobs) - len(chosen)}
+
+
+def _contents(repository: Repository, oids: Sequence[bytes]) -> Iterator[Tuple[bytes, bytes]]:
+    """Yield id and content of the objects that are there."""
+    if not oids:
+        return
+    said = repository.git("cat-file", "--batch", stdin=b"".join(oid + b"\n" for oid in oids))
+    at = 0
+    while at < len(said):
+        repository.context.left()
+        end = said.index(b"\n", at)
+        words = said[at:end].split(b" ")
+        at = end + 1
+        if words[-1] != b"missing":
+            yield words[0], said[at : at + int(words[2])]
+            at += int(words[2]) + 1
 
 
 def _sha256(path: str, context: Context) -> str:
@@ -2110,8 +2144,19 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     return code
 
 
+def _stopped(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)  # so that what is half written goes away
+
+
 if __name__ == "__main__":
-    _code = main()
+    signal.signal(signal.SIGTERM, _stopped)
+    try:
+        _code = main()
+    except KeyboardInterrupt:
+        _code = 130
+    except SystemExit as _err:
+        _code = _err.code if isinstance(_err.code, int) else 0
+    _end_running()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -256,3 +257,34 @@ def test_it_says_what_a_reader_needs(tmp_path: Path) -> None:
     )
     assert said["machine"]["uname"][2] == os.uname().release
     assert said["command"]["processes"][0]["arguments"][0].endswith(Path(sys.executable).name)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_what_is_half_done_goes_away_when_it_is_stopped(number: int, code: int, tmp_path: Path) -> None:
+    fake = tmp_path / "bin" / "nvidia-smi"
+    fake.parent.mkdir()
+    fake.write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/pid.part && mv {tmp_path}/pid.part {tmp_path}/pid\nexec sleep 1000\n"
+    )
+    fake.chmod(0o755)
+    (tmp_path / "job").mkdir()
+    env = ENV | {"PATH": f"{fake.parent}:{ENV['PATH']}", "TMPDIR": str(tmp_path / "job")}
+    argv = [BASE, str(PROGRAM), "-o", str(tmp_path / "job" / "out")]
+    with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.DEVNULL) as child:
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.01)
+        child.send_signal(number)
+        assert child.wait() == code
+    assert list((tmp_path / "job").iterdir()) == []
+    while _lives((tmp_path / "pid").read_text().strip()):
+        time.sleep(0.01)
+
+
+def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
+    """With PYTHONSAFEPATH (Python 3.11) the folder of the file is not on the path: nothing is taken off it."""
+    folder = tmp_path / "site" / "my_lib-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: my_lib\nVersion: 1.0\n")
+    env = ENV | {"PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
+    assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
+    assert "my_lib==1.0\n" in (tmp_path / "out" / "requirements.txt").read_text()

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.errors import SnapshotError
 from reprobuild.restore import restore
+from reprobuild.snapshot.captured import read_captured
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, content, document, git, new_origin, proved, status, take, write
 
@@ -193,6 +195,11 @@ def test_a_bundle_or_diff_that_is_too_large_is_said(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(capture, "DIFF", 1000)
     take(top, tmp_path / "snapshot")
     assert record(tmp_path / "snapshot")["diff"]["reason"] == "too-large"  # type: ignore[index]
+    monkeypatch.setattr(capture, "BUNDLE", 1000)
+    take(top, tmp_path / "second")
+    assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]
+    with pytest.raises(SnapshotError, match=r"not captured \(too-large\)"):
+        restore(read_captured(tmp_path / "second"), "clone", tmp_path / "second", tmp_path / "again", ENV)
 
 
 def test_ignored_files_are_left_out_and_said(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -170,20 +171,39 @@ def test_what_was_withheld_is_named(planted: subprocess.CompletedProcess[str], t
 def test_a_secret_in_a_change_is_kept_and_said(tmp_path: Path) -> None:
     """Nothing is lost, the place is named, and whoever builds from it is refused with file and line."""
     top = new_origin(tmp_path)
+    write(top, "committed.py", f"\n{SECRETS['gitlab']}\n".encode())
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "unpushed")
+    git(top, "rm", "-q", "committed.py")
+    git(top, "commit", "-qm", "too late: it stays in the history that travels")
     write(top, "kept.py", f"one\ntoken = '{SECRETS['github']}'\n".encode())
     write(top, "new.py", f"\n\n{SECRETS['huggingface']}\n".encode())
+    write(top, "own.py", b"password = Zq7-of-nobody\n")
     out = tmp_path / "out"
-    take(top, out)
+    with mock.patch.dict(ENV, {"SOME_PASSWORD": "Zq7-of-nobody"}):
+        take(top, out)
     text = (out / "capture.json").read_text()
     assert document(out)["warnings"] == [
+        {"repository": "clone", "file": "committed.py", "line": 2, "rule": "gitlab"},
         {"repository": "clone", "file": "kept.py", "line": 2, "rule": "github"},
         {"repository": "clone", "file": "new.py", "line": 3, "rule": "huggingface"},
+        {"repository": "clone", "file": "own.py", "line": 1, "rule": "variable"},
     ]
-    assert SECRETS["github"] not in text
-    assert SECRETS["huggingface"] not in text
+    assert not any(SECRETS[kind] in text for kind in ("github", "gitlab", "huggingface"))
     shutil.copy(out / "clone.patch", out / "clone.diff")
     with pytest.raises(SnapshotError, match=r"clone\.diff:\d+: an added line holds a secret"):
         read_snapshot(out)
+
+
+def test_how_much_was_not_searched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = new_origin(tmp_path)
+    write(top, "small", b"small\n")
+    write(top, "large", b"large\n" * 100)
+    take(top, tmp_path / "all")
+    assert document(tmp_path / "all")["repositories"][0]["unsearched"] == 0
+    monkeypatch.setattr(capture, "SEARCHED", 100)
+    take(top, tmp_path / "some")
+    assert document(tmp_path / "some")["repositories"][0]["unsearched"] == 1
 
 
 INNOCENT = [
