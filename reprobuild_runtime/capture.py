@@ -70,6 +70,7 @@ PROGRAM = "reprobuild capture"
 # Seconds. The whole ends after SECONDS, whatever its parts may still have.
 SECONDS = 60.0
 STALE = 600.0  # and its budget: then a capture that never ended, of a killed job, is taken over
+LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
 BUDGETS = {
     "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
     "modules": 2.0, "gpu": 10.0, "machine": 5.0, "scheduler": 2.0, "command": 2.0, "repository": 30.0,
@@ -1402,11 +1403,12 @@ class Repository:
         self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
 
     def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 1 << 28,
-            codes: Sequence[int] = (0,), **env: str) -> bytes:  # fmt: skip
+            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
         """Return what a git command says; `env` are variables of its own."""
+        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
         try:
             return _run(
-                [self.program, *self.options, *words], self.context, env={**self.env, **env}, cwd=self.top,
+                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
             )  # fmt: skip
         except GaveUp as err:
@@ -1809,7 +1811,12 @@ def _is_content(repository: Repository, full: bytes, pointer: Match[bytes]) -> b
 def _look_untracked(repository: Repository, files: Files) -> None:
     """Take untracked files that are not ignored, the small ones first, up to the budgets."""
     waiting = []
-    for path in repository.git("ls-files", "-o", "-z", "--exclude-standard").split(b"\0")[:-1]:
+    try:
+        listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
+    except GaveUp as err:  # a home folder that is a repository
+        files.left_out.append({"path": ".", "reason": err.reason})
+        return
+    for path in listed.split(b"\0")[:-1]:
         if path.endswith(b"/"):  # a repository inside this one, which it does not know as a submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
             continue
@@ -1831,7 +1838,8 @@ def _look_untracked(repository: Repository, files: Files) -> None:
 def _ignored(repository: Repository) -> Dict[str, Any]:
     """Return the names of what git ignores, folders as one; it is never taken."""
     try:
-        rows = repository.git("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
+        words = ("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
+        rows = repository.git(*words, seconds=LISTING)
     except GaveUp as err:
         return {"reason": err.reason}
     return _names(rows.split(b"\0")[:-1])

@@ -284,8 +284,9 @@ def test_the_job_folder_is_no_source_of_the_image(tmp_path: Path) -> None:
     snapshot = read_snapshot(out)
     assert [patch.name for patch in snapshot.patches] == ["my_lib"]
     assert (out / "clone.patch").is_file()
-    strange = {remark.place.file for remark in snapshot.remarks if not remark.understood}
-    assert strange == {"clone.patch"}
+    (said,) = (remark for remark in snapshot.remarks if remark.place.file == "clone.patch")
+    assert said.reason == "the changes of a repository, for people: not read"
+    assert [remark for remark in snapshot.remarks if not remark.understood] == []
 
 
 def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def test_it_is_read_and_nothing_was_touched(job: dict[str, str], tmp_path: Path)
     assert SECRETS["github"].encode() not in text
     assert len(snapshot.packages) > 50
     assert not [variable for variable in snapshot.variables if variable.suspect]
+    reasons = {remark.place.file: remark.reason for remark in snapshot.remarks}
+    assert reasons["clone.untracked"] == "names of untracked files, for people: not read"
     assert (tmp_path / "out" / "clone.untracked").read_bytes() == b"new\nname\0"
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o600}
 

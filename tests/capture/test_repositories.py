@@ -304,3 +304,61 @@ def test_without_git_the_part_fails_and_says_so(tmp_path: Path) -> None:
     context = capture.Context({"PATH": str(tmp_path)}, 1e12, str(tmp_path), program=False)
     with pytest.raises(capture.GaveUp, match="git is not on PATH"):
         capture.take_repository(context, str(new_origin(tmp_path)), "top", installed=True)
+
+
+def test_a_home_folder_full_of_files_does_not_cost_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    write(top, "new", b"new\n")
+    monkeypatch.setattr(capture, "LISTING", -1.0)
+    take(top, tmp_path / "snapshot")
+    found = record(tmp_path / "snapshot")
+    assert found["left_out"] == [{"path": ".", "reason": "timed-out"}]
+    assert found["ignored"] == {"reason": "timed-out"}
+    assert found["changed"] == {"count": 1, "paths": ["kept.py"]}
+
+
+@pytest.mark.parametrize("index", ["--no-sparse-index", "--sparse-index"])
+def test_sparse_work_trees(index: str, tmp_path: Path) -> None:
+    files = {f"{folder}/{number}": b"%d\n" % number for folder in ("a", "b/c", "b/d") for number in range(3)}
+    top = new_origin(tmp_path, {"root": b"root\n", **files})
+    git(top, "sparse-checkout", "set", "--cone", index, "b/c")
+    write(top, "b/c/0", b"changed\n")
+    assert not (top / "a").exists()
+    # With a sparse index, each git sets the times of the trees that it looks into.
+    proved(top, tmp_path, tmp_path / "origin.git", times=index == "--no-sparse-index")
+
+
+@pytest.mark.parametrize("how", ["--shared", "--reference"])
+def test_objects_of_other_repositories(how: str, tmp_path: Path) -> None:
+    new_origin(tmp_path)
+    words = ("--shared",) if how == "--shared" else ("--reference", tmp_path / "origin.git")
+    git(tmp_path, "clone", "-q", *words, tmp_path / "source", "borrowed")
+    write(tmp_path / "borrowed", "kept.py", b"changed\n")
+    git(tmp_path / "borrowed", "commit", "-qam", "unpushed")
+    proved(tmp_path / "borrowed", tmp_path, tmp_path / "source")
+
+
+def test_a_shallow_clone_whose_remote_is_gone(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"second\n")
+    git(top, "commit", "-qam", "second")
+    git(top, "push", "-q")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{tmp_path}/origin.git", "shallow")
+    git(tmp_path / "shallow", "remote", "remove", "origin")
+    write(tmp_path / "shallow", "new", b"new\n")
+    proved(tmp_path / "shallow", tmp_path, None)
+    assert (tmp_path / "again" / ".git" / "shallow").read_bytes() == (
+        tmp_path / "shallow/.git/shallow"
+    ).read_bytes()
+
+
+def test_odd_places_of_repositories(tmp_path: Path) -> None:
+    """Names that end lists of folders, begin comments and need quotes."""
+    odd = tmp_path / '#a:b"c\\d\ne'
+    odd.mkdir()
+    top = new_origin(odd)
+    write(top, "kept.py", b"changed\n")
+    proved(top, tmp_path, odd / "origin.git")
