@@ -190,6 +190,7 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
     if claim is None:
         return _report(folder, note="another process has captured, or is capturing, into this folder")
     scratch = _scratch(claim)
+    captured = False
     try:
         document, texts, files, withheld = _take_all(started + seconds, scratch, program)
         with _naming(folder):
@@ -197,7 +198,8 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
             captured = _publish(claim, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(claim, ignore_errors=True)
+        if not captured:  # else the name is free, and may be another's already
+            shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
     return _report(
@@ -255,8 +257,10 @@ def _abandoned(claim: str, seconds: float) -> bool:
     with contextlib.suppress(OSError):
         if time.time() - os.stat(claim).st_mtime > STALE + seconds:
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
-            os.rename(claim, aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            try:
+                os.rename(claim, aside)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
             return True
     return False
 
@@ -270,16 +274,21 @@ def _scratch(claim: str) -> str:
 def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files: Dict[str, str]) -> None:
     for name, source in files.items():
         shutil.copyfile(source, os.path.join(claim, name))
-        os.chmod(os.path.join(claim, name), FILE_MODE)
+        _restrict(os.path.join(claim, name), FILE_MODE)
     texts["capture.json"] = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
     for name, content in texts.items():
         number = os.open(os.path.join(claim, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         with open(number, "wb") as stream:
-            os.fchmod(stream.fileno(), FILE_MODE)
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-    os.chmod(claim, FOLDER_MODE)
+        _restrict(os.path.join(claim, name), FILE_MODE)
+    _restrict(claim, FOLDER_MODE)
+
+
+def _restrict(path: str, mode: int) -> None:
+    with contextlib.suppress(OSError):  # some file systems have no rights
+        os.chmod(path, mode)
 
 
 def _publish(claim: str, folder: str) -> bool:

@@ -118,6 +118,7 @@ if ! mkdir -- "$part" 2> /dev/null; then
     exit 3
 fi
 trap 'rm -rf -- "$part"' EXIT
+[ ! -e "$target/env.txt" ] || { say "$target: captured already"; exit 0; } # between our two looks
 {
     take_environment
     take_modules
@@ -126,6 +127,7 @@ trap 'rm -rf -- "$part"' EXIT
     editables | while IFS= read -r folder; do take_repository "$folder"; done
 } 2> /dev/null < /dev/null
 if mv -T -- "$part" "$target" 2> /dev/null; then
+    trap - EXIT # the name is free, and may be another's already
     say "$target: captured"
 elif [ -e "$target/env.txt" ]; then
     say "$target: another process was quicker"

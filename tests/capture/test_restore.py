@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
-from reprobuild.errors import SnapshotError
+from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.restore import restore
 from reprobuild.snapshot.captured import DAMAGED, read_captured, unquoted
 from reprobuild_runtime import capture
@@ -297,3 +299,65 @@ def test_a_bundle_that_was_too_large(snapshot: Path) -> None:
         r"not captured \(too-large\)",
         "capture it again; `capture.json` says which budget was too small",
     )
+
+
+# --- damage of any kind ------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["../x", ".git", "-x", "0" * 40]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    top = new_origin(folder)
+    write(top, "kept.py", b"changed\n" * 50)
+    write(top, "new", b"new\n")
+    git(top, "add", "-N", "new")
+    take(top, folder / "snapshot")
+    return folder
+
+
+def tried(good: Path, found: dict[str, Any], bundle: bytes) -> None:
+    """Restore a damaged copy: it works or is refused, and nothing is written beside it."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "snapshot").mkdir()
+        (folder / "snapshot" / "capture.json").write_text(json.dumps(found))
+        (folder / "snapshot" / "clone.bundle").write_bytes(bundle)
+        with contextlib.suppress(ReproError):
+            repositories = read_captured(folder / "snapshot")
+            origins = {"clone": str(good / "origin.git")}
+            restore(repositories, "clone", folder / "snapshot", folder / "again", ENV, origins)
+        assert {path.name for path in folder.iterdir()} <= {"snapshot", "again"}
+        assert {path.name for path in (folder / "snapshot").iterdir()} == {"capture.json", "clone.bundle"}
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_any_other_value_in_capture_json(good: Path, data: st.DataObject) -> None:
+    found = document(good / "snapshot")
+    at: Any = found["repositories"][0]
+    key = data.draw(st.sampled_from(sorted(at)))
+    while isinstance(at[key], dict) and at[key] and data.draw(st.booleans()):
+        at = at[key]
+        key = data.draw(st.sampled_from(sorted(at)))
+    at[key] = data.draw(JSON)
+    tried(good, found, (good / "snapshot" / "clone.bundle").read_bytes())
+
+
+@settings(max_examples=30)
+@given(st.integers(min_value=0), st.integers(1, 255))
+def test_any_other_byte_in_a_bundle(good: Path, place: int, flip: int) -> None:
+    found = document(good / "snapshot")
+    bundle = bytearray((good / "snapshot" / "clone.bundle").read_bytes())
+    bundle[place % len(bundle)] ^= flip
+    found["repositories"][0]["bundle"]["sha256"] = hashlib.sha256(bundle).hexdigest()
+    tried(good, found, bytes(bundle))
