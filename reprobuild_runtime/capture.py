@@ -1088,10 +1088,13 @@ def _index_date(path: str) -> Dict[str, Any]:
     }
 
 
+RPM_FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")  # of its database, in older and newer systems
+
+
 def take_rpm(context: Context) -> Taken:
     """Packages of rpm, from its own program: its database has a format for each release."""
     program = shutil.which("rpm", path=context.environ.get("PATH"))
-    if not program or not any(map(os.path.isdir, ("/var/lib/rpm", "/usr/lib/sysimage/rpm"))):
+    if not program or not any(map(os.path.isdir, RPM_FOLDERS)):
         raise GaveUp("not-there")
     rows = (
         _run([program, "-qa", "--qf", "%{NAME} %{EVR} %{ARCH}\n"], context)

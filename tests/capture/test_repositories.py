@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -272,6 +273,58 @@ def test_the_hostile_configuration_of_these_tests_works(tmp_path: Path) -> None:
     write(top, "kept.py", b"changed\n")
     git(top, "diff")
     assert (tmp_path / "ran").exists()
+
+
+SETTINGS = {
+    "color.ui": "always", "color.diff": "always", "diff.noprefix": "true", "diff.mnemonicPrefix": "true",
+    "core.abbrev": "4", "diff.context": "0", "diff.renames": "copies", "diff.suppressBlankEmpty": "true",
+    "diff.algorithm": "patience", "diff.submodule": "log", "diff.ignoreSubmodules": "all", "core.quotePath": "false",
+    "core.bigFileThreshold": "1", "core.safecrlf": "true", "status.showUntrackedFiles": "no",
+    "core.whitespace": "cr-at-eol",
+    "diff.orderFile": "/nonexistent", "diff.wsErrorHighlight": "all", "apply.whitespace": "fix", "index.version": "4",
+    "core.untrackedCache": "true", "pack.compression": "0", "commit.gpgSign": "true", "feature.manyFiles": "true",
+}  # fmt: skip
+
+
+def test_settings_of_the_user_do_not_change_what_is_captured(tmp_path: Path) -> None:
+    top = new_origin(
+        tmp_path, {"kept.py": b"one\n\n\ntwo \nthree\n", "dir/inner.py": b"two\n" * 20, "run.sh": b"x\n"}
+    )
+    (top / "copy.py").write_bytes((top / "dir" / "inner.py").read_bytes())
+    write(top, "kept.py", b"one\n\n\ntwo \r\nfour\n")
+    git(top, "mv", "run.sh", "moved.sh")
+    write(top, "new", b"new\n")
+    for key, value in SETTINGS.items():
+        git(top, "config", key, value)
+    git(top, "update-index", "--force-write-index")
+    out = tmp_path / "snapshot"
+    repositories = take(top, out)
+    restore(repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")})
+    assert content(tmp_path / "again") == content(top)
+    for key in SETTINGS:
+        git(top, "config", "--unset", key)
+    assert status(tmp_path / "again") == status(top)
+    git(tmp_path, "clone", "-q", tmp_path / "origin.git", "patched")
+    git(tmp_path / "patched", "apply", "--whitespace=nowarn", out / "clone.patch")
+    assert content(tmp_path / "patched") == content(top)
+
+
+def test_variables_of_git_do_not_lead_elsewhere(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    elsewhere = {
+        "GIT_DIR": "/nonexistent", "GIT_INDEX_FILE": "/nonexistent/index", "GIT_WORK_TREE": "/",
+        "GIT_TRACE": str(tmp_path / "trace"),
+        "GIT_TRACE2_EVENT": str(tmp_path / "trace"), "GIT_EXTERNAL_DIFF": "false", "GIT_DIFF_OPTS": "-u0",
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": f"touch {tmp_path}/trace",
+        "GIT_OBJECT_DIRECTORY": "/nonexistent", "GIT_NAMESPACE": "x", "GIT_CEILING_DIRECTORIES": str(tmp_path),
+    }  # fmt: skip
+    with mock.patch.dict(ENV, elsewhere):
+        repositories = take(top, tmp_path / "snapshot")
+    assert not (tmp_path / "trace").exists()
+    origins = {"clone": str(tmp_path / "origin.git")}
+    restore(repositories, "clone", tmp_path / "snapshot", tmp_path / "again", ENV, origins)
+    assert content(tmp_path / "again") == content(top)
 
 
 def test_a_work_tree_elsewhere_is_not_believed(tmp_path: Path) -> None:
