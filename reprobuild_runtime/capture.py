@@ -1721,6 +1721,7 @@ def _take_repositories(
         )
         for record, name, (top, names, parent, inside) in zip(records, named, wave):
             if record is None:
+                lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
                 continue
             record.update(distributions=names, parent=parent, path=inside)
             found.append(record)
@@ -1728,7 +1729,14 @@ def _take_repositories(
                 waiting.append((folder, [], name, quote(path)))
             for one in names:
                 lines[one] = _editable_line(editable[one], top, record)
+    for top, names, _, _ in waiting:
+        take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
+        lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
     return found, lines
+
+
+def _too_many(context: Context) -> Taken:
+    raise GaveUp("too-many")
 
 
 def _take_wave(
@@ -1760,6 +1768,11 @@ def _unique(wanted: str, used: Dict[str, int]) -> str:
     return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)
 
 
+def _bare_line(entry: Dict[str, Any], what: str) -> str:
+    """Return a line without a commit, so that nobody builds the install without its changes."""
+    return f"# Editable install whose {what} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
+
+
 def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> str:
     """Return the line of an editable install: the commit that a remote has, on which NAME.diff was made.
 
@@ -1769,7 +1782,7 @@ def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> s
     urls = {remote["name"]: remote["url"] for remote in record["remotes"]}
     url = urls.get(record["base_remote"]) or urls.get("origin") or next(iter(urls.values()), None)
     if record["diff"]["reason"] != "done":
-        return f"# Editable install whose changes are not in a diff ({_pin(entry)})\n-e {_path(folder)}"
+        return _bare_line(entry, "changes are not in a diff")
     if url is None or record["head"] is None or not _freezable(url):
         return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
     inside = os.path.relpath(os.path.realpath(folder), top)

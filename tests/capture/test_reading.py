@@ -272,6 +272,33 @@ def test_changes_that_do_not_fit_into_a_diff_are_not_passed_over(
     assert line == "# Editable install whose changes are not in a diff (my_lib==1.0)\n-e /src/lib"
 
 
+def test_a_repository_that_could_not_be_captured_is_not_passed_over(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    (top / ".git" / "index").write_bytes(b"damaged")
+    out = captured(tmp_path, top, top)
+    assert document(out)["parts"]["repository my_lib"]["outcome"] == "failed"
+    text = (out / "requirements.txt").read_text()
+    assert f"# Editable install whose repository was not captured (my_lib==1.0)\n-e {top}\n" in text
+    (line,) = (line for line in read_snapshot(out).requirements if line.name == "my_lib")
+    assert (line.commit, line.path) == (None, str(top))
+
+
+def test_more_repositories_than_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        install(tmp_path / "site", f"lib{number}", new_origin(tmp_path / str(number)))
+    monkeypatch.setattr(capture, "REPOSITORIES", 2)
+    monkeypatch.setattr(capture, "AT_ONCE", 1)
+    monkeypatch.setattr(capture, "PARTS", (("distributions", capture.take_distributions),))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    monkeypatch.chdir(tmp_path)
+    found = capture.capture(str(tmp_path / "out"))
+    assert sorted(found["parts"].values()) == ["done", "done", "done", "too-many"]
+    text = (tmp_path / "out" / "requirements.txt").read_text()
+    assert text.count("-e git+file://") == 2
+    assert "# Editable install whose repository was not captured (lib2==1.0)\n" in text
+
+
 def test_the_job_folder_is_no_source_of_the_image(tmp_path: Path) -> None:
     """Its changes are beside the others for people, under a name that no reader takes for an editable's diff."""
     top = new_origin(tmp_path)

@@ -415,3 +415,15 @@ def test_odd_places_of_repositories(tmp_path: Path) -> None:
     top = new_origin(odd)
     write(top, "kept.py", b"changed\n")
     proved(top, tmp_path, odd / "origin.git")
+
+
+def test_a_repository_of_another_user(tmp_path: Path) -> None:
+    """git itself refuses it as dubious; one that root installed for all is nothing strange on a cluster."""
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    for path in (top, *top.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    assert git(top, "status", "--porcelain", fails=True) == b""
+    out = tmp_path / "snapshot"
+    take(top, out)
+    assert record(out)["changed"] == {"count": 1, "paths": ["kept.py"]}
