@@ -835,9 +835,10 @@ def take_modules(context: Context) -> Taken:
     return Taken(facts, {"modules.txt": (text + "\n").encode("utf-8", "backslashreplace")})
 
 
+# Fields of `nvidia-smi`; one that an older driver does not know fails the whole question, so there is a short one.
 _GPU = (
-    "index,name,uuid,driver_version,memory.total,compute_cap,pci.bus_id,vbios_version,ecc.mode.current,"
-    "mig.mode.current"
+    "index,name,uuid,driver_version,memory.total,pci.bus_id,vbios_version,compute_cap,ecc.mode.current,mig.mode.current",
+    "index,name,uuid,driver_version,memory.total",
 )
 _LIBRARIES = re.compile(
     r"/lib(cuda|cudart|cudnn|nccl|cublas|cublasLt|mpi|ucp|fabric|hip\w*|rccl|gomp|iomp5|mkl_\w+)[.\w-]*\.so[.\d]*$"
@@ -865,18 +866,29 @@ def take_gpu(context: Context) -> Taken:
         facts["torch"] = {
             name: str(getattr(version, name, None)) for name in ("__version__", "cuda", "hip", "git_version")
         }
-    program = shutil.which("nvidia-smi", path=context.environ.get("PATH"))
-    facts["nvidia_smi"] = None
-    if program:
-        short = context._replace(deadline=min(context.deadline, time.monotonic() + 5))
-        try:
-            rows = _run([program, f"--query-gpu={_GPU}", "--format=csv,noheader"], short, most=1 << 20)
-            facts["nvidia_smi"] = rows.decode("utf-8", "replace").strip().split("\n")
-        except (GaveUp, OSError) as err:
-            facts["nvidia_smi_reason"] = err.reason if isinstance(err, GaveUp) else "failed"
+    facts.update(_ask_nvidia_smi(context))
     if not any(facts.values()):
         raise GaveUp("not-there")
     return Taken(facts)
+
+
+def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
+    program = shutil.which("nvidia-smi", path=context.environ.get("PATH"))
+    if program is None:
+        return {}
+    short = context._replace(deadline=min(context.deadline, time.monotonic() + 5))
+    reason = ""
+    for fields in _GPU:
+        try:
+            said = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
+        except (GaveUp, OSError) as err:
+            reason = err.reason if isinstance(err, GaveUp) else "failed"
+            continue
+        return {
+            "nvidia_smi": said.decode("utf-8", "replace").strip().split("\n"),
+            "nvidia_smi_fields": fields.split(","),
+        }
+    return {"nvidia_smi": None, "nvidia_smi_reason": reason}
 
 
 def _headers(environ: Mapping[str, str]) -> Dict[str, str]:

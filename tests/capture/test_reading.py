@@ -364,6 +364,14 @@ def test_the_gpu_is_read_from_files_and_its_program(tmp_path: Path) -> None:
     assert facts["headers"][str(cuda / "include" / "cudnn_version.h")] == "9.1.0"
     assert facts["headers"][str(cuda / "include" / "nccl.h")] == "2.21.5"
     assert facts["nvidia_smi"] == ["0, NVIDIA H100, GPU-1, 550.54, 81559 MiB"]
+    assert len(facts["nvidia_smi_fields"]) == 10
+    fake.write_text('#!/bin/sh\ncase "$1" in *compute_cap*) exit 2;; esac\necho 0, NVIDIA V100\n')
+    facts = capture.take_gpu(found._replace(scratch=str(tmp_path))).facts
+    assert facts["nvidia_smi"] == ["0, NVIDIA V100"]
+    assert facts["nvidia_smi_fields"][-1] == "memory.total"
+    fake.write_text("#!/bin/sh\nexit 9\n")
+    facts = capture.take_gpu(found._replace(scratch=str(tmp_path))).facts
+    assert (facts["nvidia_smi"], facts["nvidia_smi_reason"]) == (None, "failed")
 
 
 def test_the_scheduler_without_its_secrets() -> None:
