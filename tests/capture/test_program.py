@@ -122,7 +122,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("place", ["/sys/snapshot", "/proc/snapshot", "file/snapshot"])
+@pytest.mark.parametrize("place", ["/proc/snapshot", "file/snapshot"])
 def test_a_folder_that_cannot_be_made(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_program("-o", tmp_path / place, env=ENV)
@@ -134,16 +134,22 @@ def test_a_folder_that_cannot_be_made(place: str, tmp_path: Path) -> None:
     assert "cannot be written" in called["note"]
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for it: writing fails in the middle."""
-    line = f"ulimit -f 1; exec {BASE} {PROGRAM} -o {tmp_path}/out"
-    env = ENV | {"LONG": "x" * 4000}
-    done = subprocess.run(
-        ["bash", "-c", line], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 3, done.stderr
-    assert f"{tmp_path}/out cannot be written: File too large" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("mount", "why"),
+    [
+        ("mount -t tmpfs -o size=16k none {0}", "No space left on device"),
+        ("mount --bind {0} {0} && mount -o remount,ro,bind {0}", "Read-only file system"),
+    ],
+)
+def test_a_disk_that_is_full_or_read_only(mount: str, why: str, tmp_path: Path) -> None:
+    """In a mount namespace of its own, which ends with it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    line = f"{mount.format(disk)} && {BASE} {PROGRAM} -o {disk}/out; echo $?; ls -A {disk}"
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", line]
+    done = subprocess.run(argv, env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"{disk}/out cannot be written: {why}" in done.stderr
+    assert done.stdout == "3\n"  # and nothing is left there
 
 
 def test_a_program_that_hangs_is_given_up_and_killed(tmp_path: Path) -> None:
