@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from reprobuild import proc
 from reprobuild.errors import BuildError, SnapshotError
-from reprobuild.guard.names import check_name, check_target
+from reprobuild.guard.names import check_target
+from reprobuild.restore.paths import check_path, check_paths, inside
 from reprobuild.snapshot.captured import DAMAGED, Repository, unquoted
 from reprobuild.snapshot.text import escaped
 
@@ -39,8 +40,6 @@ _SETTINGS = {
     "core.ignorecase": r"true|false",
     "core.precomposeunicode": r"true|false",
 }
-# Characters that HFS+ leaves out of names: https://nvd.nist.gov/vuln/detail/CVE-2014-9390
-_UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 _AT_ONCE = 64 << 20  # bytes of files in memory
 
 
@@ -81,10 +80,10 @@ def restore(
         )
     inner = {unquoted(child.path): child for child in repositories if child.parent == name}
     for path in inner:
-        _check_path(path, one.name)
+        check_path(path, one.name)
     _Restored(one, folder, target, env).make((origins or {}).get(name), set(inner))
     for path, child in sorted(inner.items()):
-        place = _inside(target, path, child.name)
+        place = inside(target, path, child.name)
         restore([c for c in repositories if c is not one], child.name, folder, place, env, origins)
 
 
@@ -227,22 +226,9 @@ class _Restored:
             head, _, path = row.partition(b"\t")
             mode, _, oid, size = head.split()
             files.append(_File(mode, oid, 0 if size == b"-" else int(size), path))
-        self._check_paths(
-            [file.path for file in files], inner - {f.path for f in files if f.mode == b"160000"}
-        )
+        among = inner - {file.path for file in files if file.mode == b"160000"}
+        check_paths([file.path for file in files], among, self.one.name)
         return files
-
-    def _check_paths(self, paths: list[bytes], inner: set[bytes]) -> None:
-        known = set(paths) | inner
-        if len(known) != len(paths) + len(inner):
-            raise self.refused("a tree holds one path twice")
-        for path in known:
-            _check_path(path, self.one.name)
-            above = path.rpartition(b"/")[0]
-            while above:
-                if above in known:
-                    raise self.refused(f"{above!r} is a file or link, and {path!r} lies below it")
-                above = above.rpartition(b"/")[0]
 
     def _write(self, files: list[_File]) -> None:
         for file, content in self._contents([file for file in files if file.mode != b"160000"]):
@@ -294,13 +280,13 @@ class _Restored:
             for mode, oid, stage, path in self.one.unmerged
         ]
         for _, _, _, path in self.one.unmerged:
-            _check_path(unquoted(path), self.one.name)
+            check_path(unquoted(path), self.one.name)
         if rows:
             stdin = b"\0".join(rows) + b"\0"
             self.git("update-index", "-z", "--index-info", purpose="restore conflicts", stdin=stdin)
         for flag, paths in self.one.flags.items():
             for path in paths:
-                _check_path(unquoted(path), self.one.name)
+                check_path(unquoted(path), self.one.name)
             names = b"".join(unquoted(path) + b"\0" for path in paths)
             if not names:
                 continue
@@ -325,31 +311,3 @@ class _Restored:
         self.git("symbolic-ref", "HEAD", branch, purpose="restore HEAD")
         if self.one.head is not None:
             self.git("update-ref", branch, self.one.head, purpose="restore the branch")
-
-
-def _check_path(path: bytes, name: str) -> None:
-    """Refuse a path that leaves the repository, or enters a git folder on any file system."""
-    text = path.decode("utf-8", "surrogateescape")
-    try:
-        check_name(text, f"the captured repository {name}")
-    except BuildError as err:
-        raise SnapshotError(escaped(str(err)), hint=DAMAGED) from None
-    for part in text.split("/"):
-        plain = _UNSEEN.sub("", part).partition(":")[0].rstrip(". ").lower()
-        if plain in (".git", "git~1"):
-            raise SnapshotError(
-                f"the captured repository {name} holds {path!r}, which is inside a git folder", hint=DAMAGED
-            )
-
-
-def _inside(target: Path, path: bytes, name: str) -> Path:
-    """Return the place of an inner repository, to which no link leads."""
-    place = target
-    for part in path.decode("utf-8", "surrogateescape").split("/"):
-        place = place / part
-        if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise SnapshotError(
-                f"the captured repository {name} lies below {escaped(str(place))}, a file or link",
-                hint=DAMAGED,
-            )
-    return place
