@@ -427,3 +427,19 @@ def test_a_repository_of_another_user(tmp_path: Path) -> None:
     out = tmp_path / "snapshot"
     take(top, out)
     assert record(out)["changed"] == {"count": 1, "paths": ["kept.py"]}
+
+
+def test_a_change_in_the_moment_of_the_index(tmp_path: Path) -> None:
+    """Same size, same time as the index: git looks into such files only because the index is not younger."""
+    top = new_origin(tmp_path)
+    git(top, "config", "core.trustctime", "false")
+    long_ago = (10**18, 10**18)
+    os.utime(top / "kept.py", ns=long_ago)
+    git(top, "update-index", "--refresh")
+    with (top / "kept.py").open("r+b") as stream:
+        stream.write(b"ONE\n")
+    for path in (top / "kept.py", top / ".git" / "index"):
+        os.utime(path, ns=long_ago)
+    assert status(top).endswith(b" kept.py\0")
+    proved(top, tmp_path, tmp_path / "origin.git")
+    assert (tmp_path / "again" / "kept.py").read_bytes() == b"ONE\n"
