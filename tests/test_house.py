@@ -11,9 +11,10 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
-    "errors", "proc", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "decisions", "services", "lock",
-    "net", "store", "listing", "compare", "fetch", "resolve", "payload", "wheelorder", "realise", "config", "render",
-    "context", "image", "engines", "builders", "explain", "verify", "report", "pipeline", "cli",
+    "errors", "proc", "capture", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "restore",
+    "decisions", "services", "lock", "net", "store", "listing", "compare", "fetch", "resolve", "payload",
+    "wheelorder", "realise", "config", "render", "context", "image", "engines", "builders", "explain",
+    "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

@@ -29,6 +29,7 @@ _REMEDIES = {
 
 # Verb: its line in `--help`. The module of a verb is imported when it is used, so that help is quick.
 VERBS = {
+    "capture": "Take a snapshot of this environment.",
     "from-snapshot": "Snapshot to checked image: the main job.",
     "show": "What is in a snapshot, and what is missing.",
     "lock": "Pin every line of a snapshot.",

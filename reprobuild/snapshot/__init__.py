@@ -28,7 +28,9 @@ _KINDS: tuple[tuple[str, str, _Parser], ...] = (
     ("*.diff", "patches", patches.parse),
 )
 # Ours or for people: neither is a captured line.
-_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
+_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|capture\.json|env\.nul")
+# Of `reprobuild capture` and its recipe: what no image can be made of is shown, and does not count as unknown.
+_ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 
 
@@ -55,6 +57,9 @@ def read_snapshot(folder: Path) -> Snapshot:
             found[known[1]] += values
             remarks += notes
             absent.discard(kind)
+        elif aside := _ASIDE.fullmatch(path.name):
+            what = "the changes of a repository" if aside["changes"] else "names of untracked files"
+            remarks.append(text.remark(shown, 1, "", f"{what}, for people: not read"))
         elif not _BESIDE.fullmatch(path.name):
             what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
             remarks.append(text.remark(shown, 1, "", what, understood=False))

@@ -1,0 +1,70 @@
+"""`reprobuild capture`: the capture program, run by the interpreter of the environment that is to be captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from reprobuild import proc
+from reprobuild.errors import SnapshotError, UsageError
+
+# Of the program: 0 done, 2 usage, 3 the folder cannot be written.
+_CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
+
+
+def recipe() -> str:
+    """Return the recipe in Bash."""
+    return files("reprobuild_runtime").joinpath("capture.sh").read_text()
+
+
+def interpreter(env: Mapping[str, str], own: str) -> str:
+    """Return the Python of the active environment; `own`, that of reprobuild, where none is active."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if env.get(name) and (found := Path(env[name]) / "bin" / "python").exists():
+            return str(found)
+    return own
+
+
+def given(env: Mapping[str, str], at_start: bytes) -> dict[str, str]:
+    """Return the environment without the LC_CTYPE that Python itself sets in the C locale (PEP 538).
+
+    Args:
+        env: of this process.
+        at_start: entries between NULs as they were when this process started; empty where that is not known.
+    """
+    if not at_start or any(entry.startswith(b"LC_CTYPE=") for entry in at_start.split(b"\0")):
+        return dict(env)
+    return {name: value for name, value in env.items() if name != "LC_CTYPE"}
+
+
+def capture(
+    python: str,
+    out: Path | None,
+    *,
+    env: Mapping[str, str],
+    sink: Callable[[int, bytes], None],
+    as_json: bool,
+) -> int:
+    """Take a snapshot of the environment of an interpreter, and return the code to exit with.
+
+    Args:
+        python: the interpreter; the distributions that it sees are captured.
+        out: the folder; None for the program's own choice.
+        env: the environment to capture.
+        sink: takes the program's output as `proc.stream` gives it.
+        as_json: whether one JSON document is to be printed.
+
+    Raises:
+        SnapshotError: the interpreter cannot run the program.
+        EngineError: there is no such interpreter.
+    """
+    with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
+        argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
+        code = proc.stream(argv, env=env, purpose="capture its environment", sink=sink)
+    if code not in _CODES:
+        raise SnapshotError(
+            f"`{python}` could not run the capture: it exited {code}",
+            hint="it must be Python 3.8 or newer; name another with --python",
+        )
+    return code

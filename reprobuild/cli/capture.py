@@ -1,0 +1,37 @@
+"""`reprobuild capture`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from reprobuild import capture
+from reprobuild.cli import common
+
+
+@click.command()
+@click.option(
+    "-o", "--out", type=common.PATH, help="Folder to write. [default: snapshot, or snapshot-JOB in a job]"
+)
+@click.option("--python", metavar="PATH", help="Whose environment. [default: the active one's]")
+@click.option(
+    "--print-recipe", is_flag=True, help="Print a recipe in Bash, which needs no Python, and do nothing."
+)
+@common.json_option
+def command(out: Path | None, python: str | None, print_recipe: bool, as_json: bool) -> int:
+    """Take a snapshot of this environment: packages, variables, repositories, machine.
+
+    \b
+    Example:
+      reprobuild capture -o repro/4242
+    """
+    if print_recipe:
+        click.echo(capture.recipe(), nl=False)
+        return 0
+    at_start = Path("/proc/self/environ")
+    env = capture.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
+    chosen = python or capture.interpreter(env, sys.executable)
+    return capture.capture(chosen, out, env=env, sink=common.hand_on, as_json=as_json)

@@ -1,0 +1,2208 @@
+"""Take a snapshot of this environment: what a training job ran with, in files that a person can read.
+
+    reprobuild capture [-o DIR]
+    python3 capture.py [-o DIR] [--json] [--seconds N]      # this file alone, copied anywhere
+    from capture import capture; capture("snapshot")        # from a training script
+
+One file, the standard library only, Python 3.8 or newer. It changes nothing but the folder that it writes, uses no
+network, starts neither pip nor conda and never imports torch. The folder appears whole or not at all. Where many
+ranks start it for one folder, one captures and the others return at once. Each part has a time budget; what failed,
+was given up or was left out stands in `capture.json` under a reason from `REASONS`. The values of secrets are not
+written (the section "Secrets" below says what counts as one), their names are.
+
+Codes: 0, also where parts failed or another rank captures; 2 for a wrong command line; 3 where the folder cannot be
+written; 130 and 143 where it was interrupted. The call in a script raises nothing.
+"""
+
+# One file by design, so that it can be copied onto a login node: longer than the house allows elsewhere.
+# ruff: noqa: TID251, B905  the environment is its subject; `strict=` is not in Python 3.8
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
+
+import argparse
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sysconfig
+import tempfile
+import threading
+import time
+import zlib
+from collections import Counter
+from importlib import metadata
+from types import MappingProxyType
+from typing import (
+    IO,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Match,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+VERSION = 1  # of capture.json
+PROGRAM = "reprobuild capture"
+
+# Seconds. The whole ends after SECONDS, whatever its parts may still have.
+SECONDS = 60.0
+STALE = 600.0  # and its budget: then a capture that never ended, of a killed job, is taken over
+LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
+BUDGETS = {
+    "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
+    "modules": 2.0, "gpu": 10.0, "machine": 5.0, "scheduler": 2.0, "command": 2.0, "repository": 30.0,
+}  # fmt: skip
+
+# Bytes and numbers. What is over them is listed by name and size.
+UNTRACKED_FILE = 10 << 20
+UNTRACKED_TOTAL = 32 << 20
+UNTRACKED_COUNT = 5000
+CHANGED_FILE = 64 << 20
+DIFF = 48 << 20  # the reader takes 64 MiB of one file
+BUNDLE = 256 << 20
+SEARCHED = 64 << 20  # for secrets
+LISTED = 500  # names in one list of capture.json
+REPOSITORIES = 64
+AT_ONCE = 4
+LONGEST_WORD = 4096  # of a command line
+
+REASONS = {
+    "done": "complete",
+    "not-there": "this machine or environment has none of it",
+    "failed": "an error; `why` tells which",
+    "timed-out": "its time budget, or that of the whole, was used up",
+    "too-large": "over the size budget",
+    "too-many": "over the budget of numbers",
+    "unreadable": "it cannot be read by this user",
+    "special-file": "a device, pipe or socket",
+    "filtered": "a filter of git (not LFS) stands between the file and what git keeps; it was not run",
+    "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
+    "changed-meanwhile": "it was changed while it was read",
+    "secret": "its value is a secret",
+}
+
+# Files and folders of a private snapshot: others of the machine may not read it, whatever the umask.
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+
+
+class GaveUp(Exception):
+    """A part cannot be had. `reason` is one of `REASONS`; `why` holds no value of the environment."""
+
+    def __init__(self, reason: str, why: str = "") -> None:
+        super().__init__(reason, why)
+        self.reason = reason
+        self.why = why
+
+
+class Unwritable(Exception):
+    """The output folder cannot be written."""
+
+
+class Context(NamedTuple):
+    """What a part is given: the environment, when it must end, and a private folder for its scratch files."""
+
+    environ: Dict[str, str]
+    deadline: float
+    scratch: str
+    program: bool  # whether this is a process of its own, not a call in a training script
+    secrets: Sequence[bytes] = ()  # values of the environment's secrets
+
+    def left(self) -> float:
+        """Return the seconds left; raise GaveUp where there are none."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise GaveUp("timed-out")
+        return left
+
+
+class Taken(NamedTuple):
+    """What a part gives: its entry in capture.json, text files by name, and finished files to be moved in."""
+
+    facts: Any
+    texts: Mapping[str, bytes] = MappingProxyType({})
+    files: Mapping[str, str] = MappingProxyType({})
+    withheld: Sequence[Dict[str, str]] = ()
+
+
+# --- The capture as a whole ------------------------------------------------------------------
+
+
+def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
+    """Capture this process's environment into a folder that is not there yet, or is empty.
+
+    For training scripts: it raises nothing, prints nothing and ends after about `seconds`.
+
+    Args:
+        folder: the path of the snapshot.
+        seconds: the budget of the whole.
+
+    Returns:
+        {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
+        "warnings"}.
+    """
+    try:
+        return _capture(os.fspath(folder), seconds, program=False)
+    except Unwritable as err:
+        return _report(str(folder), note=str(err))
+    except Exception as err:  # a snapshot is never worth the job
+        return _report(str(folder), note=f"the capture failed: {_harmless(err)}")
+
+
+def _report(folder: str, note: str = "", captured: bool = False, **more: Any) -> Dict[str, Any]:
+    return {
+        "folder": folder,
+        "captured": captured,
+        "note": note,
+        "parts": {},
+        "withheld": [],
+        "warnings": [],
+        **more,
+    }
+
+
+def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
+    folder = os.path.abspath(folder)
+    started = time.monotonic()
+    claim = _claim(folder, seconds)
+    if claim is None:
+        return _report(folder, note="another process has captured, or is capturing, into this folder")
+    scratch = _scratch(claim)
+    captured = False
+    try:
+        document, texts, files, withheld = _take_all(started + seconds, scratch, program)
+        with _naming(folder):
+            _write(claim, document, texts, files)
+            captured = _publish(claim, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if not captured:  # else the name is free, and may be another's already
+            shutil.rmtree(claim, ignore_errors=True)
+    note = "" if captured else "another process was quicker"
+    parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
+    return _report(
+        folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"]
+    )
+
+
+@contextlib.contextmanager
+def _naming(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as err:
+        raise Unwritable(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
+
+
+def _claim(folder: str, seconds: float) -> Optional[str]:
+    """Return a folder of our own beside the target, or None where another process has captured or does so now.
+
+    The name is the same for all; mkdir(2) lets one of them have it, on NFS, too.
+    """
+    above, name = os.path.split(folder)
+    claim = os.path.join(above, f".{name}.capturing")
+    with _naming(folder):
+        os.makedirs(above, exist_ok=True)
+        for _ in range(2):
+            if _is_taken(folder):
+                return None
+            try:
+                os.mkdir(claim, FOLDER_MODE)
+            except FileExistsError:
+                if not _abandoned(claim, seconds):
+                    return None
+                continue
+            if _is_taken(folder):  # it ended between our two looks
+                os.rmdir(claim)
+                return None
+            return claim
+    return None
+
+
+def _is_taken(folder: str) -> bool:
+    try:
+        inside = os.listdir(folder)
+    except FileNotFoundError:
+        return False
+    if "capture.json" in inside:
+        return True
+    if inside:
+        raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
+    return False
+
+
+def _abandoned(claim: str, seconds: float) -> bool:
+    """Remove the claim of a process that was killed long ago; whether there was one. One process does so."""
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(claim).st_mtime > STALE + seconds:
+            aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
+            try:
+                os.rename(claim, aside)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+            return True
+    return False
+
+
+def _scratch(claim: str) -> str:
+    with contextlib.suppress(OSError):
+        return tempfile.mkdtemp(prefix="reprobuild-capture-")
+    return tempfile.mkdtemp(prefix=".scratch.", dir=os.path.dirname(claim))
+
+
+def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files: Dict[str, str]) -> None:
+    for name, source in files.items():
+        shutil.copyfile(source, os.path.join(claim, name))
+        _restrict(os.path.join(claim, name), FILE_MODE)
+    texts["capture.json"] = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
+    for name, content in texts.items():
+        number = os.open(os.path.join(claim, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        with open(number, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _restrict(os.path.join(claim, name), FILE_MODE)
+    _restrict(claim, FOLDER_MODE)
+
+
+def _restrict(path: str, mode: int) -> None:
+    with contextlib.suppress(OSError):  # some file systems have no rights
+        os.chmod(path, mode)
+
+
+def _publish(claim: str, folder: str) -> bool:
+    """Give the complete folder its name; whether it was still free. rename(2) replaces an empty folder only."""
+    try:
+        os.rename(claim, folder)
+    except OSError as err:
+        if err.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _take_all(
+    deadline: float, scratch: str, program: bool
+) -> Tuple[Dict[str, Any], Dict[str, bytes], Dict[str, str], List[Dict[str, str]]]:
+    """Run every part. Return the document, text files, files to be moved, and what was withheld."""
+    environ = _environment(program)
+    secrets = _known_secrets(environ)
+    parts: Dict[str, Dict[str, Any]] = {}
+    document: Dict[str, Any] = {
+        "capture": VERSION,
+        "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "reasons": REASONS,
+        "parts": parts,
+        "warnings": [],
+    }
+    texts: Dict[str, bytes] = {}
+    files: Dict[str, str] = {}
+    withheld: List[Dict[str, str]] = []
+
+    def take(name: str, part: Callable[[Context], Taken], budget: float) -> Any:
+        context = Context(environ, min(deadline, time.monotonic() + budget), scratch, program, secrets)
+        outcome, taken = _run_part(part, context)
+        parts[name] = outcome
+        if taken is None:
+            return None
+        texts.update(taken.texts)
+        files.update(taken.files)
+        withheld.extend(taken.withheld)
+        return taken.facts
+
+    for name, part in PARTS:
+        document[name] = take(name, part, BUDGETS[name])
+    installed = (document.get("distributions") or {}).get("found", [])
+    found, lines = _take_repositories(installed, take)
+    document["repositories"] = found
+    if document.get("distributions") is not None:
+        texts["requirements.txt"] = _freeze(installed, lines)
+    document["warnings"] = [{"repository": one["name"], **place} for one in found for place in one["secrets"]]
+    document["withheld"] = withheld
+    cleaned = {
+        name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
+    }
+    return _scrub_values(document, secrets), cleaned, files, withheld
+
+
+def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:
+    """Run a part in a thread that may be left behind where it hangs (a dead file server)."""
+    box: List[Any] = []
+
+    def work() -> None:
+        try:
+            box.append(part(context))
+        except GaveUp as err:
+            box.append(err)
+        except Exception as err:
+            box.append(GaveUp("failed", _harmless(err)))
+
+    started = time.monotonic()
+    thread = threading.Thread(target=work, name=PROGRAM, daemon=True)
+    thread.start()
+    left = max(0.0, context.deadline - started) + 0.5  # its own look at the clock says more
+    thread.join(min(left, threading.TIMEOUT_MAX))
+    result = box[0] if box else GaveUp("timed-out")
+    outcome: Dict[str, Any] = {"outcome": "done", "seconds": round(time.monotonic() - started, 3)}
+    if isinstance(result, GaveUp):
+        outcome["outcome"] = result.reason
+        if result.why:
+            outcome["why"] = result.why
+        return outcome, None
+    return outcome, result
+
+
+def _harmless(err: BaseException) -> str:
+    """Return what an exception is without its message, which may hold a value."""
+    if isinstance(err, OSError) and err.strerror:
+        return f"{type(err).__name__}: {err.strerror}"
+    line = ""
+    trace = err.__traceback__
+    while trace is not None:
+        line = f" in {trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return type(err).__name__ + line
+
+
+def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
+    """Return the values of the environment's secrets that can be told from ordinary words, the longest first."""
+    values = {
+        value for name, value in environ.items()
+        if len(value) >= 8 and not value.isalpha() and not value.isdigit() and not value.startswith("/")
+        and secret_variable(name, value)
+    }  # fmt: skip
+    return sorted(map(_bytes, values), key=len, reverse=True)
+
+
+def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
+    """Cut the values of the environment's secrets out of a text, wherever they came into it."""
+    for value in secrets:
+        text = text.replace(value, GONE.encode())
+    return text
+
+
+def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
+    """Return a document of JSON whose strings are scrubbed, and can be written as UTF-8; keys are ours."""
+    if isinstance(document, str):
+        return _scrub(_bytes(document), secrets).decode("utf-8", "backslashreplace")
+    if isinstance(document, dict):
+        return {key: _scrub_values(value, secrets) for key, value in document.items()}
+    if isinstance(document, (list, tuple)):
+        return [_scrub_values(value, secrets) for value in document]
+    return document
+
+
+# --- Programs and files ----------------------------------------------------------------------
+
+
+def _run(
+    argv: Sequence[str], context: Context, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
+    stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 1 << 28, codes: Sequence[int] = (0,),
+) -> bytes:  # fmt: skip
+    """Run a program to its end and return its output; it and its children are killed at the deadline.
+
+    Output goes to a file, so that a child that keeps it open cannot keep us.
+    """
+    with contextlib.ExitStack() as stack:
+        said = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
+        given: Any = subprocess.DEVNULL
+        if stdin:
+            given = stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
+            given.write(stdin)
+            given.seek(0)
+        left = context.left()
+        child = subprocess.Popen(
+            list(argv), env=dict(env if env is not None else context.environ), cwd=cwd, stdin=given, stdout=said,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        code, reason = _wait(child, said, time.monotonic() + left, most if out else 0)
+        if reason:
+            raise GaveUp(reason, f"`{os.path.basename(argv[0])}` was ended")
+        if code not in codes:
+            raise GaveUp("failed", f"`{os.path.basename(argv[0])}` exited {code}")
+        said.seek(0)
+        return b"" if out else said.read(most)
+
+
+_RUNNING: Set[int] = set()  # process groups
+
+
+def _end_running() -> None:
+    """End the programs of parts that were left behind."""
+    for group in list(_RUNNING):
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> Tuple[int, str]:
+    """Return the code of a program, and why it was killed. `wait` with a time limit sleeps longer than git runs."""
+    reasons: List[str] = []
+    _RUNNING.add(child.pid)
+
+    def end(reason: str) -> None:
+        reasons.append(reason)
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+    left = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+    clock = threading.Timer(left, end, ["timed-out"])
+    clock.daemon = True
+    clock.start()
+    try:
+        while most:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.5)
+                break
+            if os.fstat(said.fileno()).st_size > most:
+                end("too-large")
+                break
+        code = child.wait()
+    except BaseException:
+        end("failed")
+        raise
+    finally:
+        clock.cancel()
+        _RUNNING.discard(child.pid)
+    return code, "".join(reasons[:1])
+
+
+def _read(path: str, most: int = 1 << 20) -> bytes:
+    """Return the content of a small file of the system; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError:
+        return b""
+
+
+def _text(path: str, most: int = 1 << 20) -> str:
+    return _read(path, most).decode("utf-8", "replace").strip()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def quote(name: bytes) -> str:
+    """Return a path as text that can be undone: as it is where it is plain, else in git's C-style quotes."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text and text.isprintable() and '"' not in text and "\\" not in text:
+        return text
+    named = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+    return '"' + "".join(named.get(c, chr(c) if 32 <= c < 127 else f"\\{c:03o}") for c in name) + '"'
+
+
+def _path(path: str) -> str:
+    return quote(os.fsencode(path))
+
+
+# --- Interpreter and distributions -----------------------------------------------------------
+
+
+def take_python(context: Context) -> Taken:
+    """The interpreter that runs this."""
+    libc = " ".join(part for part in platform.libc_ver() if part)
+    return Taken(
+        {
+            "version": platform.python_version(),
+            "implementation": platform.python_implementation(),
+            "build": list(platform.python_build()),
+            "compiler": platform.python_compiler(),
+            "executable": _path(sys.executable or ""),
+            "real_executable": _path(os.path.realpath(sys.executable or "")),
+            "prefix": _path(sys.prefix),
+            "base_prefix": _path(sys.base_prefix),
+            "soabi": sysconfig.get_config_var("SOABI"),
+            "abiflags": getattr(sys, "abiflags", ""),
+            "platform": sysconfig.get_platform(),
+            "libc": libc,
+            "path": [_path(place) for place in sys.path],
+            "flags": {
+                name: getattr(sys.flags, name)
+                for name in ("optimize", "no_site", "isolated", "hash_randomization")
+            },
+            "externally_managed": os.path.exists(
+                os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
+            ),
+        }
+    )
+
+
+def take_distributions(context: Context) -> Taken:
+    """Every installed distribution and where it came from, the first of each name."""
+    found: Dict[str, Dict[str, Any]] = {}
+    broken, withheld = [], []
+    for dist, link in _distributions():
+        context.left()
+        try:
+            entry = _describe(dist, link)
+        except Exception as err:
+            broken.append({"location": _path(str(getattr(dist, "_path", ""))), "why": _harmless(err)})
+            continue
+        if entry.pop("cut"):
+            withheld.append({"what": "an address", "name": entry["name"], "reason": "secret"})
+        found.setdefault(re.sub(r"[-_.]+", "-", entry["name"]).lower(), entry)
+    return Taken({"found": [found[name] for name in sorted(found)], "broken": broken}, withheld=withheld)
+
+
+def _distributions() -> Iterator[Tuple[metadata.Distribution, Optional[str]]]:
+    """Give each distribution on the path, with its folder where `setup.py develop` left an `.egg-link`."""
+    for place in sys.path:
+        for dist in metadata.distributions(path=[place]):
+            yield dist, None
+        try:
+            names = sorted(os.listdir(place or "."))
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".egg-link"):
+                target = _text(os.path.join(place, name)).split("\n")[0].strip()
+                for dist in metadata.distributions(path=[target]):
+                    yield dist, target
+
+
+def _describe(dist: metadata.Distribution, link: Optional[str]) -> Dict[str, Any]:
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
+    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]  # the description may be a megabyte
+    fields = dict(re.findall(r"(?im)^(name|version):[ \t]*(\S.*?)\s*$", head)[::-1])
+    named = {key.lower(): value for key, value in fields.items()}
+    if not named.get("name") or not named.get("version"):
+        raise ValueError
+    origin, cut = _origin(dist.read_text("direct_url.json"))
+    if link is not None:
+        origin = {"kind": "folder", "path": os.path.abspath(link), "editable": True}
+    return {
+        "name": named["name"],
+        "version": named["version"],
+        "location": _path(str(dist.locate_file(""))),
+        "installer": (dist.read_text("INSTALLER") or "").strip(),
+        "origin": origin,
+        "cut": cut,
+    }
+
+
+def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
+    """Return what `direct_url.json` (PEP 610) says, and whether a credential was cut out of it."""
+    if not text:
+        return None, False
+    said = json.loads(text)
+    url, cut = strip_credentials(str(said["url"]))
+    found: Dict[str, Any] = {"url": url, "subdirectory": said.get("subdirectory")}
+    if "vcs_info" in said:
+        info = said["vcs_info"]
+        found.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
+    elif url.startswith("file:") and "archive_info" not in said:
+        path = unquote(urlsplit(url).path)
+        found.update(kind="folder", path=path, editable=bool((said.get("dir_info") or {}).get("editable")))
+    else:
+        info = said.get("archive_info") or {}
+        hashes = info.get("hashes") or dict(
+            [str(info["hash"]).split("=", 1)] if "=" in str(info.get("hash")) else []
+        )
+        found.update(kind="archive", sha256=hashes.get("sha256"))
+    return found, cut
+
+
+# What `pip freeze` leaves out unless it is asked for --all (pip, commands/freeze.py).
+_HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
+    {"setuptools", "distribute", "wheel"} if sys.version_info < (3, 12) else set()
+)
+_STANDARD_VERSION = re.compile(
+    r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
+)
+
+
+def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
+    """Return requirements.txt as `pip freeze` writes it; `lines` has those of editable installs, by name."""
+    out = []
+    for entry in entries:
+        name = entry.get("name", "")
+        if name and re.sub(r"[-_.]+", "-", name).lower() not in _HIDDEN:
+            line = lines.get(name) or _line(entry)
+            out.append(line if line.isprintable() or line.startswith("#") else f"# {_path(line)}")
+    return "".join(line + "\n" for line in out).encode("utf-8", "backslashreplace")
+
+
+def _pin(entry: Dict[str, Any]) -> str:
+    equals = "==" if _STANDARD_VERSION.fullmatch(entry["version"]) else "==="
+    return f"{entry['name']}{equals}{entry['version']}"
+
+
+def _line(entry: Dict[str, Any]) -> str:
+    """Return the line of one distribution; see pip, operations/freeze.py and models/direct_url.py."""
+    origin = entry["origin"]
+    if origin is None:
+        return _pin(entry)
+    if origin.get("editable"):
+        return f"# Editable install with no version control ({_pin(entry)})\n-e {_path(origin['path'])}"
+    url, marks = origin["url"], []
+    if "commit" in origin:
+        url = f"{origin['kind']}+{url}@{origin['commit']}"
+    elif origin.get("sha256"):
+        marks.append(f"sha256={origin['sha256']}")
+    if origin.get("subdirectory"):
+        marks.append(f"subdirectory={origin['subdirectory']}")
+    return f"{entry['name']} @ {url}" + ("#" + "&".join(marks) if marks else "")
+
+
+# --- Environment -----------------------------------------------------------------------------
+
+
+def _environment(program: bool) -> Dict[str, str]:
+    """Return the environment; without the LC_CTYPE that Python itself sets in the C locale (PEP 538)."""
+    environ = dict(os.environ)
+    if program and environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
+        given = _read("/proc/self/environ", 1 << 24)
+        if given and not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
+            del environ["LC_CTYPE"]
+    return environ
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def take_environment(context: Context) -> Taken:
+    """The environment: `env.nul` exact, in the order of the process; `env.txt` for people and for the reader."""
+    exact, rows, withheld = [], [], []
+    for name, value in context.environ.items():
+        rule = secret_variable(name, value)
+        if rule is None and any(secret in _bytes(value) for secret in context.secrets):
+            rule = "repeated"  # the value of another one, which is a secret
+        if rule is None:
+            exact.append(_bytes(name) + b"=" + _bytes(value) + b"\0")
+        else:
+            withheld.append({"what": "a variable", "name": _path(name), "reason": "secret", "rule": rule})
+        rows.append((name, _row(name, value, rule)))
+    # Falling, not rising: a rising dump reads like `printenv | sort`, whose values may be torn.
+    text = "".join(row + "\n" for _, row in sorted(rows, reverse=True))
+    facts = {"variables": len(rows), "only_in_env_nul": [_path(n) for n, _ in rows if not _NAME.fullmatch(n)]}
+    return Taken(
+        facts, {"env.nul": b"".join(exact), "env.txt": text.encode("utf-8", "replace")}, withheld=withheld
+    )
+
+
+def _row(name: str, value: str, rule: Optional[str]) -> str:
+    """Return the line of env.txt: `NAME=value`; `export NAME=$'...'` as bash writes it where that is not one line.
+
+    A value withheld for its name is `***`, by which a reader still knows it; one with an innocent name is a comment.
+    """
+    if not _NAME.fullmatch(name):
+        return f"# withheld: {_path(name)} ({rule})" if rule else f"# only in env.nul: {_path(name)}"
+    if rule:
+        return f"{name}={GONE}" if secret_name(name) else f"# withheld: {name} ({rule})"
+    plain = value.isprintable() and value == value.strip() and not re.match(r"[({\[]|-----", value)
+    if plain and value and not re.fullmatch(r"=+", value):
+        return f"{name}={value}"
+    named = {10: "\\n", 9: "\\t", 13: "\\r", 39: "\\'", 92: "\\\\"}
+    body = "".join(
+        named.get(c, chr(c)) if 32 <= c < 127 or c in named else f"\\{c:03o}" for c in _bytes(value)
+    )
+    return f"export {name}=$'{body}'"
+
+
+# --- The system ------------------------------------------------------------------------------
+
+
+def take_dpkg(context: Context) -> Taken:
+    """Debian's packages as `apt list --installed` shows them, from dpkg's and apt's own files."""
+    status = _read("/var/lib/dpkg/status", 1 << 28)
+    if not status:
+        raise GaveUp("not-there")
+    automatic = set()
+    for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26)):
+        if fields.get("Auto-Installed") == "1":
+            automatic.add((fields.get("Package"), fields.get("Architecture")))
+    native = next((f["Architecture"] for f in _paragraphs(status) if f.get("Package") == "dpkg"), "")
+    rows = []
+    for fields in _paragraphs(status):
+        words = fields.get("Status", "").split()
+        if words[2:] != ["installed"]:
+            continue
+        name, architecture = fields["Package"], fields["Architecture"]
+        is_automatic = (name, native if architecture == "all" else architecture) in automatic
+        mark = "[installed,automatic]" if is_automatic else "[installed]"
+        rows.append((name, architecture, f"{name}/now {fields['Version']} {architecture} {mark}"))
+    lists = [_index_date(path.path) for path in _scan("/var/lib/apt/lists") if path.name.endswith("Release")]
+    facts = {
+        "packages": len(rows),
+        "native": native,
+        "lists": sorted(lists, key=lambda one: str(one["file"])),
+    }
+    return Taken(facts, {"apt-packages.txt": "".join(row + "\n" for _, _, row in sorted(rows)).encode()})
+
+
+def _paragraphs(data: bytes) -> Iterator[Dict[str, str]]:
+    for block in data.decode("utf-8", "replace").split("\n\n"):
+        yield dict(
+            re.findall(r"(?m)^(Package|Version|Architecture|Status|Auto-Installed): *(\S.*?) *$", block)
+        )
+
+
+def _scan(folder: str) -> List[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except OSError:
+        return []
+
+
+def _index_date(path: str) -> Dict[str, Any]:
+    head = _text(path, 4096)
+    fields = dict(re.findall(r"(?m)^(Origin|Suite|Codename|Date): *(\S.*?) *$", head))
+    fetched = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.stat(path).st_mtime))
+    return {
+        "file": redact(os.path.basename(path)),
+        "dated": fetched,
+        **{k.lower(): v for k, v in fields.items()},
+    }
+
+
+RPM_FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")  # of its database, in older and newer systems
+
+
+def take_rpm(context: Context) -> Taken:
+    """Packages of rpm, from its own program: its database has a format for each release."""
+    program = shutil.which("rpm", path=context.environ.get("PATH"))
+    if not program or not any(map(os.path.isdir, RPM_FOLDERS)):
+        raise GaveUp("not-there")
+    rows = (
+        _run([program, "-qa", "--qf", "%{NAME} %{EVR} %{ARCH}\n"], context)
+        .decode("utf-8", "replace")
+        .split("\n")
+    )
+    if not any(rows):
+        raise GaveUp("not-there")
+    return Taken(
+        {"packages": len(rows) - 1}, {"rpm-packages.txt": "\n".join(sorted(rows)).lstrip().encode() + b"\n"}
+    )
+
+
+def take_conda(context: Context) -> Taken:
+    """The explicit list of the conda environment that this Python, or CONDA_PREFIX, belongs to."""
+    places = [sys.prefix, context.environ.get("CONDA_PREFIX", "")]
+    folder = next((p for p in places if p and os.path.isdir(os.path.join(p, "conda-meta"))), None)
+    if folder is None:
+        raise GaveUp("not-there")
+    rows, withheld = [], []
+    for entry in sorted(_scan(os.path.join(folder, "conda-meta")), key=lambda entry: entry.name):
+        context.left()
+        if entry.name.endswith(".json"):
+            said = json.loads(_read(entry.path, 1 << 26))
+            url, cut = strip_credentials(str(said.get("url") or said.get("fn") or entry.name))
+            if cut:
+                withheld.append({"what": "an address", "name": str(said.get("name")), "reason": "secret"})
+            rows.append(url + (f"#{said['md5']}" if said.get("md5") else ""))
+    text = "# environment: " + _path(folder) + "\n@EXPLICIT\n" + "".join(row + "\n" for row in rows)
+    return Taken(
+        {"prefix": _path(folder), "packages": len(rows)},
+        {"conda-explicit.txt": text.encode()},
+        withheld=withheld,
+    )
+
+
+def take_modules(context: Context) -> Taken:
+    """Loaded environment modules: Lmod, Tcl and Cray's all keep LOADEDMODULES."""
+    if not any(name in context.environ for name in ("LOADEDMODULES", "MODULESHOME", "LMOD_CMD")):
+        raise GaveUp("not-there")
+    names = [name for name in context.environ.get("LOADEDMODULES", "").split(":") if name]
+    places = [place for place in context.environ.get("_LMFILES_", "").split(":") if place]
+    rows = ["Currently Loaded Modules:", *(f"  {i}) {name}" for i, name in enumerate(names, 1))]
+    text = "\n".join(rows) if names else "No modules loaded"
+    facts = {"loaded": names, "files": places, "system": context.environ.get("LMOD_VERSION") and "lmod"}
+    return Taken(facts, {"modules.txt": (text + "\n").encode("utf-8", "backslashreplace")})
+
+
+# Fields of `nvidia-smi`; one that an older driver does not know fails the whole question, so there is a short one.
+_GPU = (
+    "index,name,uuid,driver_version,memory.total,pci.bus_id,vbios_version,compute_cap,ecc.mode.current,mig.mode.current",
+    "index,name,uuid,driver_version,memory.total",
+)
+_LIBRARIES = re.compile(
+    r"/lib(cuda|cudart|cudnn|nccl|cublas|cublasLt|mpi|ucp|fabric|hip\w*|rccl|gomp|iomp5|mkl_\w+)[.\w-]*\.so[.\d]*$"
+)
+
+
+def take_gpu(context: Context) -> Taken:
+    """GPUs, driver, CUDA, cuDNN and NCCL, from files and `nvidia-smi`; torch is looked at only where it is loaded."""
+    facts: Dict[str, Any] = {
+        "driver": _text("/proc/driver/nvidia/version"),
+        "headers": _headers(context.environ),
+    }
+    cards = [_text(os.path.join(card.path, "information")) for card in _scan("/proc/driver/nvidia/gpus")]
+    facts["cards"] = [dict(re.findall(r"(?m)^([^:\n]+?):[ \t]*(.*?)[ \t]*$", card)) for card in sorted(cards)]
+    facts["libraries"] = sorted(
+        {
+            line.split(" ")[-1]
+            for line in _text("/proc/self/maps", 1 << 24).split("\n")
+            if _LIBRARIES.search(line)
+        }
+    )
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        version = getattr(torch, "version", None)
+        facts["torch"] = {
+            name: str(getattr(version, name, None)) for name in ("__version__", "cuda", "hip", "git_version")
+        }
+    facts.update(_ask_nvidia_smi(context))
+    if not any(facts.values()):
+        raise GaveUp("not-there")
+    return Taken(facts)
+
+
+def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
+    program = shutil.which("nvidia-smi", path=context.environ.get("PATH"))
+    if program is None:
+        return {}
+    short = context._replace(deadline=min(context.deadline, time.monotonic() + 5))
+    reason = ""
+    for fields in _GPU:
+        try:
+            said = _run([program, f"--query-gpu={fields}", "--format=csv,noheader"], short, most=1 << 20)
+        except (GaveUp, OSError) as err:
+            reason = err.reason if isinstance(err, GaveUp) else "failed"
+            continue
+        return {
+            "nvidia_smi": said.decode("utf-8", "replace").strip().split("\n"),
+            "nvidia_smi_fields": fields.split(","),
+        }
+    return {"nvidia_smi": None, "nvidia_smi_reason": reason}
+
+
+def _headers(environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return the versions that header and version files of CUDA, cuDNN and NCCL state, by file."""
+    homes = [
+        environ[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDNN_HOME", "NCCL_HOME") if environ.get(name)
+    ]
+    homes += ["/usr/local/cuda", "/usr"]
+    found = {}
+    for home in dict.fromkeys(homes):
+        for name in ("version.json", "version.txt"):
+            match = re.search(
+                r'(?s)"cuda"\s*:\s*{.*?"version"\s*:\s*"([^"]+)"|CUDA Version ([\d.]+)',
+                _text(os.path.join(home, name)),
+            )
+            if match:
+                found[_path(os.path.join(home, name))] = match.group(1) or match.group(2)
+        for header in (
+            "cudnn_version.h",
+            "nccl.h",
+            "x86_64-linux-gnu/cudnn_version.h",
+            "aarch64-linux-gnu/cudnn_version.h",
+        ):
+            path = os.path.join(home, "include", header)
+            parts = re.findall(
+                r"#define\s+(?:CUDNN|NCCL)_(?:MAJOR|MINOR|PATCHLEVEL|PATCH)\s+(\d+)", _text(path)
+            )
+            if parts:
+                found[_path(path)] = ".".join(parts[:3])
+    return found
+
+
+def take_machine(context: Context) -> Taken:
+    """Processor, memory, kernel, limits, control group and release of the system."""
+    import resource  # not on every system
+
+    cpu = _text("/proc/cpuinfo", 1 << 16)
+    names = (
+        "vendor_id",
+        "model name",
+        "cpu family",
+        "model",
+        "stepping",
+        "microcode",
+        "flags",
+        "CPU part",
+        "Features",
+    )
+    fields = {name: match.group(1) for name in names if (match := re.search(rf"(?m)^{name}\s*: (.*)$", cpu))}
+    memory = re.search(r"MemTotal:\s+(\d+) kB", _text("/proc/meminfo"))
+    limits = {
+        name[7:].lower(): list(resource.getrlimit(getattr(resource, name)))
+        for name in sorted(dir(resource))
+        if name.startswith("RLIMIT_")
+    }
+    group = _text("/proc/self/cgroup").rpartition("::")[2].split("\n")[0]
+    held = {
+        name: _text(f"/sys/fs/cgroup{group}/{name}")
+        for name in ("cpu.max", "cpuset.cpus.effective", "memory.max")
+    }
+    return Taken(
+        {
+            "host": socket.gethostname(),
+            "uname": list(os.uname()),
+            "cpu": {"count": os.cpu_count(), "usable": sorted(os.sched_getaffinity(0)), **fields},
+            "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
+            "limits": limits,
+            "cgroup": {"group": group, **held},
+            "huge_pages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
+            "release": dict(re.findall(r'(?m)^([A-Z_]+)="?([^"\n]*)"?$', _text("/etc/os-release"))),
+            "container": [
+                p for p in ("/.dockerenv", "/run/.containerenv", "/.singularity.d") if os.path.exists(p)
+            ],
+        }
+    )
+
+
+_SCHEDULERS = {"slurm": "SLURM_", "pbs": "PBS_", "lsf": "LSB_", "sge": "SGE_", "kubernetes": "KUBERNETES_"}
+
+
+def take_scheduler(context: Context) -> Taken:
+    """What Slurm, PBS, LSF, Grid Engine or Kubernetes said about the job in the environment."""
+    found = {}
+    for kind, start in _SCHEDULERS.items():
+        values = {
+            name: value for name, value in sorted(context.environ.items())
+            if name.startswith(start) and not secret_variable(name, value)
+        }  # fmt: skip
+        if values:
+            found[kind] = {
+                name: value.encode("utf-8", "backslashreplace").decode() for name, value in values.items()
+            }
+    if "kubernetes" in found:
+        place = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # beside it stands a token, which is not read
+        found["kubernetes"]["namespace"] = _text(place, 256)
+    if not found:
+        raise GaveUp("not-there")
+    return Taken(found)
+
+
+def take_command(context: Context) -> Taken:
+    """The command line of the job: our own in a library call, and those of the processes above of the same user."""
+    chain: List[Dict[str, Any]] = []
+    pid = os.getppid() if context.program else os.getpid()
+    while pid > 1 and len(chain) < 16:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+            break
+        words = [word[:LONGEST_WORD] for word in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
+        name = _text(f"/proc/{pid}/comm")
+        chain.append(
+            {
+                "program": name,
+                "arguments": arguments(word.decode("utf-8", "backslashreplace") for word in words),
+            }
+        )
+        match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
+        pid = int(match.group(1)) if match else 0
+    own = [] if context.program else arguments(sys.argv)
+    return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
+
+
+def arguments(words: Iterable[str]) -> List[str]:
+    """Return the words of a command line with `***` for what is, or follows, the name of a secret."""
+    out: List[str] = []
+    after = ""
+    for word in words:
+        name = after.lstrip("-").replace("-", "_")
+        login = after in ("-u", "--user", "--proxy-user") and ":" in word
+        if after.startswith("-") and not word.startswith("-") and (login or secret_name(name)):
+            out.append(GONE)
+        else:
+            out.append(GONE if secret_value(word) and "://" not in word else redact(word))
+        after = word
+    return out
+
+
+# --- Repositories ----------------------------------------------------------------------------
+#
+# What a work tree holds is written as git objects into a folder of our own, of which the user's repository knows
+# nothing, and packed with the commits that no remote has into one bundle:
+#
+#     refs/reprobuild/head      the commit that was checked out
+#     refs/reprobuild/index     a commit of the index: what was staged
+#     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
+#     refs/reprobuild/unmerged  a commit of the blobs of conflicts
+#
+# git is only asked: its index is read from a copy, nothing that the repository's configuration names is run.
+
+_NO_ID = "0" * 40
+# git would run these, or ask somebody, because the configuration of the repository says so.
+_CALM = (
+    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
+    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
+    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
+    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
+    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
+)  # fmt: skip
+# What decides how bytes on the disk and in the repository belong together.
+_SETTINGS = (
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.precomposeunicode",
+)
+_LFS = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n.*?oid sha256:([0-9a-f]{64})\nsize (\d+)\n", re.DOTALL
+)
+_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
+_AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
+
+
+class Entry(NamedTuple):
+    """One path of an index: git's mode, object id, and the letter of `git ls-files -v`."""
+
+    mode: bytes
+    oid: bytes
+    tag: bytes
+
+
+class Files(NamedTuple):
+    """What lies in a work tree and differs from its index: (mode, id) by path, None for what is gone."""
+
+    changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
+    untracked: Dict[bytes, Tuple[bytes, bytes]]
+    left_out: List[Dict[str, Any]]
+    large: List[Dict[str, Any]]
+    inner: Dict[bytes, str]
+    intended: List[bytes]
+
+
+class Repository:
+    """One work tree of the user's, which is only read, and a folder for new objects of our own."""
+
+    def __init__(self, top: str, context: Context) -> None:
+        self.top = top
+        self.context = context
+        program = shutil.which("git", path=context.environ.get("PATH"))
+        if program is None:
+            raise GaveUp("failed", "git is not on PATH")
+        self.program = program
+        self.folder, self.common = _git_folders(top)
+        self.scratch = tempfile.mkdtemp(dir=context.scratch)
+        self.objects = os.path.join(self.scratch, "objects")
+        os.mkdir(self.objects)
+        self.index = os.path.join(self.scratch, "index")
+        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have none
+            source = os.path.join(self.folder, "index")
+            shutil.copyfile(source, self.index)
+            times = os.stat(
+                source
+            )  # git compares them with the files': a younger copy would hide late changes
+            os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
+        theirs = quote(os.fsencode(os.path.join(self.common, "objects")))
+        self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
+        self.env.update(
+            GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
+            GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
+            GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=theirs if theirs.startswith('"') else f'"{theirs}"',
+        )  # fmt: skip
+        self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
+        for setting in _CALM:
+            self.options += ["-c", setting]
+        self.config = self._config()
+        self._silence_filters()
+        self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
+
+    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 1 << 28,
+            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
+        """Return what a git command says; `env` are variables of its own."""
+        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
+        try:
+            return _run(
+                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
+                stdin=stdin, out=out, most=most, codes=codes,
+            )  # fmt: skip
+        except GaveUp as err:
+            raise GaveUp(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
+
+    def _config(self) -> Dict[str, str]:
+        """Return the last value of each setting; what git itself compares without case is in lower case."""
+        found = {}
+        for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
+            name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
+            found[name] = value
+        return found
+
+    def _silence_filters(self) -> None:
+        for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
+            if "=" in name or "\n" in name:
+                raise GaveUp("failed", "the configuration names a filter that cannot be switched off")
+            for key in ("clean", "smudge", "process"):
+                self.options += ["-c", f"{name}.{key}="]
+            self.options += ["-c", f"{name}.required=false"]
+
+    def add(self, kind: bytes, content: bytes) -> bytes:
+        """Write an object into our own folder, and return its id."""
+        whole = kind + b" %d\0" % len(content) + content
+        name = self.id(whole)
+        folder = os.path.join(self.objects, name[:2])
+        path = os.path.join(folder, name[2:])
+        if not os.path.exists(path):
+            os.makedirs(folder, exist_ok=True)
+            with open(path, "wb") as stream:
+                stream.write(zlib.compress(whole, 1))
+        return name.encode()
+
+    def id(self, whole: bytes) -> str:
+        """Return the id of an object, given with its header."""
+        try:
+            return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
+        except TypeError:  # Python 3.8
+            return hashlib.new(self.hash, whole).hexdigest()
+
+    def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
+        """Write a commit that says nothing but its tree and parents; equal ones have equal ids."""
+        rows = [b"tree " + tree, *(b"parent " + one.encode() for one in parents)]
+        return self.add(
+            b"commit",
+            b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
+        )
+
+    def tree(
+        self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
+    ) -> bytes:
+        """Return the tree of the index with changes: (mode, id) by path, None for what goes."""
+        index = os.path.join(self.scratch, name)
+        if not empty and os.path.exists(self.index):
+            shutil.copy2(self.index, index)
+        gone = [path for path, entry in changes.items() if entry is None]
+        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in gone]
+        if self.hash == "sha256":
+            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in gone]
+        rows += [
+            entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
+        ]
+        if rows:
+            stdin = b"\0".join(rows) + b"\0"
+            self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+        # Where git sees that the user's repository has a tree already, it sets the time of that file.
+        words = ("write-tree", "--missing-ok")
+        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+
+
+def find_top(folder: str) -> Optional[str]:
+    """Return the work tree that a folder is in, or None."""
+    folder = os.path.realpath(folder)
+    while True:
+        if os.path.exists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _git_folders(top: str) -> Tuple[str, str]:
+    """Return the git folder of a work tree and the one that it shares with others (gitrepository-layout)."""
+    folder = os.path.join(top, ".git")
+    if os.path.isfile(folder):
+        said = _read(folder, 1 << 14)
+        if not said.startswith(b"gitdir: "):
+            raise GaveUp("failed", "its `.git` is no git folder")
+        folder = os.path.join(top, os.fsdecode(said[8:].rstrip(b"\r\n")))
+    if not os.path.isfile(os.path.join(folder, "HEAD")):
+        raise GaveUp("failed", "its `.git` is no git folder")
+    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
+    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
+    return os.path.realpath(folder), os.path.realpath(common)
+
+
+def take_repository(context: Context, top: str, name: str, installed: bool) -> Taken:
+    """Everything that restores one work tree on a fresh clone.
+
+    Args:
+        context: of this part.
+        top: the work tree.
+        name: of its files.
+        installed: whether a distribution is installed from it: its diff is then what the chapter's recipe calls one.
+    """
+    repository = Repository(top, context)
+    head = _head(repository)
+    base = _base(repository, head.commit)
+    entries, unmerged = _entries(repository)
+    files = _look(repository, entries, unmerged)
+    index, work = _trees(repository, head, files, [path for path, *_ in unmerged])
+    facts: Dict[str, Any] = {
+        "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
+        "object_format": repository.hash,
+        "remotes": _remotes(repository), **base, "index": index.decode(), "worktree": work.decode(),
+        "changed": _names(path for path, entry in files.changed.items() if entry is not None),
+        "deleted": _names(path for path, entry in files.changed.items() if entry is None),
+        "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
+        "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
+        "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
+        "flags": _flags(entries, files),
+        "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
+        "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
+        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
+        "inner": files.inner,
+    }  # fmt: skip
+    moved: Dict[str, str] = {}
+    facts["bundle"] = None  # where a remote has all there is
+    if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
+        facts["bundle"] = _bundle(repository, facts, unmerged, moved)
+        facts.update(_search(repository, facts))
+    facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
+    return Taken(facts, files=moved)
+
+
+def _trees(
+    repository: Repository, head: Head, files: Files, unmerged: Sequence[bytes]
+) -> Tuple[bytes, bytes]:
+    """Return the trees of the index and of the work tree."""
+    kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
+    index = b""
+    if (
+        head.commit and head.tree and not unmerged
+    ):  # a large repository with nothing staged has its tree already
+        words = ("diff-index", "--cached", "--raw", "-z", "--ignore-submodules=none", head.commit)
+        index = b"" if repository.git(*words) else head.tree.encode()
+    index = index or repository.tree(dict.fromkeys(unmerged), "staged")
+    return index, repository.tree(kept, "work") if kept else index
+
+
+def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
+    ordered = sorted(paths)
+    return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
+
+
+class Head(NamedTuple):
+    """What is checked out: the commit and its tree (None before the first), and the branch (None where detached)."""
+
+    commit: Optional[str]
+    tree: Optional[str]
+    branch: Optional[str]
+
+
+def _head(repository: Repository) -> Head:
+    said = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
+    if said == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
+        said = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
+    branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
+    rows = repository.git("rev-parse", "HEAD^{commit}", "HEAD^{tree}", codes=(0, 128)).decode().split("\n")
+    if len(rows) < 3:  # the first row repeats the words that name nothing
+        return Head(None, None, branch)
+    return Head(rows[0], rows[1], branch)
+
+
+def _remotes(repository: Repository) -> List[Dict[str, str]]:
+    found = []
+    for key, url in repository.config.items():
+        match = _REMOTE.fullmatch(key)
+        if match:
+            found.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
+    return found
+
+
+def _bare_url(url: str) -> str:
+    """Return a remote's address without credentials; `user:password@host:path` is one of ssh's short form."""
+    short = re.match(r"[^/@]*:[^/@]*@(?=[^/:]+:)", url) if "://" not in url else None
+    return strip_credentials(url[short.end() :] if short else url)[0]
+
+
+def _base(repository: Repository, head: Optional[str]) -> Dict[str, Any]:
+    """Return what a remote has, as far as this repository knows: `base`, `prerequisites` and the rest's number.
+
+    Only refs/remotes count: a tag may never have been pushed.
+    """
+    none: Dict[str, Any] = {"base": None, "base_remote": None, "prerequisites": [], "unpushed": 0}
+    if head is None:
+        return none
+    rows = repository.git("rev-list", "--boundary", head, "--not", "--remotes").decode().split()
+    boundary = [row[1:] for row in rows if row.startswith("-")]
+    unpushed = len(rows) - len(boundary)
+    if unpushed == 0:
+        boundary = [head]
+    if not boundary:
+        return dict(none, unpushed=unpushed)
+    remote = _holder(repository, boundary[0])
+    return {
+        "base": boundary[0],
+        "base_remote": _path(remote),
+        "prerequisites": sorted(boundary),
+        "unpushed": unpushed,
+    }
+
+
+def _holder(repository: Repository, commit: str) -> str:
+    """Return the name of a remote that has the commit; `origin` where it is one of several."""
+    remotes = sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+    if len(remotes) < 2:
+        return "".join(remotes) or "origin"
+    refs = repository.git("for-each-ref", "--contains", commit, "--format=%(refname)", "refs/remotes")
+    names = refs.decode("utf-8", "surrogateescape").split("\n")
+    holders = [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
+    return "origin" if "origin" in holders or not holders else holders[0]
+
+
+def _entries(
+    repository: Repository,
+) -> Tuple[Dict[bytes, Entry], List[Tuple[bytes, bytes, bytes, bytes]]]:
+    """Return the index: entries by path, and (path, mode, id, stage) of conflicts."""
+    entries: Dict[bytes, Entry] = {}
+    unmerged = []
+    for row in repository.git("ls-files", "-s", "-v", "-z").split(b"\0")[:-1]:
+        head, _, path = row.partition(b"\t")
+        tag, mode, oid, stage = head.split(b" ")
+        if stage == b"0":
+            entries[path] = Entry(mode, oid, tag)
+        else:
+            unmerged.append((path, mode, oid, stage))
+    return entries, unmerged
+
+
+def _look(
+    repository: Repository, entries: Dict[bytes, Entry], unmerged: List[Tuple[bytes, bytes, bytes, bytes]]
+) -> Files:
+    """Find what lies in the work tree and differs from the index."""
+    rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
+    intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
+    files = Files({}, {}, [], [], {}, intended)
+    touched = set(rows[1::2]) | {path for path, *_ in unmerged}
+    converted, filtered = _converted(repository, entries)
+    large = {path for path, name in filtered.items() if name == b"lfs"}
+    pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
+    ours = {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+    strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in ours} - large
+    for path, entry in entries.items():
+        if entry.mode == b"160000":
+            _look_inside(repository, path, entry, files)
+        elif path in large or path in strange:
+            pointer = pointers.get(entry.oid, b"") if path in large else None
+            _look_filtered(repository, path, entry, path in touched, pointer, files)
+        elif path in touched or path in converted or entry.tag not in (b"H", b"M"):
+            _look_at(repository, path, entry, files, CHANGED_FILE)
+    for path in {path for path, *_ in unmerged} - set(entries):
+        _look_at(repository, path, None, files, CHANGED_FILE)
+    _look_untracked(repository, files)
+    return files
+
+
+def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
+    """Return paths whose bytes on the disk git may convert (line ends, encodings), and those with a filter."""
+    auto = repository.config.get("core.autocrlf", "false").lower() not in ("false", "no", "off", "0")
+    places = [os.path.join(repository.common, "info", "attributes")]
+    places.append(os.path.expanduser(repository.config.get("core.attributesfile", "")))
+    home = repository.env.get("XDG_CONFIG_HOME") or os.path.join(repository.env.get("HOME", ""), ".config")
+    places += [os.path.join(home, "git", "attributes"), "/etc/gitattributes"]
+    named = any(path.endswith(b".gitattributes") for path in entries) or any(
+        map(os.path.exists, filter(None, places))
+    )
+    named = named or os.path.exists(os.path.join(repository.top, ".gitattributes"))
+    if not (auto or named):
+        return set(), {}
+    paths = [path for path, entry in entries.items() if entry.mode not in (b"120000", b"160000")]
+    kinds = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
+    said = repository.git("check-attr", "-z", "--stdin", *kinds, stdin=b"\0".join(paths) + b"\0").split(b"\0")
+    converted, filtered = set(), {}
+    for path, kind, value in zip(said[0::3], said[1::3], said[2::3]):
+        if value in (b"unset", b"unspecified") and not (auto and kind == b"text" and value == b"unspecified"):
+            continue
+        if kind == b"filter":
+            filtered[path] = value
+        else:
+            converted.add(path)
+    return converted - set(filtered), filtered
+
+
+def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
+    """Compare one tracked path with its index entry, byte for byte."""
+    found = _object(repository, path, entry, files, most)
+    if entry is not None and found == (entry.mode, entry.oid):
+        return
+    if found is not None or not os.path.lexists(os.path.join(os.fsencode(repository.top), path)):
+        files.changed[path] = found
+
+
+def _object(
+    repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
+) -> Optional[Tuple[bytes, bytes]]:
+    """Return mode and id of what lies at a path, with its content in our folder; None, and why, where there is none."""
+    full = os.path.join(os.fsencode(repository.top), path)
+    repository.context.left()
+    try:
+        state = os.lstat(full)
+        if stat.S_ISLNK(state.st_mode):
+            return b"120000", _keep(repository, os.readlink(full), entry)
+        if not stat.S_ISREG(state.st_mode):
+            if not stat.S_ISDIR(state.st_mode):
+                _leave(files, path, "special-file")
+            return None
+        if state.st_size > most:
+            _leave(files, path, "too-large", state.st_size)
+            return None
+        number = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(number, "rb") as stream:
+            content = stream.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        _leave(files, path, "unreadable")
+        return None
+    if len(content) != state.st_size:
+        _leave(files, path, "changed-meanwhile", state.st_size)
+    return _mode(repository, state.st_mode, entry), _keep(repository, content, entry)
+
+
+def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
+    if entry is not None and entry.mode == b"120000" and repository.config.get("core.symlinks") == "false":
+        return entry.mode
+    if repository.config.get("core.filemode") == "false":
+        return entry.mode if entry is not None and entry.mode.startswith(b"100") else b"100644"
+    return b"100755" if mode & stat.S_IXUSR else b"100644"
+
+
+def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> bytes:
+    """Return the id of a blob; it is written only where the index has another."""
+    if entry is not None and repository.id(b"blob %d\0" % len(content) + content).encode() == entry.oid:
+        return entry.oid
+    return repository.add(b"blob", content)
+
+
+def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None) -> None:
+    files.left_out.append(
+        {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    )
+
+
+def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
+    """Look at a submodule: its commit goes into our tree, its work tree is a repository of its own."""
+    full = os.path.join(repository.top, os.fsdecode(path))
+    if os.path.exists(os.path.join(full, ".git")) and not os.path.islink(full):
+        files.inner[path] = full
+        with contextlib.suppress(GaveUp, OSError):
+            head = _head(Repository(full, repository.context)).commit
+            if head and head.encode() != entry.oid:
+                files.changed[path] = (b"160000", head.encode())
+    elif not os.path.isdir(full) or os.path.islink(full):
+        _look_at(repository, path, entry, files, CHANGED_FILE)
+
+
+def _look_filtered(
+    repository: Repository, path: bytes, entry: Entry, touched: bool, pointer: Optional[bytes], files: Files
+) -> None:
+    """Look at a file behind a filter: what is on the disk is not what git keeps (LFS), or must not be (git-crypt).
+
+    `pointer` is the blob of the index where the filter is LFS, None for other filters.
+    """
+    full = os.path.join(os.fsencode(repository.top), path)
+    if not os.path.lexists(full):
+        files.changed[path] = None
+        return
+    size = os.lstat(full).st_size
+    large = _LFS.match(pointer or b"")
+    if pointer is None:
+        _leave(files, path, "filtered", size)
+    elif (
+        large is None or size != int(large.group(2)) or (touched and not _is_content(repository, full, large))
+    ):
+        _look_at(repository, path, entry, files, CHANGED_FILE)
+    else:
+        files.large.append({"path": quote(path), "sha256": large.group(1).decode(), "bytes": size})
+
+
+def _is_content(repository: Repository, full: bytes, pointer: Match[bytes]) -> bool:
+    """Whether a file is the content that a pointer of LFS names; git cannot tell without LFS's filter."""
+    try:
+        return _sha256(os.fsdecode(full), repository.context) == pointer.group(1).decode()
+    except OSError:
+        return False
+
+
+def _look_untracked(repository: Repository, files: Files) -> None:
+    """Take untracked files that are not ignored, the small ones first, up to the budgets."""
+    waiting = []
+    try:
+        listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
+    except GaveUp as err:  # a home folder that is a repository
+        files.left_out.append({"path": ".", "reason": err.reason})
+        return
+    for path in listed.split(b"\0")[:-1]:
+        if path.endswith(b"/"):  # a repository inside this one, which it does not know as a submodule
+            files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
+            continue
+        with contextlib.suppress(OSError):
+            waiting.append((os.lstat(os.path.join(os.fsencode(repository.top), path)).st_size, path))
+    total = count = 0
+    for size, path in sorted(waiting):
+        if count >= UNTRACKED_COUNT:
+            _leave(files, path, "too-many", size)
+        elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
+            _leave(files, path, "too-large", size)
+        else:
+            found = _object(repository, path, None, files, UNTRACKED_FILE)
+            if found is not None:
+                files.untracked[path] = found
+                total, count = total + size, count + 1
+
+
+def _ignored(repository: Repository) -> Dict[str, Any]:
+    """Return the names of what git ignores, folders as one; it is never taken."""
+    try:
+        words = ("ls-files", "-o", "-i", "-z", "--exclude-standard", "--directory")
+        rows = repository.git(*words, seconds=LISTING)
+    except GaveUp as err:
+        return {"reason": err.reason}
+    return _names(rows.split(b"\0")[:-1])
+
+
+def _flags(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
+    """Return paths with a mark in the index that decides what `git status` says."""
+    return {
+        "intent-to-add": sorted(map(quote, files.intended)),
+        "skip-worktree": sorted(quote(path) for path, entry in entries.items() if entry.tag.upper() == b"S"),
+        "assume-unchanged": sorted(quote(path) for path, entry in entries.items() if entry.tag.islower()),
+    }
+
+
+def _bundle(
+    repository: Repository,
+    facts: Dict[str, Any],
+    unmerged: List[Tuple[bytes, bytes, bytes, bytes]],
+    moved: Dict[str, str],
+) -> Dict[str, Any]:
+    """Write the bundle. https://git-scm.com/docs/gitformat-bundle"""
+    head = facts["head"]
+    above = [head] if head else []
+    refs = {name: repository.commit(facts[name].encode(), above).decode() for name in ("index", "worktree")}
+    if head:
+        refs["head"] = head
+    if unmerged:
+        blobs: Dict[bytes, Optional[Tuple[bytes, bytes]]] = {
+            b"%d" % number: (mode, oid) for number, (_, mode, oid, _) in enumerate(unmerged)
+        }
+        refs["unmerged"] = repository.commit(repository.tree(blobs, "unmerged", empty=True), []).decode()
+    path = os.path.join(repository.scratch, "bundle")
+    prerequisites = facts["prerequisites"]
+    with open(path, "w+b") as stream:
+        stream.write(
+            b"# v2 git bundle\n" if repository.hash == "sha1" else b"# v3 git bundle\n@object-format=sha256\n"
+        )
+        stream.writelines(f"-{one}\n".encode() for one in prerequisites)
+        stream.writelines(f"{oid} refs/reprobuild/{name}\n".encode() for name, oid in sorted(refs.items()))
+        stream.write(b"\n")
+        stream.flush()
+        wanted = "".join(f"{oid}\n" for oid in refs.values()) + "".join(f"^{one}\n" for one in prerequisites)
+        words = ("pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q")
+        try:
+            repository.git(*words, stdin=wanted.encode(), out=stream, most=BUNDLE)
+            if stream.seek(0, os.SEEK_END) > BUNDLE:
+                raise GaveUp("too-large")
+        except GaveUp as err:
+            return {"file": None, "refs": refs, "reason": err.reason, "why": err.why}
+    name = f"{facts['name']}.bundle"
+    moved[name] = path
+    return {
+        "file": name,
+        "sha256": _sha256(path, repository.context),
+        "bytes": os.stat(path).st_size,
+        "refs": refs,
+    }
+
+
+def _search(repository: Repository, facts: Dict[str, Any]) -> Dict[str, Any]:
+    """Search all that the bundle carries for secrets: file, line and rule, never the text.
+
+    The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
+    were too many to be searched, the largest ones.
+    """
+    excluded = [f"^{one}" for one in facts["prerequisites"]]
+    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    paths = dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    asked = b"".join(oid + b"\n" for oid in paths)
+    said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
+    rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
+    blobs = sorted((int(size), oid) for _, size, oid in rows)
+    chosen, total = [], 0
+    for size, oid in blobs:
+        total += size
+        if total <= SEARCHED:
+            chosen.append(oid)
+    found: Set[Tuple[str, int, str]] = set()
+    for oid, content in _contents(repository, chosen):
+        places = find(content)
+        for value in repository.context.secrets:
+            at = content.find(value)
+            if at >= 0:
+                places.append((content.count(b"\n", 0, at) + 1, "variable"))
+        found.update((quote(paths[oid]), line, rule) for line, rule in places)
+    secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
+    return {"secrets": secrets[:LISTED], "unsearched": len(blobs) - len(chosen)}
+
+
+def _contents(repository: Repository, oids: Sequence[bytes]) -> Iterator[Tuple[bytes, bytes]]:
+    """Yield id and content of the objects that are there."""
+    if not oids:
+        return
+    said = repository.git("cat-file", "--batch", stdin=b"".join(oid + b"\n" for oid in oids))
+    at = 0
+    while at < len(said):
+        repository.context.left()
+        end = said.index(b"\n", at)
+        words = said[at:end].split(b" ")
+        at = end + 1
+        if words[-1] != b"missing":
+            yield words[0], said[at : at + int(words[2])]
+            at += int(words[2]) + 1
+
+
+def _sha256(path: str, context: Context) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for piece in iter(lambda: stream.read(1 << 20), b""):
+            context.left()
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[str, str]) -> Dict[str, Any]:
+    """Write the diff for people and for readers of the chapter's recipe: from what a remote has to the work tree."""
+    start = facts["base"] or facts["head"]
+    if start is None:
+        start = repository.add(b"tree", b"").decode()
+    path = os.path.join(repository.scratch, "diff")
+    words = (
+        "diff-tree", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",
+        "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=none", "-U3",
+    )  # fmt: skip
+    try:
+        with open(path, "w+b") as stream:
+            repository.git(
+                *words,
+                start + "^{tree}" if facts["head"] else start,
+                facts["worktree"],
+                out=stream,
+                most=DIFF,
+            )
+    except GaveUp as err:
+        return {"file": None, "from": start, "reason": err.reason}
+    size = os.stat(path).st_size
+    if size > DIFF:
+        return {"file": None, "from": start, "reason": "too-large", "bytes": size}
+    if size:
+        moved[name] = path
+    return {"file": name if size else None, "from": start, "bytes": size, "reason": "done"}
+
+
+def _take_repositories(
+    entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any]
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """Take the repository of each editable install, of the working directory, and those inside of them.
+
+    Returns:
+        Their records, and the lines of the freeze by name of distribution.
+    """
+    editable = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
+    tops: Dict[str, List[str]] = {}
+    for name, entry in editable.items():
+        top = find_top(entry["origin"]["path"])
+        if top is not None:
+            tops.setdefault(top, []).append(name)
+    with contextlib.suppress(OSError):
+        top = find_top(os.getcwd())
+        if top is not None:
+            tops.setdefault(top, [])
+    waiting: List[Tuple[str, List[str], Optional[str], str]] = [
+        (top, names, None, "") for top, names in tops.items()
+    ]
+    found: List[Dict[str, Any]] = []
+    lines: Dict[str, str] = {}
+    used: Dict[str, int] = {}
+    while waiting and len(found) < REPOSITORIES:
+        wave, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
+        named = [
+            _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
+        ]
+        records = _take_wave(
+            [(name, top, bool(names)) for name, (top, names, _, _) in zip(named, wave)], take
+        )
+        for record, name, (top, names, parent, inside) in zip(records, named, wave):
+            if record is None:
+                lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+                continue
+            record.update(distributions=names, parent=parent, path=inside)
+            found.append(record)
+            for path, folder in sorted(record.pop("inner").items()):
+                waiting.append((folder, [], name, quote(path)))
+            for one in names:
+                lines[one] = _editable_line(editable[one], top, record)
+    for top, names, _, _ in waiting:
+        take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
+        lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+    return found, lines
+
+
+def _too_many(context: Context) -> Taken:
+    raise GaveUp("too-many")
+
+
+def _take_wave(
+    wave: List[Tuple[str, str, bool]], take: Callable[[str, Callable[[Context], Taken], float], Any]
+) -> List[Any]:
+    """Take some repositories at once: most of the time git reads from the disk. None where one cannot be had."""
+    records: List[Any] = [None] * len(wave)
+
+    def one(number: int, name: str, top: str, installed: bool) -> None:
+        def part(context: Context) -> Taken:
+            return take_repository(context, top, name, installed)
+
+        records[number] = take(f"repository {name}", part, BUDGETS["repository"])
+
+    threads = [
+        threading.Thread(target=one, args=(number, *row), daemon=True) for number, row in enumerate(wave)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return records
+
+
+def _unique(wanted: str, used: Dict[str, int]) -> str:
+    """Return a name for the files of a repository that no other has."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", wanted).strip(".")[:80] or "repository"
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)
+
+
+def _bare_line(entry: Dict[str, Any], what: str) -> str:
+    """Return a line without a commit, so that nobody builds the install without its changes."""
+    return f"# Editable install whose {what} ({_pin(entry)})\n-e {_path(entry['origin']['path'])}"
+
+
+def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> str:
+    """Return the line of an editable install: the commit that a remote has, on which NAME.diff was made.
+
+    pip would name the commit that is checked out, also where no remote has it.
+    """
+    folder = entry["origin"]["path"]
+    urls = {remote["name"]: remote["url"] for remote in record["remotes"]}
+    url = urls.get(record["base_remote"]) or urls.get("origin") or next(iter(urls.values()), None)
+    if record["diff"]["reason"] != "done":
+        return _bare_line(entry, "changes are not in a diff")
+    if url is None or record["head"] is None or not _freezable(url):
+        return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
+    inside = os.path.relpath(os.path.realpath(folder), top)
+    egg = re.sub(r"[^A-Za-z0-9.]+", "_", entry["name"])
+    mark = "" if inside == "." else f"&subdirectory={inside}"
+    return f"-e git+{_freezable(url)}@{record['diff']['from']}#egg={egg}{mark}"
+
+
+def _freezable(url: str) -> str:
+    """Return a remote's address as pip writes it: `git@host:path` becomes `ssh://git@host/path`; "" for an odd one."""
+    if re.match(r"\w+://\S+$", url):
+        return url
+    short = re.match(r"(\w+@)?([^/:\s]+):([^:\s]*)$", url)
+    if short:
+        return f"ssh://{short.group(1) or ''}{short.group(2)}/{short.group(3).lstrip('/')}"
+    return "file://" + url if re.match(r"/\S*$", url) else ""
+
+
+PARTS: Tuple[Tuple[str, Callable[[Context], Taken]], ...] = (
+    ("environment", take_environment),
+    ("command", take_command),
+    ("python", take_python),
+    ("scheduler", take_scheduler),
+    ("modules", take_modules),
+    ("distributions", take_distributions),
+    ("machine", take_machine),
+    ("dpkg", take_dpkg),
+    ("rpm", take_rpm),
+    ("conda", take_conda),
+    ("gpu", take_gpu),
+)
+
+
+# --- Secrets ---------------------------------------------------------------------------------
+#
+# The same text as `reprobuild/secrets.py`, from here to the next ruler: this file must stand alone. A test
+# compares them.
+
+GONE = "***"
+
+# First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
+NAMES: tuple[tuple[str, str], ...] = (
+    ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
+    ("", r".*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
+    ("", r"((.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_)(.*_)?TOKENS?(_.*)?"),
+    ("", r"(.*_)?TOKENS?_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"),
+    ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
+    ("", r"(.*_)?PUBLIC_?KEYS?"),
+    ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
+    ("", r"(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    (
+        "named",
+        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
+        r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
+        r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
+        r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
+    ),
+    ("token", r".*(TOKEN|BEARER|JWT).*"),
+    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD"),
+    ("secret", r".*SECRET.*"),
+    ("credential", r".*(CREDENTIAL|CREDS).*"),
+    (
+        "key",
+        r".*(API|APP|AUTH|SERVICE|ACCOUNT|DB|CLIENT|ACCESS|PRIVATE|PRIV|ENCRYPTION|SIGNING|SSH|MASTER)_?KEY.*"
+        r"|(.*_)?KEY",
+    ),
+    ("cookie", r".*COOKIE.*"),
+    ("session", r".*SESSION_?(ID|KEY)"),
+    ("signature", r"(.*_)?(SIGNATURE|SIG)"),
+    ("sas", r"(.*_)?SAS(_URL|_URI)?"),
+    ("webhook", r".*WEBHOOK.*|.*CONNECTION_?STRING.*|(.*_)?DSN"),
+)
+
+
+def _random(text: str) -> bool:
+    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
+        return False
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
+
+
+def _no_sample(text: str) -> bool:
+    return not text.endswith("EXAMPLE")
+
+
+def _real_login(text: str) -> bool:
+    """Whether `user:password` of an address is more than a sample or a template."""
+    password = text.partition(":")[2]
+    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
+        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
+        password,
+    )
+
+
+class Rule(NamedTuple):
+    """One kind of secret.
+
+    A line is searched only if it holds one of `marks`, in any case. Group 1 of `pattern` is the secret
+    itself; `real` may still call it a sample.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    pattern: str
+    real: Callable[[str], bool] = lambda text: True
+
+
+# Every repeat is bounded, so that no input makes the search slow.
+VALUES: tuple[Rule, ...] = (
+    Rule(
+        "aws-access-key",
+        ("a3t", "akia", "asia", "abia", "acca"),
+        r"(?<![A-Za-z0-9])((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})(?![A-Za-z0-9])",
+        _no_sample,
+    ),
+    Rule(
+        "aws-secret-key",
+        ("aws",),
+        r"(?i:aws_?secret_?access_?key)[\"']?\s{0,5}[=:]\s{0,5}[\"']?([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        lambda text: not re.search("(?i)example", text),
+    ),
+    Rule(
+        "huggingface",
+        ("hf_", "api_org_"),
+        r"(?<![A-Za-z0-9_])((?:hf|api_org)_[A-Za-z0-9]{30,60})(?![A-Za-z0-9_])",
+    ),
+    Rule(
+        "github",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"(?<![A-Za-z0-9])(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255})",
+    ),
+    Rule(
+        "gitlab",
+        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-"),
+        r"(?<![A-Za-z0-9])(gl(?:pat|dt|ptt|rt|cbt)-[A-Za-z0-9_-]{20,64})",
+    ),
+    Rule("slack", ("xox",), r"(?<![A-Za-z0-9])(xox[abeoprs]-[A-Za-z0-9-]{10,250})"),
+    Rule("anthropic", ("sk-ant-",), r"(?<![A-Za-z0-9])(sk-ant-[A-Za-z0-9_-]{20,250})"),
+    Rule(
+        "openai",
+        ("sk-",),
+        r"(?<![A-Za-z0-9_-])(sk-(?!ant-)(?=[A-Za-z0-9_-]{0,200}\d)(?=[A-Za-z0-9_-]{0,200}[A-Z])[A-Za-z0-9_-]{20,250})",
+    ),
+    Rule("nvidia", ("nvapi-",), r"(?<![A-Za-z0-9])(nvapi-[A-Za-z0-9_-]{40,100})"),
+    Rule("google", ("aiza",), r"(?<![A-Za-z0-9])(AIza[A-Za-z0-9_-]{35})(?![A-Za-z0-9_-])"),
+    Rule("index-upload", ("pypi-",), r"(?<![A-Za-z0-9])(pypi-[A-Za-z0-9_-]{50,250})"),
+    Rule("docker", ("dckr_",), r"(?<![A-Za-z0-9])(dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100})"),
+    Rule("npm", ("npm_",), r"(?<![A-Za-z0-9])(npm_[A-Za-z0-9]{36})(?![A-Za-z0-9])"),
+    Rule("stripe", ("k_live_",), r"(?<![A-Za-z0-9])([sr]k_live_[A-Za-z0-9]{20,100})"),
+    Rule(
+        "jwt",
+        ("eyj",),
+        r"(?<![A-Za-z0-9])(eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000})",
+    ),
+    Rule(
+        "private-key", ("private key",), r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)"
+    ),
+    Rule(
+        "azure-key",
+        ("accountkey=", "sharedaccesskey="),
+        r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
+    ),
+    Rule(
+        "wandb",
+        ("wandb",),
+        r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
+    ),
+    Rule("url-credential", ("://",), r"://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,300})@", _real_login),
+    Rule(
+        "assigned",
+        ("key", "token", "secret", "passw"),
+        r"(?i:api_?key|secret_?key|access_?token|auth_?token|client_?secret|password|passwd)[\"']?\s{0,4}[=:]\s{0,4}"
+        r"[\"']([^\s\"'/]{16,200})[\"']",
+        _random,
+    ),
+)
+
+_NAMES = tuple((rule, re.compile(pattern, re.IGNORECASE)) for rule, pattern in NAMES)
+_VALUES = tuple((rule, re.compile(rule.pattern), re.compile(rule.pattern.encode())) for rule in VALUES)
+_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
+_NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
+# `NAME=value` and `--name value` in a command line or a comment; `==` is a pinned version.
+_ASSIGNED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]{0,100})(=(?!=)|:\s)(.+)")
+_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s\"',;]{1,200})"
+)
+_OPTION = re.compile(r"(?<!\S)(--?[A-Za-z][A-Za-z0-9-]{1,60})[ =](\S+)")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+_BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+
+
+def entropy(text: str) -> float:
+    """Return the Shannon entropy of `text` in bits for each character."""
+    counts = Counter(text)
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
+
+
+def secret_name(name: str) -> str | None:
+    """Return the rule by which a variable of this name holds a secret, or None."""
+    for rule, pattern in _NAMES:
+        if pattern.fullmatch(name):
+            return rule or None
+    return None
+
+
+def secret_value(value: str) -> str | None:
+    """Return the rule by which this text holds a secret, whatever its name, or None."""
+    lowered = value.lower()
+    for rule, pattern, _ in _VALUES:
+        if any(mark in lowered for mark in rule.marks) and any(
+            rule.real(m[1]) for m in pattern.finditer(value)
+        ):
+            return rule.name
+    return None
+
+
+def secret_variable(name: str, value: str) -> str | None:
+    """Return the rule by which this environment variable is a secret, or None.
+
+    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
+    (`SOME_AUTH`) needs a value that looks generated.
+    """
+    if _NOTHING.fullmatch(value):
+        return None
+    found = secret_name(name) or secret_value(value) or _secret_inside(value)
+    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+        return "generated" if not value.startswith("/") and _random(value) else None
+    return found
+
+
+def _secret_inside(value: str) -> str | None:
+    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
+    for match in _INSIDE.finditer(value):
+        rule = secret_name(match[1].replace("-", "_"))
+        if rule and not _NOTHING.fullmatch(match[2]):
+            return rule
+    return None
+
+
+def find(text: bytes) -> list[tuple[int, str]]:
+    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines."""
+    lowered = text.lower()
+    found = set()
+    for rule, _, pattern in _VALUES:
+        for start, end in _marked_lines(lowered, [mark.encode() for mark in rule.marks]):
+            for match in pattern.finditer(text, start, end):
+                if rule.real(match[1].decode("utf-8", "replace")):
+                    found.add((text.count(b"\n", 0, start) + 1, rule.name))
+    return sorted(found)
+
+
+def _marked_lines(text: bytes, marks: list[bytes]) -> set[tuple[int, int]]:
+    """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
+    lines = set()
+    for mark in marks:
+        at = text.find(mark)
+        while at >= 0:
+            end = text.find(b"\n", at)
+            end = len(text) if end < 0 else end
+            lines.add((text.rfind(b"\n", 0, at) + 1, end))
+            at = text.find(mark, end)
+    return lines
+
+
+def strip_credentials(url: str) -> tuple[str, bool]:
+    """Return the address without user, password and secret parameters, and whether there were any.
+
+    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _cut_values(url)
+    authority, slash, tail = _authority(rest)
+    user, at, host = authority.rpartition("@")
+    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
+    bare = f"{scheme}://{keep}{host}{slash}{tail}"
+    try:
+        parts = urlsplit(bare)
+        cut = urlunsplit(
+            parts._replace(query=_without_secrets(parts.query), fragment=_without_secrets(parts.fragment))
+        )
+    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
+        return f"{scheme}://{GONE}", True
+    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
+    same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
+    clean, more = _cut_values(bare if same else cut)
+    # conda's token channels: https://host/t/<token>/channel
+    tokenless = re.sub(r"/t/[A-Za-z0-9-]{10,}/", "/", clean)
+    return tokenless, bool(at and not keep) or not same or more or tokenless != clean
+
+
+def redact(text: str) -> str:
+    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    text = _BEARER.sub(lambda match: match[1] + GONE, text)
+    text = _OPTION.sub(
+        lambda m: f"{m[1]} {GONE}" if secret_name(m[1].lstrip("-").replace("-", "_")) else m[0], text
+    )
+    start = 0
+    while match := _ASSIGNED.search(text, start):
+        if secret_name(match[1]):
+            return _cut_values(text[: match.start(3)])[0] + GONE
+        start = match.start(3)
+    return _cut_values(text)[0]
+
+
+def _authority(rest: str) -> tuple[str, str, str]:
+    """Split what follows `://`; a password with a slash in it must not end the authority early."""
+    end = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
+    head = rest[:end]
+    port = head.rpartition("@")[2].partition(":")[2]
+    if port and not port.isdigit() and "[" not in head and "@" in rest[end:]:
+        end = rest.index("@", end)
+        after = min((i for i in (rest.find(c, end) for c in "/?#") if i >= 0), default=len(rest))
+        return rest[:after], rest[after : after + 1], rest[after + 1 :]
+    return head, rest[end : end + 1], rest[end + 1 :]
+
+
+def _without_secrets(query: str) -> str:
+    """Drop the parameters whose names are those of secrets."""
+    kept = []
+    for part in query.split("&"):
+        name, has_value, _ = part.partition("=")
+        word = name.replace("-", "_")
+        if not (has_value and (secret_name(word) or re.fullmatch(r"(?i)x_(amz|goog)_.*", word))):
+            kept.append(part)
+    return "&".join(kept)
+
+
+def _cut_values(text: str) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks."""
+    cut = text
+    for rule, pattern, _ in _VALUES:
+        if any(mark in text.lower() for mark in rule.marks):
+            cut = pattern.sub(lambda match: match[0].replace(match[1], GONE), cut)
+    return cut, cut != text
+
+
+# --- End of the secrets ---------------------------------------------------------------------
+
+
+# --- The program -----------------------------------------------------------------------------
+
+
+def default_folder(environ: Mapping[str, str]) -> str:
+    """Return the folder where none is named: the same for all ranks of a job."""
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
+        if re.fullmatch(r"[\w.\[\]-]+", environ.get(name, "")):
+            return f"snapshot-{environ[name]}"
+    return "snapshot"
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    """Run the command line, and return the code to exit with."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Take a snapshot of this environment.")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR", help="the folder to write (default: snapshot, or snapshot-JOB)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="budget of the whole (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    asked = parser.parse_args(words)
+    try:
+        report = _capture(asked.out or default_folder(os.environ), asked.seconds, program=True)
+    except Unwritable as err:
+        return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
+    except Exception as err:
+        return _finish(_report(asked.out or "", note=f"the capture failed: {_harmless(err)}"), asked.json, 0)
+    return _finish(report, asked.json, 0)
+
+
+def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
+    """Say what there is to say; whoever reads it may be gone."""
+    lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
+    lines += [
+        f"{name}: {what}"
+        for name, what in sorted(report["parts"].items())
+        if what not in ("done", "not-there")
+    ]
+    lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
+    lines += [
+        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}: a build will refuse it"
+        for one in report["warnings"]
+    ]
+    with contextlib.suppress(OSError):
+        for line in lines:
+            print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)
+        if as_json:
+            print(json.dumps(report, indent=1))
+        sys.stdout.flush()
+    return code
+
+
+def _stopped(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)  # so that what is half written goes away
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stopped)
+    try:
+        _code = main()
+    except KeyboardInterrupt:
+        _code = 130
+    except SystemExit as _err:
+        _code = _err.code if isinstance(_err.code, int) else 0
+    _end_running()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(_code)  # a part that hangs on a dead file server must not keep the job

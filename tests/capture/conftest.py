@@ -1,0 +1,7 @@
+"""Real artefacts are read where somebody has them: the folder that REPROBUILD_CORPUS names."""
+
+from __future__ import annotations
+
+import os
+
+collect_ignore = [] if os.environ.get("REPROBUILD_CORPUS") else ["test_corpus.py"]

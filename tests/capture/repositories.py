@@ -1,0 +1,155 @@
+"""Git repositories in every state that people leave them in, and what must be equal after a restore."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from reprobuild.restore import restore
+from reprobuild.snapshot.captured import Repository, read_captured
+from reprobuild_runtime import capture
+
+ROOT = Path(__file__).parent.parent.parent
+PROGRAM = ROOT / "reprobuild_runtime" / "capture.py"
+# Not the environment that the tests run in, whose editable install is this very checkout.
+BASE = str(getattr(sys, "_base_executable", sys.executable))
+WHO = "Ada Example"
+# Nothing of this machine's configuration, and dates that make equal commits equal.
+ENV = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": WHO,
+    "GIT_AUTHOR_EMAIL": "ada@example.test",
+    "GIT_COMMITTER_NAME": WHO,
+    "GIT_COMMITTER_EMAIL": "ada@example.test",
+    "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z",
+    "GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z",
+    "LC_ALL": "C.UTF-8",
+}
+Name = str | bytes | Path
+
+
+def git(folder: Path, *words: Name, fails: bool = False, stdin: bytes = b"") -> bytes:
+    """Run git as a user does; protocol.file is for submodules on the disk."""
+    argv = ["git", "-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main", *words]
+    done = subprocess.run(argv, cwd=folder, env=ENV, input=stdin, capture_output=True, check=False)
+    assert fails or done.returncode == 0, (words, done.stderr)
+    return done.stdout
+
+
+def new_origin(folder: Path, files: dict[Name, bytes] | None = None) -> Path:
+    """Make a repository with one commit, and a clone of it called `clone`; return the clone."""
+    source = folder / "source"
+    source.mkdir()
+    git(source, "init", "-q", ".")
+    for name, content in (
+        files or {"kept.py": b"one\n", "dir/inner.py": b"two\n" * 20, "run.sh": b"#!/bin/sh\n"}
+    ).items():
+        write(source, name, content)
+    git(source, "add", "-A")
+    git(source, "commit", "-q", "-m", "first")
+    git(folder, "clone", "-q", "--bare", source, folder / "origin.git")
+    git(folder, "clone", "-q", folder / "origin.git", folder / "clone")
+    return folder / "clone"
+
+
+def place(top: Path, name: Name) -> Path:
+    return top / os.fsdecode(name)
+
+
+def write(top: Path, name: Name, content: bytes) -> None:
+    path = place(top, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def status(top: Path) -> bytes:
+    """Return what `git status` says of every file; it writes nothing."""
+    words = ("--no-optional-locks", "status", "--porcelain=v2", "-z", "-uall")
+    return git(top, *words)
+
+
+def content(top: Path) -> dict[bytes, tuple[str, bytes]]:
+    """Return kind and bytes of every file that git does not ignore, those of inner repositories included."""
+    ignored = set(git(top, "ls-files", "-o", "-i", "--exclude-standard", "-z").split(b"\0"))
+    found = {}
+    for path in top.rglob("*"):
+        inside = os.fsencode(path.relative_to(top))
+        if b".git" in inside.split(b"/") or inside in ignored or (path.is_dir() and not path.is_symlink()):
+            continue
+        if path.is_symlink():
+            found[inside] = ("link", os.fsencode(path.readlink()))
+        else:
+            found[inside] = ("program" if os.access(path, os.X_OK) else "file", path.read_bytes())
+    return found
+
+
+def untouched(folder: Path, times: bool = True) -> dict[str, Any]:
+    """Return what must not change: each file's state, and the bytes of everything in git's folders."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        state = path.lstat()
+        found[str(path)] = (state.st_mode, state.st_ino, state.st_size)
+        if times:
+            found[str(path)] += (state.st_mtime_ns, state.st_ctime_ns)
+        if path.is_file() and not path.is_symlink() and ".git" in str(path):
+            found[str(path)] += (hashlib.sha256(path.read_bytes()).hexdigest(),)
+    return found
+
+
+@contextlib.contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def take(top: Path, out: Path) -> tuple[Repository, ...]:
+    """Capture the repository of a working directory, and nothing else of this machine."""
+    with mock.patch.object(capture, "PARTS", ()), mock.patch.dict(os.environ, ENV, clear=True), inside(top):
+        report = capture.capture(str(out))
+    assert report["captured"], report
+    assert set(report["parts"].values()) <= {"done"}, (out / "capture.json").read_text()
+    return read_captured(out)
+
+
+def document(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "capture.json").read_text())
+    return found
+
+
+def proved(
+    top: Path, folder: Path, origin: Path | None, origins: dict[str, str] | None = None, times: bool = True
+) -> Path:
+    """Capture and restore a repository; everything must be equal, and the original untouched. Return the snapshot."""
+    before = untouched(top, times)
+    out = folder / "snapshot"
+    repositories = take(top, out)
+    assert untouched(top, times) == before
+    name = repositories[0].name
+    asked = {**(origins or {}), **({name: str(origin)} if origin else {})}
+    restore(repositories, name, out, folder / "again", ENV, asked)
+    assert content(folder / "again") == content(top)
+    assert status(folder / "again") == status(top)
+    return out
+
+
+def run_program(
+    *words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run capture.py as a file of its own."""
+    argv = [BASE, str(PROGRAM), *map(str, words)]
+    return subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)

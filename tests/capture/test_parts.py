@@ -1,0 +1,192 @@
+"""Single parts: distributions of every origin, rpm, libraries that are loaded, quoting."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprobuild.snapshot import freeze
+from reprobuild_runtime import capture
+from tests.capture.repositories import ENV
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> capture.Context:
+    return capture.Context({"PATH": ENV["PATH"]}, 1e12, str(tmp_path), program=False)
+
+
+def plant(
+    site: Path, name: str, version: str = "1.0", direct_url: Any = None, metadata: str | None = None
+) -> None:
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not this one\n"
+    (folder / "METADATA").write_text(text if metadata is None else metadata)
+    if direct_url is not None:
+        (folder / "direct_url.json").write_text(json.dumps(direct_url))
+
+
+ORIGINS: list[tuple[Any, str, dict[str, Any]]] = [
+    (None, "lib==1.0", {"kind": "index", "version": "1.0"}),
+    (
+        {"url": "https://git.example/a/b.git", "vcs_info": {"vcs": "git", "commit_id": "1" * 40}},
+        f"lib @ git+https://git.example/a/b.git@{'1' * 40}",
+        {"kind": "vcs", "commit": "1" * 40},
+    ),
+    (
+        {"url": "https://git.example/b", "vcs_info": {"vcs": "git", "commit_id": "1" * 40}, "subdirectory": "python"},
+        f"lib @ git+https://git.example/b@{'1' * 40}#subdirectory=python",
+        {"kind": "vcs", "subdirectory": "python"},
+    ),
+    (
+        {"url": "https://files.example/lib-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
+        f"lib @ https://files.example/lib-1.0-py3-none-any.whl#sha256={'a' * 64}",
+        {"kind": "archive", "sha256": "a" * 64},
+    ),
+    (
+        {"url": "file:///wheels/lib-1.0-py3-none-any.whl", "archive_info": {"hash": "sha256=" + "a" * 64}},
+        f"lib @ file:///wheels/lib-1.0-py3-none-any.whl#sha256={'a' * 64}",
+        {"kind": "archive", "sha256": "a" * 64, "path": "/wheels/lib-1.0-py3-none-any.whl"},
+    ),
+    (
+        {"url": "file:///croot/lib_1700000000000/work", "dir_info": {}},
+        "lib @ file:///croot/lib_1700000000000/work",
+        {"kind": "conda"},
+    ),
+    ({"url": "file:///home/ada/lib", "dir_info": {}}, "lib @ file:///home/ada/lib", {"kind": "directory"}),
+    (
+        {"url": "file:///home/ada/my%20lib", "dir_info": {"editable": True}},
+        "# Editable install with no version control (lib==1.0)\n-e /home/ada/my lib",
+        {"kind": "editable", "path": "/home/ada/my lib"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("direct_url", "line", "read"), ORIGINS)
+def test_every_origin_has_its_line(
+    direct_url: Any, line: str, read: dict[str, Any], context: capture.Context, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    plant(tmp_path / "site", "lib", direct_url=direct_url)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    facts = capture.take_distributions(context).facts
+    text = capture._freeze(facts["found"], {})
+    assert text.decode() == line + "\n"
+    ((requirement,), remarks) = freeze.parse(text)
+    assert {name: getattr(requirement, name) for name in read} == read
+    assert all(remark.understood for remark in remarks)
+
+
+@pytest.mark.parametrize(
+    ("version", "pin"), [("2.1.0+cu121", "lib==2.1.0+cu121"), ("1!2.0rc1.post1.dev2", "lib==1!2.0rc1.post1.dev2"),
+                         ("2023c-1", "lib===2023c-1"), ("1.0.0-SNAPSHOT", "lib===1.0.0-SNAPSHOT")]
+)  # fmt: skip
+def test_versions(version: str, pin: str) -> None:
+    assert capture._line({"name": "lib", "version": version, "origin": None}) == pin
+
+
+def test_the_first_of_each_name_and_what_cannot_be_read(
+    context: capture.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path / "first", "My.Lib", "2.0")
+    plant(tmp_path / "second", "my_lib", "1.0")
+    plant(
+        tmp_path / "second", "nameless", metadata="Metadata-Version: 2.1\n\nName: in the text\nVersion: 1\n"
+    )
+    plant(tmp_path / "second", "torn", direct_url="not an object")
+    plant(tmp_path / "second", "pip", "26.0")
+    project = tmp_path / "project"
+    (project / "old.egg-info").mkdir(parents=True)
+    (project / "old.egg-info" / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: old\nVersion: 0.1\n")
+    (tmp_path / "second" / "old.egg-link").write_text(f"{project}\n.")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second"), "/nonexistent"])
+    facts = capture.take_distributions(context).facts
+    assert [(one["name"], one["version"]) for one in facts["found"]] == [
+        ("My.Lib", "2.0"),
+        ("old", "0.1"),
+        ("pip", "26.0"),
+    ]
+    assert sorted(Path(one["location"]).name for one in facts["broken"]) == [
+        "nameless-1.0.dist-info",
+        "torn-1.0.dist-info",
+    ]
+    text = capture._freeze(facts["found"], {}).decode()
+    assert text == f"My.Lib==2.0\n# Editable install with no version control (old==0.1)\n-e {project}\n"
+
+
+def test_rpm_lists_its_packages(
+    context: capture.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bin" / "rpm"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\nprintf 'zlib 1.2-3.el9 x86_64\\nbash 5.1-2.el9 x86_64\\n'\n")
+    fake.chmod(0o755)
+    found = context._replace(environ={"PATH": f"{fake.parent}:{ENV['PATH']}"})
+    monkeypatch.setattr(capture, "RPM_FOLDERS", ("/nonexistent",))
+    with pytest.raises(capture.GaveUp) as caught:
+        capture.take_rpm(found)
+    assert caught.value.reason == "not-there"
+    monkeypatch.setattr(capture, "RPM_FOLDERS", (str(tmp_path),))
+    taken = capture.take_rpm(found)
+    assert taken.texts["rpm-packages.txt"] == b"bash 5.1-2.el9 x86_64\nzlib 1.2-3.el9 x86_64\n"
+    assert taken.facts == {"packages": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15", True), ("/opt/nccl/lib/libnccl.so.2", True),
+        ("/site/torch/lib/libcudnn_graph.so.9", True), ("/site/nvidia/cudnn/lib/libcudnn.so.9", True),
+        ("/site/torch/lib/libgomp-a34b3233.so.1", True), ("/usr/lib/libmpi.so.40.30.4", True),
+        ("/usr/lib/libc.so.6", False), ("/usr/lib/libcuda.so.txt", False),
+    ],
+)  # fmt: skip
+def test_libraries_that_change_numbers_or_speed(path: str, counts: bool) -> None:
+    assert bool(capture._LIBRARIES.search(path)) == counts
+
+
+def test_torch_is_looked_at_where_it_is_loaded(
+    context: capture.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = types.SimpleNamespace(__version__="2.13.0+cpu", cuda=None, git_version="abc")
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(version=version))
+    facts = capture.take_gpu(context).facts
+    assert facts["torch"] == {
+        "__version__": "2.13.0+cpu",
+        "cuda": "None",
+        "hip": "None",
+        "git_version": "abc",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "bare"),
+    [
+        ("ada:pw@git.example:a/b.git", "git.example:a/b.git"),
+        ("git@git.example:a/b.git", "git@git.example:a/b.git"),
+        ("https://ada:pw4nobody@git.example/a", "https://git.example/a"),
+        ("/srv/git/a:b@c", "/srv/git/a:b@c"),
+        ("../origin.git", "../origin.git"),
+    ],
+)
+def test_addresses_of_remotes_without_credentials(url: str, bare: str) -> None:
+    assert capture._bare_url(url) == bare
+
+
+def test_a_text_keeps_no_secret_of_the_environment() -> None:
+    environ = {
+        "A_TOKEN": "Zq7-of-nobody", "B_TOKEN": "short", "C_TOKEN": "onlyletters", "D_TOKEN": "1234567890",
+        "E_TOKEN": "/a/path/x", "F": "plain value 1",
+    }  # fmt: skip
+    secrets = capture._known_secrets(environ)
+    assert secrets == [b"Zq7-of-nobody"]
+    document = {"a": ["x Zq7-of-nobody y", 1, None], "b": {"Zq7": "onlyletters"}}
+    assert capture._scrub_values(document, secrets) == {
+        "a": ["x *** y", 1, None],
+        "b": {"Zq7": "onlyletters"},
+    }

@@ -1,0 +1,165 @@
+"""The recipe in Bash, and the verb: both on real repositories."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from reprobuild import capture
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import read_snapshot
+from tests.capture.repositories import BASE, ENV, document, git, new_origin, untouched, write
+from tests.capture.test_reading import install
+from tests.conftest import reprobuild
+from tests.snapshot.samples import SECRETS
+
+
+def run_recipe(target: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    argv = ["bash", "-s", "--", str(target)]
+    return subprocess.run(argv, input=capture.recipe(), env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> dict[str, str]:
+    """A job's environment: an editable install with work in every state, and secrets."""
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"staged\n")
+    git(top, "add", "-A")
+    write(top, "kept.py", b"in the work tree\n")
+    write(top, "data.bin", bytes(range(256)))
+    git(top, "add", "data.bin")
+    write(top, "new\nname", b"untracked\n")
+    install(tmp_path / "venv" / "lib" / "python3.11" / "site-packages", "my_lib", top)
+    return ENV | {
+        "VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": f"{Path(BASE).parent}:{ENV['PATH']}",
+        "WANDB_API_KEY": "Zq7xW9pL",
+        "INNOCENT": SECRETS["github"], "MULTI": "first\nSECOND=2\n", "MAX_TOKENS": "4096", "KEYBOARD": "us",
+    }  # fmt: skip
+
+
+def test_the_verb_prints_it(tmp_path: Path) -> None:
+    done = reprobuild("capture", "--print-recipe", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == files("reprobuild_runtime").joinpath("capture.sh").read_text()
+    assert done.stdout.startswith("#!/bin/bash\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_read_and_nothing_was_touched(job: dict[str, str], tmp_path: Path) -> None:
+    before = untouched(tmp_path / "clone")
+    done = run_recipe(tmp_path / "out", job)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert untouched(tmp_path / "clone") == before
+    snapshot = read_snapshot(tmp_path / "out")
+    known = {variable.name: variable for variable in snapshot.variables}
+    assert known["MULTI"].value == "first\nSECOND=2\n"
+    assert known["MAX_TOKENS"].value == "4096"
+    assert known["KEYBOARD"].value == "us"
+    assert known["WANDB_API_KEY"].value is None
+    assert "INNOCENT" not in known
+    text = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
+    assert b"Zq7xW9pL" not in text
+    assert SECRETS["github"].encode() not in text
+    assert len(snapshot.packages) > 50
+    assert not [variable for variable in snapshot.variables if variable.suspect]
+    reasons = {remark.place.file: remark.reason for remark in snapshot.remarks}
+    assert reasons["clone.untracked"] == "names of untracked files, for people: not read"
+    assert (tmp_path / "out" / "clone.untracked").read_bytes() == b"new\nname\0"
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o600}
+
+
+def test_its_diff_fits_the_commit(job: dict[str, str], tmp_path: Path) -> None:
+    """The chapter's `git diff` starts from what was staged, and leaves binaries out."""
+    assert run_recipe(tmp_path / "out", job).returncode == 0
+    git(tmp_path, "clone", "-q", tmp_path / "origin.git", "again")
+    git(tmp_path / "again", "apply", tmp_path / "out" / "clone.diff")
+    assert (tmp_path / "again" / "kept.py").read_bytes() == b"in the work tree\n"
+    assert (tmp_path / "again" / "data.bin").read_bytes() == bytes(range(256))
+    assert not list((tmp_path / "out").glob("*.bundle"))
+
+
+def test_commits_that_no_remote_has_are_bundled(job: dict[str, str], tmp_path: Path) -> None:
+    git(tmp_path / "clone", "commit", "-qm", "unpushed")
+    assert run_recipe(tmp_path / "out", job).returncode == 0
+    git(tmp_path, "clone", "-q", tmp_path / "origin.git", "again")
+    git(tmp_path / "again", "fetch", "-q", tmp_path / "out" / "clone.bundle", "HEAD")
+    assert git(tmp_path / "again", "rev-parse", "FETCH_HEAD") == git(tmp_path / "clone", "rev-parse", "HEAD")
+
+
+def test_one_of_many_ranks_captures(job: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "recipe.sh").write_text(capture.recipe())
+    argv = ["bash", str(tmp_path / "recipe.sh"), str(tmp_path / "out")]
+    ranks = [subprocess.Popen(argv, env=job, stderr=subprocess.PIPE, text=True) for _ in range(20)]
+    said = [rank.communicate()[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * 20
+    assert sum(one.endswith("/out: captured\n") for one in said) == 1
+    assert not (tmp_path / ".out.capturing").exists()
+
+
+def test_what_it_cannot_do_it_says(job: dict[str, str], tmp_path: Path) -> None:
+    done = run_recipe(Path("/proc/nowhere/out"), job)
+    assert (done.returncode, done.stderr) == (3, "capture.sh: /proc/nowhere/out cannot be written\n")
+    write(tmp_path, "full/mine", b"mine")
+    done = run_recipe(tmp_path / "full", job)
+    assert done.returncode == 3
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
+    done = subprocess.run(["bash", "-s"], input=capture.recipe(), text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "capture.sh: usage: capture.sh DIR\n")
+
+
+# --- the verb ----------------------------------------------------------------------------------
+
+
+def test_the_verb_captures_the_active_environment(tmp_path: Path) -> None:
+    """Not that in which reprobuild itself is installed."""
+    subprocess.run([BASE, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    install(site, "my_lib", tmp_path)
+    env = ENV | {"VIRTUAL_ENV": str(tmp_path / "venv"), "RUN_NOTE": "two\nlines"}
+    done = reprobuild("capture", "-o", tmp_path / "out", "--json", env=env | {"PYTHONPATH": ""}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["captured"]
+    assert [line.name for line in read_snapshot(tmp_path / "out").requirements] == ["my_lib"]
+    assert document(tmp_path / "out")["python"]["prefix"] == str(tmp_path / "venv")
+    assert b"RUN_NOTE=two\nlines\0" in (tmp_path / "out" / "env.nul").read_bytes()
+    shown = reprobuild("show", tmp_path / "out")
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_the_verb_gives_the_code_of_the_program(tmp_path: Path) -> None:
+    done = reprobuild("capture", "-o", "/proc/nowhere/out", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "/proc/nowhere/out cannot be written" in done.stderr
+
+
+def test_an_interpreter_that_cannot_run_it(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match="`false` could not run the capture: it exited 1") as caught:
+        capture.capture("false", None, env=ENV, sink=lambda stream, data: None, as_json=False)
+    assert caught.value.hint == "it must be Python 3.8 or newer; name another with --python"
+
+
+@pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_whose_environment_it_is(name: str, tmp_path: Path) -> None:
+    assert capture.interpreter({name: str(tmp_path)}, sys.executable) == sys.executable
+    write(tmp_path, "bin/python", b"")
+    assert capture.interpreter({name: str(tmp_path)}, sys.executable) == str(tmp_path / "bin" / "python")
+    assert capture.interpreter({}, sys.executable) == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("at_start", "kept"), [(b"", True), (b"A=1\0", False), (b"A=1\0LC_CTYPE=C.UTF-8\0", True)]
+)
+def test_the_locale_that_python_set_is_not_the_users(at_start: bytes, kept: bool) -> None:
+    env = {"A": "1", "LC_CTYPE": "C.UTF-8"}
+    assert ("LC_CTYPE" in capture.given(env, at_start)) == kept
+    assert capture.given(env, at_start)["A"] == "1"
+
+
+def test_the_file_is_in_the_package() -> None:
+    assert os.access(str(files("reprobuild_runtime").joinpath("capture.py")), os.R_OK)

@@ -1,0 +1,445 @@
+"""Particular repositories: inner ones, conflicts, LFS, budgets, hostile configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from reprobuild.errors import SnapshotError
+from reprobuild.restore import restore
+from reprobuild.snapshot.captured import read_captured
+from reprobuild_runtime import capture
+from tests.capture.repositories import ENV, content, document, git, new_origin, proved, status, take, write
+
+
+def record(out: Path, number: int = 0) -> dict[str, object]:
+    found: dict[str, object] = document(out)["repositories"][number]
+    return found
+
+
+def test_a_clean_pushed_repository_needs_no_bundle(tmp_path: Path) -> None:
+    out = proved(new_origin(tmp_path), tmp_path, tmp_path / "origin.git")
+    assert record(out)["bundle"] is None
+    assert sorted(path.name for path in out.iterdir()) == ["capture.json"]
+
+
+def test_unpushed_commits_travel_with_their_ids(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    for number in range(3):
+        write(top, "kept.py", b"%d\n" % number)
+        git(top, "commit", "-qam", f"change {number}")
+    out = proved(top, tmp_path, tmp_path / "origin.git")
+    assert record(out)["unpushed"] == 3
+    assert git(tmp_path / "again", "log", "--format=%H %s %an") == git(top, "log", "--format=%H %s %an")
+    assert git(tmp_path / "again", "symbolic-ref", "HEAD") == git(top, "symbolic-ref", "HEAD")
+
+
+def test_people_can_use_the_bundle_with_git_alone(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    write(top, "new file", b"untracked\n")
+    out = proved(top, tmp_path, tmp_path / "origin.git")
+    git(tmp_path, "clone", "-q", tmp_path / "origin.git", "by-hand")
+    git(tmp_path / "by-hand", "fetch", "-q", out / "clone.bundle", "refs/reprobuild/worktree")
+    git(tmp_path / "by-hand", "checkout", "-q", "FETCH_HEAD")
+    assert content(tmp_path / "by-hand") == content(top)
+    git(tmp_path, "clone", "-q", tmp_path / "origin.git", "patched")
+    git(tmp_path / "patched", "apply", out / "clone.patch")
+    assert content(tmp_path / "patched") == content(top)
+
+
+def with_submodule(folder: Path) -> Path:
+    library = folder / "library"
+    library.mkdir()
+    new_origin(library, {"lib.c": b"int x;\n", "docs/a": b"a\n"})
+    top = new_origin(folder)
+    git(top, "submodule", "add", "-q", library / "origin.git", "third party/lib")
+    git(top, "commit", "-qm", "submodule")
+    git(top, "push", "-q")
+    return top
+
+
+@pytest.mark.parametrize("state", ["clean", "changed", "untracked", "committed", "staged", "empty", "gone"])
+def test_submodules(state: str, tmp_path: Path) -> None:
+    top = with_submodule(tmp_path)
+    inner = top / "third party" / "lib"
+    if state in ("changed", "committed", "staged"):
+        write(inner, "lib.c", b"int y;\n")
+    if state == "untracked":
+        write(inner, "new", b"new\n")
+    if state in ("committed", "staged"):
+        git(inner, "commit", "-qam", "inside")
+    if state == "staged":
+        git(top, "add", "third party/lib")
+    if state in ("empty", "gone"):
+        git(top, "submodule", "deinit", "-q", "-f", "third party/lib")
+    if state == "gone":
+        inner.rmdir()
+    out = proved(top, tmp_path, tmp_path / "origin.git", {"lib": str(tmp_path / "library" / "origin.git")})
+    again = tmp_path / "again" / "third party" / "lib"
+    if state not in ("empty", "gone"):
+        assert record(out, 1)["parent"] == "clone"
+        assert content(again) == content(inner)
+        assert status(again) == status(inner)
+
+
+def test_a_repository_inside_that_is_no_submodule(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    inner = top / "vendor" / "thing"
+    inner.mkdir(parents=True)
+    git(inner, "init", "-q", ".")
+    write(inner, "a", b"a\n")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "a")
+    write(inner, "a", b"b\n")
+    proved(top, tmp_path, tmp_path / "origin.git")
+    assert status(tmp_path / "again" / "vendor" / "thing") == status(inner) != b""
+
+
+def test_a_merge_with_conflicts(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    for branch, text in (("one", b"one side\n"), ("two", b"other side\n")):
+        git(top, "checkout", "-q", "-b", branch, "main")
+        write(top, "kept.py", text)
+        write(top, "both added", text)
+        git(top, "rm", "-q", "run.sh") if branch == "two" else write(top, "run.sh", b"changed\n")
+        git(top, "add", "-A")
+        git(top, "commit", "-qm", branch)
+    git(top, "merge", "-q", "one", fails=True)
+    assert status(top).count(b"u ") >= 3
+    proved(top, tmp_path, tmp_path / "origin.git")
+
+
+def test_other_hashes_of_git(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    git(top, "init", "-q", "--object-format=sha256", ".")
+    write(top, "a", b"a\n")
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "a")
+    write(top, "a", b"b\n")
+    (top / "b").symlink_to("a")
+    proved(top, tmp_path, None)
+
+
+def test_large_files_of_lfs_are_their_pointers(tmp_path: Path) -> None:
+    content_ = b"weights" * 100
+    oid = hashlib.sha256(content_).hexdigest()
+    pointer = (
+        b"version https://git-lfs.github.com/spec/v1\n"
+        b"oid sha256:" + oid.encode() + b"\nsize " + str(len(content_)).encode() + b"\n"
+    )
+    top = new_origin(
+        tmp_path, {".gitattributes": b"*.bin filter=lfs diff=lfs merge=lfs -text\n", "w.bin": pointer}
+    )
+    for key in ("clean", "smudge"):  # they are not there
+        git(top, "config", f"filter.lfs.{key}", "git-lfs-of-nobody")
+    git(top, "config", "filter.lfs.required", "true")
+    write(top, "w.bin", content_)
+    # As after `git lfs pull`: the index knows the file on the disk.
+    git(top, "-c", "filter.lfs.clean=cat >/dev/null; git cat-file blob :w.bin", "add", "w.bin")
+    out = tmp_path / "snapshot"
+    repositories = take(top, out)
+    assert record(out)["lfs"] == [{"path": "w.bin", "sha256": oid, "bytes": len(content_)}]
+    assert record(out)["bundle"] is None
+    restore(repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")})
+    assert (tmp_path / "again" / "w.bin").read_bytes() == pointer
+
+
+def test_what_other_filters_hide_stays_hidden(tmp_path: Path) -> None:
+    """git-crypt keeps the encrypted form; what it decrypted on the disk must not travel."""
+    top = new_origin(tmp_path, {".gitattributes": b"hidden filter=crypt\n", "hidden": b"ENCRYPTED\n"})
+    git(top, "config", "filter.crypt.clean", f"touch {tmp_path}/ran; cat")
+    write(top, "hidden", b"the decrypted text\n")
+    out = tmp_path / "snapshot"
+    take(top, out)
+    assert record(out)["left_out"] == [{"path": "hidden", "reason": "filtered", "bytes": 19}]
+    assert not (tmp_path / "ran").exists()
+    assert not list(out.glob("*.bundle"))
+    assert not list(out.glob("*.patch"))
+
+
+def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "UNTRACKED_FILE", 1000)
+    monkeypatch.setattr(capture, "UNTRACKED_TOTAL", 2500)
+    monkeypatch.setattr(capture, "UNTRACKED_COUNT", 4)
+    top = new_origin(tmp_path)
+    write(top, "large", b"x" * 1001)
+    for number in range(3):
+        write(top, f"middle {number}", b"x" * 900)
+    for number in range(3):
+        write(top, f"small {number}", b"y")
+    out = tmp_path / "snapshot"
+    take(top, out)
+    found = record(out)
+    assert found["untracked"] == {"count": 4, "paths": ["middle 0", "small 0", "small 1", "small 2"]}
+    assert found["left_out"] == [
+        {"path": "middle 1", "reason": "too-many", "bytes": 900},
+        {"path": "middle 2", "reason": "too-many", "bytes": 900},
+        {"path": "large", "reason": "too-many", "bytes": 1001},
+    ]
+    monkeypatch.setattr(capture, "UNTRACKED_COUNT", 100)
+    take(top, tmp_path / "second")
+    assert record(tmp_path / "second")["left_out"] == [
+        {"path": "middle 2", "reason": "too-large", "bytes": 900},
+        {"path": "large", "reason": "too-large", "bytes": 1001},
+    ]
+
+
+def test_a_bundle_or_diff_that_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = new_origin(tmp_path)
+    write(top, "new", os.urandom(5000))
+    monkeypatch.setattr(capture, "DIFF", 1000)
+    take(top, tmp_path / "snapshot")
+    assert record(tmp_path / "snapshot")["diff"]["reason"] == "too-large"  # type: ignore[index]
+    monkeypatch.setattr(capture, "BUNDLE", 1000)
+    take(top, tmp_path / "second")
+    assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]
+    with pytest.raises(SnapshotError, match=r"not captured \(too-large\)"):
+        restore(read_captured(tmp_path / "second"), "clone", tmp_path / "second", tmp_path / "again", ENV)
+
+
+def test_ignored_files_are_left_out_and_said(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, ".gitignore", b"build/\n*.log\n")
+    write(top, "build/x", b"x")
+    write(top, "a.log", b"x")
+    out = proved(top, tmp_path, tmp_path / "origin.git")
+    assert record(out)["ignored"] == {"count": 2, "paths": ["a.log", "build/"]}
+
+
+def test_special_files_and_unreadable_ones_are_named(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    (top / "kept.py").unlink()
+    os.mkfifo(top / "kept.py")
+    out = tmp_path / "snapshot"
+    take(top, out)
+    assert record(out)["left_out"] == [{"path": "kept.py", "reason": "special-file"}]
+
+
+@pytest.mark.parametrize(
+    ("key", "attributes"),
+    [
+        ("core.fsmonitor", b""),
+        ("core.pager", b""),
+        ("core.sshCommand", b""),
+        ("core.editor", b""),
+        ("core.askPass", b""),
+        ("credential.helper", b""),
+        ("diff.external", b""),
+        ("gpg.program", b""),
+        ("core.alternateRefsCommand", b""),
+        ("diff.evil.command", b"* diff=evil\n"),
+        ("diff.evil.textconv", b"* diff=evil\n"),
+        ("filter.evil.clean", b"* filter=evil\n"),
+        ("filter.evil.process", b"* filter=evil\n"),
+        ("filter.evil.smudge", b"* filter=evil\n"),
+        ("merge.evil.driver", b"* merge=evil\n"),
+        ("submodule.lib.update", b""),
+        ("alias.ls-files", b""),
+    ],
+)
+def test_nothing_that_a_configuration_names_is_run(key: str, attributes: bytes, tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    evil.chmod(0o755)
+    write(top, "kept.py", b"changed\n")
+    write(top, "new", b"new\n")
+    write(top, ".git/info/attributes", attributes)
+    git(top, "config", key, f"!{evil}" if key.startswith(("alias", "credential", "submodule")) else str(evil))
+    for hook in (
+        "post-index-change",
+        "pre-commit",
+        "reference-transaction",
+        "post-checkout",
+        "fsmonitor-watchman",
+    ):
+        write(top, f".git/hooks/{hook}", evil.read_bytes())
+        (top / ".git" / "hooks" / hook).chmod(0o755)
+    take(top, tmp_path / "snapshot")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_hostile_configuration_of_these_tests_works(tmp_path: Path) -> None:
+    """The control of the test above: plain git does run it."""
+    top = new_origin(tmp_path)
+    git(top, "config", "filter.evil.clean", f"touch {tmp_path}/ran; cat")
+    write(top, ".git/info/attributes", b"* filter=evil\n")
+    write(top, "kept.py", b"changed\n")
+    git(top, "diff")
+    assert (tmp_path / "ran").exists()
+
+
+SETTINGS = {
+    "color.ui": "always", "color.diff": "always", "diff.noprefix": "true", "diff.mnemonicPrefix": "true",
+    "core.abbrev": "4", "diff.context": "0", "diff.renames": "copies", "diff.suppressBlankEmpty": "true",
+    "diff.algorithm": "patience", "diff.submodule": "log", "diff.ignoreSubmodules": "all", "core.quotePath": "false",
+    "core.bigFileThreshold": "1", "core.safecrlf": "true", "status.showUntrackedFiles": "no",
+    "core.whitespace": "cr-at-eol",
+    "diff.orderFile": "/nonexistent", "diff.wsErrorHighlight": "all", "apply.whitespace": "fix", "index.version": "4",
+    "core.untrackedCache": "true", "pack.compression": "0", "commit.gpgSign": "true", "feature.manyFiles": "true",
+}  # fmt: skip
+
+
+def test_settings_of_the_user_do_not_change_what_is_captured(tmp_path: Path) -> None:
+    top = new_origin(
+        tmp_path, {"kept.py": b"one\n\n\ntwo \nthree\n", "dir/inner.py": b"two\n" * 20, "run.sh": b"x\n"}
+    )
+    (top / "copy.py").write_bytes((top / "dir" / "inner.py").read_bytes())
+    write(top, "kept.py", b"one\n\n\ntwo \r\nfour\n")
+    git(top, "mv", "run.sh", "moved.sh")
+    write(top, "new", b"new\n")
+    for key, value in SETTINGS.items():
+        git(top, "config", key, value)
+    git(top, "update-index", "--force-write-index")
+    out = tmp_path / "snapshot"
+    repositories = take(top, out)
+    restore(repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")})
+    assert content(tmp_path / "again") == content(top)
+    for key in SETTINGS:
+        git(top, "config", "--unset", key)
+    assert status(tmp_path / "again") == status(top)
+    git(tmp_path, "clone", "-q", tmp_path / "origin.git", "patched")
+    git(tmp_path / "patched", "apply", "--whitespace=nowarn", out / "clone.patch")
+    assert content(tmp_path / "patched") == content(top)
+
+
+def test_variables_of_git_do_not_lead_elsewhere(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    elsewhere = {
+        "GIT_DIR": "/nonexistent", "GIT_INDEX_FILE": "/nonexistent/index", "GIT_WORK_TREE": "/",
+        "GIT_TRACE": str(tmp_path / "trace"),
+        "GIT_TRACE2_EVENT": str(tmp_path / "trace"), "GIT_EXTERNAL_DIFF": "false", "GIT_DIFF_OPTS": "-u0",
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": f"touch {tmp_path}/trace",
+        "GIT_OBJECT_DIRECTORY": "/nonexistent", "GIT_NAMESPACE": "x", "GIT_CEILING_DIRECTORIES": str(tmp_path),
+    }  # fmt: skip
+    with mock.patch.dict(ENV, elsewhere):
+        repositories = take(top, tmp_path / "snapshot")
+    assert not (tmp_path / "trace").exists()
+    origins = {"clone": str(tmp_path / "origin.git")}
+    restore(repositories, "clone", tmp_path / "snapshot", tmp_path / "again", ENV, origins)
+    assert content(tmp_path / "again") == content(top)
+
+
+def test_a_work_tree_elsewhere_is_not_believed(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "diary").write_text("mine\n")
+    git(top, "config", "core.worktree", private)
+    out = tmp_path / "snapshot"
+    take(top, out)
+    assert record(out)["untracked"] == {"count": 0, "paths": []}
+
+
+def test_a_filter_that_cannot_be_switched_off_ends_the_part(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    git(top, "config", "filter.a=b.clean", "true")
+    context = capture.Context(dict(ENV), 1e12, str(tmp_path), program=False)
+    with pytest.raises(capture.GaveUp, match="cannot be switched off"):
+        capture.take_repository(context, str(top), "top", installed=True)
+
+
+def test_a_folder_that_only_looks_like_a_repository(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("nothing\n")
+    context = capture.Context(dict(ENV), 1e12, str(tmp_path), program=False)
+    with pytest.raises(capture.GaveUp, match="no git folder"):
+        capture.take_repository(context, str(tmp_path), "top", installed=True)
+
+
+def test_without_git_the_part_fails_and_says_so(tmp_path: Path) -> None:
+    context = capture.Context({"PATH": str(tmp_path)}, 1e12, str(tmp_path), program=False)
+    with pytest.raises(capture.GaveUp, match="git is not on PATH"):
+        capture.take_repository(context, str(new_origin(tmp_path)), "top", installed=True)
+
+
+def test_a_home_folder_full_of_files_does_not_cost_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    write(top, "new", b"new\n")
+    monkeypatch.setattr(capture, "LISTING", -1.0)
+    take(top, tmp_path / "snapshot")
+    found = record(tmp_path / "snapshot")
+    assert found["left_out"] == [{"path": ".", "reason": "timed-out"}]
+    assert found["ignored"] == {"reason": "timed-out"}
+    assert found["changed"] == {"count": 1, "paths": ["kept.py"]}
+
+
+@pytest.mark.parametrize("index", ["--no-sparse-index", "--sparse-index"])
+def test_sparse_work_trees(index: str, tmp_path: Path) -> None:
+    files = {f"{folder}/{number}": b"%d\n" % number for folder in ("a", "b/c", "b/d") for number in range(3)}
+    top = new_origin(tmp_path, {"root": b"root\n", **files})
+    git(top, "sparse-checkout", "set", "--cone", index, "b/c")
+    write(top, "b/c/0", b"changed\n")
+    assert not (top / "a").exists()
+    # With a sparse index, each git sets the times of the trees that it looks into.
+    proved(top, tmp_path, tmp_path / "origin.git", times=index == "--no-sparse-index")
+
+
+@pytest.mark.parametrize("how", ["--shared", "--reference"])
+def test_objects_of_other_repositories(how: str, tmp_path: Path) -> None:
+    new_origin(tmp_path)
+    words = ("--shared",) if how == "--shared" else ("--reference", tmp_path / "origin.git")
+    git(tmp_path, "clone", "-q", *words, tmp_path / "source", "borrowed")
+    write(tmp_path / "borrowed", "kept.py", b"changed\n")
+    git(tmp_path / "borrowed", "commit", "-qam", "unpushed")
+    proved(tmp_path / "borrowed", tmp_path, tmp_path / "source")
+
+
+def test_a_shallow_clone_whose_remote_is_gone(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"second\n")
+    git(top, "commit", "-qam", "second")
+    git(top, "push", "-q")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{tmp_path}/origin.git", "shallow")
+    git(tmp_path / "shallow", "remote", "remove", "origin")
+    write(tmp_path / "shallow", "new", b"new\n")
+    proved(tmp_path / "shallow", tmp_path, None)
+    assert (tmp_path / "again" / ".git" / "shallow").read_bytes() == (
+        tmp_path / "shallow/.git/shallow"
+    ).read_bytes()
+
+
+def test_odd_places_of_repositories(tmp_path: Path) -> None:
+    """Names that end lists of folders, begin comments and need quotes."""
+    odd = tmp_path / '#a:b"c\\d\ne'
+    odd.mkdir()
+    top = new_origin(odd)
+    write(top, "kept.py", b"changed\n")
+    proved(top, tmp_path, odd / "origin.git")
+
+
+def test_a_repository_of_another_user(tmp_path: Path) -> None:
+    """git itself refuses it as dubious; one that root installed for all is nothing strange on a cluster."""
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    for path in (top, *top.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    assert git(top, "status", "--porcelain", fails=True) == b""
+    out = tmp_path / "snapshot"
+    take(top, out)
+    assert record(out)["changed"] == {"count": 1, "paths": ["kept.py"]}
+
+
+def test_a_change_in_the_moment_of_the_index(tmp_path: Path) -> None:
+    """Same size, same time as the index: git looks into such files only because the index is not younger."""
+    top = new_origin(tmp_path)
+    git(top, "config", "core.trustctime", "false")
+    long_ago = (10**18, 10**18)
+    os.utime(top / "kept.py", ns=long_ago)
+    git(top, "update-index", "--refresh")
+    with (top / "kept.py").open("r+b") as stream:
+        stream.write(b"ONE\n")
+    for path in (top / "kept.py", top / ".git" / "index"):
+        os.utime(path, ns=long_ago)
+    assert status(top).endswith(b" kept.py\0")
+    proved(top, tmp_path, tmp_path / "origin.git")
+    assert (tmp_path / "again" / "kept.py").read_bytes() == b"ONE\n"

@@ -1,0 +1,222 @@
+"""What is a secret is withheld: the same as everywhere in reprobuild, and in no byte of the result."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from reprobuild import secrets
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import read_snapshot
+from reprobuild_runtime import capture
+from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, take, write
+from tests.snapshot.samples import ALNUM, SECRETS
+
+PEM = (
+    "-----BEGIN OPENSSH "
+    + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQWxhZGRpbjpvcGVuc2VzYW1l\n-----END KEY-----"
+)
+
+
+def test_the_rules_are_the_same_text() -> None:
+    """The file must stand alone, so it holds a copy; this keeps the two from drifting apart."""
+    theirs = (Path(secrets.__file__)).read_text()
+    theirs = theirs[theirs.index('GONE = "***"') :]
+    mine = PROGRAM.read_text()
+    mine = mine[mine.index('GONE = "***"') : mine.index("# --- End of the secrets")]
+    assert ast.dump(ast.parse(mine)) == ast.dump(ast.parse(theirs))
+    assert mine.split() == theirs.split()
+
+
+VARIABLES = [
+    ("HF_TOKEN", "abc"), ("HF_TOKEN", ""), ("MAX_TOKENS", "100"), ("PATH", "/usr/bin"), ("SOME_AUTH", ALNUM),
+    ("INNOCENT", SECRETS["github"]), ("SETTINGS", '{"password": "tiger"}'), ("KEY_PEM", PEM), ("TEXT", PEM),
+    ("OPTIONS", "--api-key=tiger"), ("PIP_INDEX_URL", SECRETS["url-credential"]), ("LD_PRELOAD", "/lib/x.so"),
+    *(("X", sample) for sample in SECRETS.values()),
+]  # fmt: skip
+TEXTS = [
+    "train.py --token abc --lr 1", "https://u:p@host.example/x?token=1", "Authorization: Bearer abcdefghij",
+    "git@host.example:r.git", "user:p4ss@host.example:r.git", *SECRETS.values(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), VARIABLES)
+def test_the_same_variables_are_secrets(name: str, value: str) -> None:
+    assert capture.secret_variable(name, value) == secrets.secret_variable(name, value)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_same_texts_are_cut(text: str) -> None:
+    assert capture.redact(text) == secrets.redact(text)
+    assert capture.strip_credentials(text) == secrets.strip_credentials(text)
+    assert capture.find(text.encode()) == secrets.find(text.encode())
+
+
+# Made up, and nowhere else on this machine: each is planted in one place.
+PLANTED = {name: f"{name}-Zq7{number}xW9pLr4T" for number, name in enumerate(
+    ["by-name", "in-json", "in-url", "remote", "remote-short", "freeze", "vcs", "conda", "argument", "option",
+     "repeated", "query", "login", "module"]
+)}  # fmt: skip
+
+
+def plant_distribution(site: Path, name: str, direct_url: dict[str, object]) -> None:
+    folder = site / f"{name}-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n\ntext\n")
+    (folder / "direct_url.json").write_text(json.dumps(direct_url))
+
+
+def captured_bytes(out: Path) -> bytes:
+    """Return every byte of a snapshot, also as it is when unpacked."""
+    found = []
+    for path in sorted(out.rglob("*")):
+        data = path.read_bytes()
+        found.append(os.fsencode(path.name) + data)
+        found += [unpacked(data[match.start() :]) for match in re.finditer(b"x[\x01\x5e\x9c\xda]", data)]
+    return b"".join(found)
+
+
+def unpacked(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data)
+    except zlib.error:
+        return b""
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """A capture of an environment with a secret in every place that is read."""
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    git(top, "remote", "set-url", "origin", f"https://ada:{PLANTED['remote']}@git.example/r.git")
+    git(top, "remote", "add", "short", f"ada:{PLANTED['remote-short']}@git.example:r.git")
+    site = tmp_path / "site"
+    plant_distribution(site, "editable", {"url": top.as_uri(), "dir_info": {"editable": True}})
+    archive = {"url": f"https://ada:{PLANTED['freeze']}@files.example/a.whl", "archive_info": {}}
+    plant_distribution(site, "archived", archive)
+    vcs = {
+        "url": f"https://{PLANTED['vcs']}@git.example/r",
+        "vcs_info": {"vcs": "git", "commit_id": "0" * 40},
+    }
+    plant_distribution(site, "fetched", vcs)
+    query = {"url": f"https://files.example/b.whl?token={PLANTED['query']}", "archive_info": {}}
+    plant_distribution(site, "asked", query)
+    prefix = tmp_path / "conda"
+    (prefix / "conda-meta").mkdir(parents=True)
+    url = f"https://conda.example/t/{PLANTED['conda']}/main/linux-64/x-1.conda"
+    (prefix / "conda-meta" / "x.json").write_text(json.dumps({"name": "x", "url": url, "md5": "0" * 32}))
+    env = ENV | {
+        "PYTHONPATH": str(site), "CONDA_PREFIX": str(prefix), "WANDB_API_KEY": PLANTED["by-name"],
+        "SETTINGS": json.dumps({"client_secret": PLANTED["in-json"]}), "MULTI": PEM,
+        "INDEX": f"https://u:{PLANTED['in-url']}@index.example/simple", "SOME_PASSWORD": PLANTED["repeated"],
+        "LOADEDMODULES": f"gcc/12:{PLANTED['module']}", "MODULE_TOKEN": PLANTED["module"],
+        "SLURM_JOB_ID": "42", "SLURM_JWT": "eyJ" + ALNUM, "INNOCENT": SECRETS["github"],
+    }  # fmt: skip
+    program = (
+        f"import subprocess, sys; subprocess.run([sys.executable, {str(PROGRAM)!r}, '-o', 'out'], check=True)"
+    )
+    argv = [
+        BASE, "-c", program, "--token", PLANTED["argument"], f"--api-key={PLANTED['option']}",
+        PLANTED["repeated"], "-u", f"ada:{PLANTED['login']}",
+    ]  # fmt: skip
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_no_value_is_in_any_byte(planted: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    everything = captured_bytes(out) + planted.stdout.encode() + planted.stderr.encode()
+    wanted = [*PLANTED.values(), ALNUM, SECRETS["github"], *PEM.split("\n")[1:3]]
+    for value in wanted:
+        forms = (value.encode(), base64.b64encode(value.encode()), value.encode().hex().encode())
+        assert not any(form in everything for form in forms), value
+    # Each was in a place that is captured: what surrounds it is there.
+    for there in (b"archived @ https://files.example/a.whl", b"git+https://git.example/r@0000", b"gcc/12", b"--token",
+                  b"https://files.example/b.whl", b"main/linux-64/x-1.conda", b"#egg=editable"):  # fmt: skip
+        assert there in everything, there
+
+
+def test_what_was_withheld_is_named(planted: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+    names = {one["name"] for one in document(tmp_path / "out")["withheld"]}
+    assert {
+        "WANDB_API_KEY",
+        "SETTINGS",
+        "MULTI",
+        "INDEX",
+        "INNOCENT",
+        "archived",
+        "fetched",
+        "asked",
+        "x",
+    } <= names
+    assert "withheld: WANDB_API_KEY (a variable)" in planted.stderr
+    snapshot = read_snapshot(tmp_path / "out")
+    known = {variable.name: variable for variable in snapshot.variables}
+    assert known["WANDB_API_KEY"].value is None
+    assert "INNOCENT" not in known  # its value is gone, so it is no variable that could be baked
+    assert any("withheld: INNOCENT (github)" in remark.text for remark in snapshot.remarks)
+
+
+def test_a_secret_in_a_change_is_kept_and_said(tmp_path: Path) -> None:
+    """Nothing is lost, the place is named, and whoever builds from it is refused with file and line."""
+    top = new_origin(tmp_path)
+    write(top, "committed.py", f"\n{SECRETS['gitlab']}\n".encode())
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "unpushed")
+    git(top, "rm", "-q", "committed.py")
+    git(top, "commit", "-qm", "too late: it stays in the history that travels")
+    write(top, "kept.py", f"one\ntoken = '{SECRETS['github']}'\n".encode())
+    write(top, "new.py", f"\n\n{SECRETS['huggingface']}\n".encode())
+    write(top, "own.py", b"password = Zq7-of-nobody\n")
+    out = tmp_path / "out"
+    with mock.patch.dict(ENV, {"SOME_PASSWORD": "Zq7-of-nobody"}):
+        take(top, out)
+    text = (out / "capture.json").read_text()
+    assert document(out)["warnings"] == [
+        {"repository": "clone", "file": "committed.py", "line": 2, "rule": "gitlab"},
+        {"repository": "clone", "file": "kept.py", "line": 2, "rule": "github"},
+        {"repository": "clone", "file": "new.py", "line": 3, "rule": "huggingface"},
+        {"repository": "clone", "file": "own.py", "line": 1, "rule": "variable"},
+    ]
+    assert not any(SECRETS[kind] in text for kind in ("github", "gitlab", "huggingface"))
+    shutil.copy(out / "clone.patch", out / "clone.diff")
+    with pytest.raises(SnapshotError, match=r"clone\.diff:\d+: an added line holds a secret"):
+        read_snapshot(out)
+
+
+def test_how_much_was_not_searched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = new_origin(tmp_path)
+    write(top, "small", b"small\n")
+    write(top, "large", b"large\n" * 100)
+    take(top, tmp_path / "all")
+    assert document(tmp_path / "all")["repositories"][0]["unsearched"] == 0
+    monkeypatch.setattr(capture, "SEARCHED", 100)
+    take(top, tmp_path / "some")
+    assert document(tmp_path / "some")["repositories"][0]["unsearched"] == 1
+
+
+INNOCENT = [
+    ("TOKENIZERS_PARALLELISM", "false"), ("MAX_NEW_TOKENS", "4096"), ("KEYBOARD", "us"), ("PYTHONHASHSEED", "0"),
+    ("SSL_CERT_FILE", "/etc/ssl/cert.pem"), ("HF_TOKEN_PATH", "/home/ada/.cache/token"), ("NCCL_DEBUG", "INFO"),
+    ("GIT_COMMIT", "9e107d9d372bb6826bd81d3542a419d6e277d6b9"), ("LS_COLORS", "rs=0:di=01;34:ln=01;36"),
+    ("MASTER_ADDR", "node01"), ("LSF_EAUTH_AUX_PASS", "yes"), ("XDG_SESSION_ID", "7"), ("TORCH_CUDA_ARCH_LIST", "9.0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), INNOCENT)
+def test_innocent_variables_are_kept(name: str, value: str) -> None:
+    context = capture.Context({name: value}, 1e12, "", program=False)
+    taken = capture.take_environment(context)
+    assert taken.texts["env.nul"] == f"{name}={value}\0".encode()
+    assert taken.withheld == []

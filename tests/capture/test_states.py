@@ -1,0 +1,131 @@
+"""Repositories in every state: captured, restored, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, note, settings
+
+from tests.capture.repositories import git, new_origin, place, proved, write
+
+NAMES = [
+    "kept.py", "dir/inner.py", "run.sh", "new.py", "with space", 'quote"s', "back\\slash", "new\nline", "tab\tname",
+    "-leading", "ünïcode/ß.py", b"latin\xff", "a:b", ".hidden", "'single'", "#hash", "*glob?", "[x]", "dir/new.bin",
+    "deep/er/and/deeper", "trailing ", '"all quoted"',
+]  # fmt: skip
+CONTENTS = [
+    b"", b"text\n", b"no end of line", b"dos\r\nlines\r\n", b"mixed\r\nlines\n", bytes(range(256)) * 4,
+    b"two\n" * 20 + b"three\n", b"\xff\xfeU\0T\0F\0", b"\n" * 3 + b" \t\n",
+]  # fmt: skip
+KINDS = [
+    "write", "write", "delete", "chmod", "link", "folder", "add", "add", "remove", "move", "commit", "push", "merge",
+    "intend", "assume", "ignore", "skip",
+]  # fmt: skip
+STATES = ["clone", "clone", "alone", "detached", "shallow", "worktree", "unborn", "autocrlf", "attributes"]
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[tuple[str, str | bytes, bytes]]:
+    one = st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from(CONTENTS))
+    return draw(st.lists(one, min_size=1, max_size=9))
+
+
+def start(state: str, folder: Path) -> tuple[Path, Path | None]:
+    """Return a work tree in a state, and where the commits are that a remote has."""
+    top = new_origin(folder)
+    origin = folder / "origin.git"
+    if state == "alone":
+        git(top, "remote", "remove", "origin")
+        return top, None
+    if state == "detached":
+        git(top, "checkout", "-q", "--detach")
+    elif state == "shallow":
+        write(top, "kept.py", b"second\n")
+        git(top, "commit", "-qam", "second")
+        git(top, "push", "-q")
+        git(folder, "clone", "-q", "--depth", "1", f"file://{origin}", folder / "shallow")
+        return folder / "shallow", origin
+    elif state == "worktree":
+        git(top, "worktree", "add", "-q", "-b", "other", folder / "linked")
+        return folder / "linked", origin
+    elif state == "unborn":
+        (folder / "unborn").mkdir()
+        git(folder / "unborn", "init", "-q", ".")
+        return folder / "unborn", None
+    elif state == "autocrlf":
+        git(top, "config", "core.autocrlf", "true")
+        git(top, "checkout", "-q", "HEAD", "--", ".")
+    elif state == "attributes":
+        write(top, ".gitattributes", b"*.py text eol=crlf\n*.bin binary\n*.sh ident\n")
+        git(top, "add", "-A")
+        git(top, "commit", "-qm", "attributes")
+    return top, origin
+
+
+def step(top: Path, kind: str, name: str | bytes, content: bytes) -> None:
+    """Do one thing to a work tree; what cannot be done there does nothing."""
+    path = place(top, name)
+    if any(above.is_file() or above.is_symlink() for above in path.parents if above.is_relative_to(top)):
+        return
+    if kind == "write" and not path.is_dir():
+        path.unlink(missing_ok=True)
+        write(top, name, content)
+    elif kind == "delete" and not path.is_dir():
+        path.unlink(missing_ok=True)
+    elif kind == "chmod" and path.is_file() and not path.is_symlink():
+        path.chmod(path.stat().st_mode ^ 0o111)
+    elif kind == "link" and not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(os.fsdecode(content.replace(b"\0", b"")[:50]) or "nowhere")
+    elif kind == "folder" and not path.is_dir():
+        path.unlink(missing_ok=True)
+        write(path, "inside", content)
+    elif kind in ("add", "remove", "intend", "assume", "skip"):
+        words = {
+            "add": ("add",),
+            "remove": ("rm", "-q", "--cached"),
+            "intend": ("add", "-N"),
+            "assume": ("update-index", "--assume-unchanged"),
+            "skip": ("update-index", "--skip-worktree"),
+        }[kind]
+        git(top, "--literal-pathspecs", *words, "--", name, fails=True)
+    elif kind == "move" and path.is_file():
+        git(top, "--literal-pathspecs", "mv", "--", name, os.fsencode(name) + b" moved", fails=True)
+    elif kind == "commit":
+        git(top, "commit", "-q", "-m", "more", fails=True)
+    elif kind == "push":
+        git(top, "push", "-q", "origin", "HEAD", fails=True)
+    elif kind == "merge":
+        git(top, "merge", "-q", "-m", "merged", "side", fails=True)
+    elif kind == "ignore":
+        write(top, ".gitignore", b"*.ignored\n")
+        write(top, "x.ignored", content)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(STATES), st.booleans(), steps())
+def test_any_state_is_restored(state: str, side: bool, done: list[tuple[str, str | bytes, bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        top, origin = start(state, folder)
+        if side and state not in ("unborn", "shallow"):
+            before = git(top, "rev-parse", "HEAD").decode().strip()
+            git(top, "checkout", "-q", "-b", "side")
+            write(top, "kept.py", b"from the side\n")
+            git(top, "commit", "-qam", "side")
+            git(
+                top,
+                "checkout",
+                "-q",
+                "--detach" if state == "detached" else "-B",
+                *([] if state == "detached" else ["back"]),
+                before,
+            )
+        for one in done:
+            step(top, *one)
+        note(repr(git(top, "status", "--porcelain", fails=True)))
+        proved(top, folder, origin)
