@@ -64,12 +64,14 @@ class Sample:
     cpu: float
 
 
-def time_process(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Sample:
+def time_process(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Sample:
     """Run a program to its end, and return what it took. Its output is read, and shown if it fails."""
     before, began = os.times(), time.perf_counter()
     done = subprocess.run(
-        argv, env=None if env is None else dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, check=False,
+        argv, env=None if env is None else dict(env), cwd=cwd, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     wall, after = time.perf_counter() - began, os.times()
     if done.returncode:

@@ -15,11 +15,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import change, difference, memory, native_build, peers, rendering, sif, startup
+from benchmarks import capturing, change, difference, memory, native_build, peers, rendering, sif, startup
 from benchmarks.measure import ROOT, Figure, NotRunError
 from proof.evidence import document, machine
 
-NAMES = ("startup", "rendering", "peers", "difference", "memory", "native_build", "change", "sif")
+NAMES = (
+    "startup",
+    "capturing",
+    "rendering",
+    "peers",
+    "difference",
+    "memory",
+    "native_build",
+    "change",
+    "sif",
+)
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -84,6 +94,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     measures: dict[str, Callable[[], list[Figure]]] = {
         "startup": startup.measure,
+        "capturing": capturing.measure,
         "rendering": rendering.measure,
         "peers": lambda: peers.measure(options.folder.absolute()),
         "difference": difference.measure,

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from benchmarks import (
+    capturing,
     change,
     difference,
     dockerfiles,
@@ -366,6 +367,19 @@ def test_the_memory_of_a_build_is_measured(tmp_path: Path) -> None:
     figures = memory.measure(made.store.root, results, tmp_path / "bench", sizes=(1_000, 3_000_000))
     assert [(found.unit, found.limit, found.verdict) for found in figures] == [("MiB", 512, "met")] * 2
     assert all(found.value and found.value > 5 for found in figures)
+
+
+def test_capture_is_measured_against_the_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (found,) = capturing.measure(distributions=4, repositories=2, files=3, pairs=1)
+    assert (found.unit, found.limit) == ("x", capturing.LIMIT)
+    assert found.value
+    for name, text in (("capture.json", "{}"), ("requirements.txt", "dist0==1.0\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(RuntimeError, match="lacks 3 distributions"):
+        capturing._check(tmp_path, tmp_path, 4, 2)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotRunError, match="no apt"):
+        capturing.measure()
 
 
 def test_a_program_that_ends_otherwise_has_no_peak() -> None:
