@@ -19,7 +19,8 @@ from reprobuild.store import Store
 SERVICES = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "less", "openssh-server")
 # What else is known to leave something of its installation behind.
 UNTIDY = (*SERVICES, "apt", "exim4-config", "man-db", "openjdk-17-jre-headless", "systemd", "wget")
-WHEELS = ("click", "einops", "idna", "markupsafe", "pygments")
+# networkx is large enough for the order in which modules are compiled to matter.
+WHEELS = ("click", "einops", "idna", "markupsafe", "networkx", "pygments")
 
 
 def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Lock:

@@ -3,8 +3,9 @@
     python -I -S compile_modules.py < JOBS
 
 JOBS is a JSON list of {"from": folder, "to": folder, "place": path in the image}. Each job is done by a
-process of its own, as many at once as there are processors. Modules that do not
-compile with this interpreter are left out (torch ships some), as pip leaves them out.
+process of its own, and its modules in one order: what marshal writes depends on what the process compiled before
+(https://github.com/python/cpython/issues/129724). Modules that do not compile with this interpreter are left out
+(torch ships some), as pip leaves them out.
 Format: https://peps.python.org/pep-0552/, unchecked hash-based, so that no file time matters.
 """
 
@@ -21,8 +22,9 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 def compile_tree(source: str, target: str, place: str) -> None:
     """Compile every module below `source` to `target`, as if it stood at `place`."""
     warnings.simplefilter("ignore")
-    for folder, _, names in os.walk(source):
-        for name in names:
+    for folder, folders, names in os.walk(source):
+        folders.sort()
+        for name in sorted(names):
             if name.endswith(".py"):
                 path = os.path.join(folder, name)
                 relative = os.path.relpath(path, source)
