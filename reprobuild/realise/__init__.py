@@ -43,10 +43,21 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
         built = tuple(_wheel(source, needs, lock, root, store, say) for source in lock.sources)
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
     realised = Realised(base=base, runtime=_runtime(lock, store), wheels=built, bytecode=bytecode)
-    sealed = msgspec.structs.replace(lock, realised=realised)
     if lock.realised:
+        sealed = msgspec.structs.replace(lock, realised=realised)
         _check_same(lock, sealed)
-    return sealed
+        return sealed
+    return msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store))
+
+
+def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
+    """Return the wheels with the sizes of their files: not every index says them, and some only now and then."""
+
+    def sized(wheel: Wheel) -> Wheel:
+        size = store.blob(wheel.file.sha256).stat().st_size
+        return msgspec.structs.replace(wheel, file=msgspec.structs.replace(wheel.file, size=size))
+
+    return tuple(map(sized, wheels))
 
 
 class _Root:

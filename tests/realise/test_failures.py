@@ -17,7 +17,7 @@ from reprobuild.lock import Interpreter, Lock, Realised
 from reprobuild.payload import pack_runtime, payload
 from reprobuild.realise import realise
 from reprobuild.realise.base import _key, _rewrite
-from reprobuild.realise.bytecode import compile_wheels
+from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.wheels import build_wheel
 from reprobuild.sandbox import Root
 from tests.image.made import EPOCH, Made, file, make_tar
@@ -260,3 +260,20 @@ def test_the_rights_that_packages_set_stay(tmp_path: Path) -> None:
     _rewrite(found, tree, 0)
     with tree.open("rb") as stream:
         assert [oct(entry.mode) for entry in list_tar(stream)] == ["0o4755", "0o2755"]
+
+
+def test_the_sizes_of_wheels_are_those_of_their_files_whatever_the_index_said(made: Made) -> None:
+    made.wheel("pkg", {"pkg/__init__.py": b"x = 1\n"})
+    lock = remembered(made)
+    (wheel,) = lock.wheels
+    made.store.remember(bytecode_key(wheel, lock.base, lock.interpreter), made.store.add(b"a tar"))
+    real, sealed = made.store.blob(wheel.file.sha256).stat().st_size, []
+    for size in (0, real, real + 1):
+        file = msgspec.structs.replace(wheel.file, size=size)
+        told = msgspec.structs.replace(
+            lock, realised=None, wheels=(msgspec.structs.replace(wheel, file=file),)
+        )
+        sealed.append(realise(told, made.store))
+    assert sealed[0] == sealed[1] == sealed[2]
+    assert sealed[0].wheels[0].file.size == real
+    assert realise(sealed[0], made.store) == sealed[0]
