@@ -85,6 +85,7 @@ DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
 SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
+SAID = 10  # warnings on the terminal
 REPOSITORIES = 64
 AT_ONCE = 4
 LONGEST_WORD = 4096  # of a command line
@@ -2178,8 +2179,10 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
     lines += [
         f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}: a build will refuse it"
-        for one in report["warnings"]
+        for one in report["warnings"][:SAID]
     ]
+    if len(report["warnings"]) > SAID:
+        lines.append(f"and {len(report['warnings']) - SAID} more: capture.json lists them under `warnings`")
     with contextlib.suppress(OSError):
         for line in lines:
             print(f"{PROGRAM}: {_path(line) if not line.isprintable() else line}", file=sys.stderr)

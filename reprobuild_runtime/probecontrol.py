@@ -12,14 +12,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-SIZE, BINS = 1 << 20, 64
+# Tried in turn until a drift is seen. On a busy machine one thread may be done with the smallest before the other
+# begins, each time; the largest takes longer than any turn that the kernel gives a thread.
+SIZES, BINS = (1 << 20, 1 << 22, 1 << 24), 64
 
 
 def control(torch: "Any", device: str = "cpu", repeats: int = 10) -> "Dict[str, Any]":
-    """Return {"effective", "distinct", "repeats", "threads", "comparator"}.
+    """Return {"effective", "distinct", "repeats", "size", "threads", "comparator"}.
 
-    Effective is a control that gave more than one result. `comparator` says of small changes to a tensor whether
-    the digest tells them apart. The number of threads and the deterministic mode are put back.
+    Effective is a control that gave more than one result; `size` is the last that was tried, in elements, and the
+    numbers are its own. `comparator` says of small changes to a tensor whether the digest tells them apart. The
+    number of threads and the deterministic mode are put back.
     """
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     if strict:  # only then: the call imports torch's compiler, which takes seconds
@@ -27,8 +30,11 @@ def control(torch: "Any", device: str = "cpu", repeats: int = 10) -> "Dict[str, 
     try:
         if device == "cpu":
             torch.set_num_threads(max(2, threads))
-        used = torch.get_num_threads()
-        distinct = len({digest([result]) for result in _results(torch, device, repeats)})
+        used, distinct, size = torch.get_num_threads(), 0, 0
+        for size in SIZES:
+            distinct = len({digest([result]) for result in _results(torch, device, repeats, size)})
+            if distinct > 1:
+                break
     finally:
         torch.set_num_threads(threads)
         if strict:
@@ -37,16 +43,17 @@ def control(torch: "Any", device: str = "cpu", repeats: int = 10) -> "Dict[str, 
         "effective": distinct > 1,
         "distinct": distinct,
         "repeats": repeats,
+        "size": size,
         "threads": used,
         "comparator": comparator(torch),
     }
 
 
-def _results(torch: "Any", device: str, repeats: int) -> "List[Any]":
+def _results(torch: "Any", device: str, repeats: int, size: int) -> "List[Any]":
     private = torch.Generator()
     private.manual_seed(0)
-    index = torch.randint(0, BINS, (SIZE,), generator=private).to(device)
-    values = torch.randn(SIZE, generator=private).to(device)
+    index = torch.randint(0, BINS, (size,), generator=private).to(device)
+    values = torch.randn(size, generator=private).to(device)
     results = []
     for _ in range(repeats):
         start = torch.zeros(BINS, device=device)

@@ -294,3 +294,12 @@ def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
     env = ENV | {"PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
     assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
     assert "my_lib==1.0\n" in (tmp_path / "out" / "requirements.txt").read_text()
+
+
+def test_many_warnings_are_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    warnings = [{"rule": "jwt", "repository": "r", "file": "f", "line": n} for n in range(capture.SAID + 3)]
+    found = {"folder": "out", "captured": True, "note": "", "parts": {}, "withheld": [], "warnings": warnings}
+    assert capture._finish(found, False, 0) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == capture.SAID + 2
+    assert lines[-1] == "reprobuild capture: and 3 more: capture.json lists them under `warnings`"
