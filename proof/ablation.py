@@ -114,13 +114,13 @@ class Ablation:
         shutil.rmtree(program, ignore_errors=True)
         program.mkdir()
         for name in COPIED:
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
-            copy(ROOT / name, program / name)
+            shutil.copytree(ROOT / name, program / name)
         self._cut(cut, program)
         results = {name: self._part(cut.part, name, program) for name in CIRCUMSTANCES}
         plain, far = results.values()
         differ = sorted(key for key in plain.keys() | far.keys() if plain.get(key) != far.get(key))
-        found = {"cut": cut.name, "part": cut.part, "differ": len(differ), "examples": differ[:5]}
+        failed = [result["failed"] for result in results.values() if "failed" in result]
+        found = {"cut": cut.name, "part": cut.part, "differ": len(differ), "examples": failed or differ[:5]}
         with self.log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(found, ensure_ascii=False) + "\n")
         print(json.dumps(found, ensure_ascii=False), file=sys.stderr, flush=True)
