@@ -39,6 +39,14 @@ class TimedOut(EngineError):
     """A program ran past its time."""
 
 
+def comma_separated(fields: Iterable[str]) -> str:
+    """Return an argument that a program reads as one line of comma-separated values (RFC 4180).
+
+    Any path can be written in it: `--mount`, and `--output` of buildx.
+    """
+    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+
+
 def run(
     argv: Sequence[str],
     *,

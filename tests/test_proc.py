@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 import time
@@ -254,3 +255,8 @@ def test_standard_output_into_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "said").read_bytes() == b"x" * 3_000_000 + b"\n"
     with pytest.raises(EngineError, match="exited 3"):
         python("import sys; print('half'); sys.exit(3)", output=tmp_path / "said")
+
+
+def test_any_path_can_stand_between_commas() -> None:
+    fields = ["type=oci", 'dest=/a, "b"/c', ""]
+    assert next(csv.reader([proc.comma_separated(fields)])) == fields

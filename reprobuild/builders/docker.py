@@ -43,7 +43,8 @@ def build(
     argv += ["--file", str(folder / "Dockerfile"), str(folder / "context")]
     with _cache_removed(env, say) if driver in ("", "docker") else _cache_stays(driver, say):
         if buildx and (driver != "docker" or images.keeps_layouts(env)):
-            output = f"type=oci,dest={archive},compression=uncompressed,force-compression=true"
+            fields = "type=oci", f"dest={archive}", "compression=uncompressed", "force-compression=true"
+            output = proc.comma_separated(fields)
             _run(["buildx", "build", "--provenance=false", "--sbom=false", "--output", output, *argv], env)
         else:
             head = ["buildx", "build", "--provenance=false", "--load"] if buildx else _own_buildkit(env)

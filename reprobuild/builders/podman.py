@@ -49,8 +49,8 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
     """Return the id of the image."""
     argv: list[str | Path] = [
         "podman", "build", "--no-cache", "--layers=false", "--force-rm", "--network=none", "--platform", platform,
-        "--timestamp", str(epoch), "--format", "oci", "--iidfile", id_file, "--file", folder / "Dockerfile",
-        folder / "context",
+        "--timestamp", str(epoch), "--format", "oci", "--iidfile", id_file,
+        "--file", proc.comma_separated((str(folder / "Dockerfile"),)), folder / "context",
     ]  # fmt: skip
     # Newer ones take this variable for an option that excludes --timestamp.
     env = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}

@@ -27,7 +27,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.layout import read_layout
 from reprobuild.image.single import write_sif
 from reprobuild.image.squash import find_program
-from reprobuild.proc import TimedOut, stream
+from reprobuild.proc import TimedOut, comma_separated, stream
 from reprobuild.proc import run as run_program
 
 NAME = "apptainer"
@@ -213,9 +213,7 @@ def _arguments(image: Path, kept: Kept, task: Task, folder: Path) -> list[str]:
 
 
 def _mount(source: str, target: str) -> str:
-    """Return a mount as one line of comma-separated values (RFC 4180): any path can be written in it."""
-    fields = ("type=bind", f"source={source}", f"destination={target}")
-    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+    return comma_separated(("type=bind", f"source={source}", f"destination={target}"))
 
 
 def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, str]:

@@ -46,24 +46,25 @@ def test_the_small_lock_has_what_maintainer_scripts_make(small: Small) -> None:
 
 
 def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_path: Path) -> None:
+    out = tmp_path / 'results, "quoted" and ümläuted'
     before = kept(engine)
     name = engine.module.NAME
     done = reprobuild(
-        "build", small.out / LOCK, "-o", tmp_path, "--store", small.store, "--builder", name, "--json",
+        "build", small.out / LOCK, "-o", out, "--store", small.store, "--builder", name, "--json",
         env=engine.env,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)["image"]
     assert (said["tree"], said["builder"]) == (small.image.tree, name)
     assert "is not compared" not in done.stderr
-    lock, image = read_image(tmp_path)
-    native, made = read_layout(small.out / "image"), read_layout(tmp_path / "image")
+    lock, image = read_image(out)
+    native, made = read_layout(small.out / "image"), read_layout(out / "image")
     assert (image.builder, lock) == (name, read_lock(small.out / LOCK))
     assert made.config["config"]["Labels"] == native.config["config"]["Labels"]
     assert made.config["created"] == native.config["created"]
     assert kept(engine) == before
-    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
-    assert engine.module.load(tmp_path / "image", image.reference, (image.config, image.manifest), engine.env)
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+    assert engine.module.load(out / "image", image.reference, (image.config, image.manifest), engine.env)
     engine.client("rmi", image.reference)
 
 
