@@ -54,9 +54,10 @@ def build(
     """Build the Apptainer.def; see `model.Builder`. The lock beside it says what Apptainer must have written."""
     program = engine.usable_program(env)
     _check_machine(platform)
+    scratch = scratch.absolute()  # the build runs in `folder`
+    _check_place(scratch)
     rights, plain = _rights(env), _plain(env)
     say(f"apptainer: {version(env)}, {'as root' if rights == ROOT else 'with subordinate users'}")
-    scratch = scratch.absolute()  # the build runs in `folder`
     own, packed = scratch / "own", scratch / "layer.tar"
     try:
         (own / "tmp").mkdir(parents=True)
@@ -72,6 +73,15 @@ def build(
             yield stream
 
     yield Foreign(config, (ForeignLayer("sandbox", opened),))
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder whose path Apptainer's own mounts and scripts would take apart, as 1.4.5 was seen to do."""
+    if odd := sorted(set(str(folder)) & set(",:'\"")):
+        raise BuildError(
+            f"Apptainer cannot build in {folder}, whose path has {' '.join(odd)}",
+            hint="give -o a folder without commas, colons and quotes in its path, or take another builder",
+        )
 
 
 def _check_machine(platform: str) -> None:

@@ -306,3 +306,23 @@ def test_another_architecture(built_example: Built, apptainer_env: Env, tmp_path
     with pytest.raises(BuildError, match=f"Apptainer builds for .* here, and not for {other}") as failed:
         build(built_example.lock, tmp_path, apptainer_env, other)
     assert failed.value.hint == "build on a machine of that kind, or with another builder"
+
+
+@pytest.mark.parametrize("name", ["a, b", "a:b", "it's", 'the "same"'])
+def test_a_folder_that_apptainer_would_take_apart(
+    built_example: Built, apptainer_env: Env, tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / name
+    place.mkdir()
+    lock = built_example.lock
+    with (
+        pytest.raises(BuildError, match=r"Apptainer cannot build in .*, whose path has") as failed,
+        apptainer.build(
+            built_example.out, place, platform=lock.platform, epoch=lock.epoch, env=apptainer_env, say=print
+        ),
+    ):
+        pass
+    assert failed.value.hint == (
+        "give -o a folder without commas, colons and quotes in its path, or take another builder"
+    )
+    assert not list(place.iterdir())
