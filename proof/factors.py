@@ -70,6 +70,8 @@ def builds(count: int, shard: str = "1/1", seed: int = 1) -> list[Build]:
                 levels["path"] = LEVELS["path"][0]
         if levels["user"] == "ordinary":
             levels["store"] = "fresh"  # the used one belongs to root
+        if levels["store"] == "used":
+            levels["disk"] = "disk"  # beside it: a copy in the context has other times and modes than a link
         found.append(Build(number=number, builder=builder, levels=levels))
     index, shards = map(int, shard.split("/"))
     return [build for build in found if build.number in (0, *range(index - 1, count, shards))]
@@ -125,8 +127,8 @@ class Factors:
             subprocess.run(["chown", "-R", f"{USER}:{USER}", str(top)], check=True)
         began = time.monotonic()
         run = subprocess.run(
-            [*engine_of(build.builder, self.engines), *prefix(build.levels, self.clock), sys.executable, "-m",
-             module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"), "--store", str(store),
+            [*engine_of(build.builder, self.engines), *self._own_tools(), *prefix(build.levels, self.clock),
+             sys.executable, "-m", module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"), "--store", str(store),
              "--offline", "--sif", "--builder", build.builder.split()[0]],
             cwd=ROOT, env=environment(build.levels, self.tools, place), umask=int(build.levels["umask"], 8),
             capture_output=True, text=True, check=False,
@@ -140,6 +142,11 @@ class Factors:
         with self.log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(found, ensure_ascii=False) + "\n")
         print(json.dumps(found, ensure_ascii=False), file=sys.stderr, flush=True)
+
+    def _own_tools(self) -> list[str]:
+        """Return what puts one mksquashfs first on PATH: an Apptainer may bring another version, with other bytes."""
+        found = shutil.which("mksquashfs", path=self.tools["PATH"])
+        return ["sh", "-c", 'PATH="$0:$PATH" exec "$@"', str(Path(found).parent)] if found else []
 
 
 def engine_of(builder: str, engines: Path) -> list[str]:
