@@ -28,9 +28,10 @@ def install(folder: Path) -> Path:
     """
     programs = folder / "bin"
     if not all((programs / name).exists() for name in PROJECTS):
-        steps = ["-m", "venv", str(folder)], ["-m", "pip", "--quiet", "install", *PROJECTS]
-        for python, step in zip((sys.executable, str(programs / "python")), steps, strict=True):
-            done = subprocess.run([python, *step], capture_output=True, text=True, check=False)
+        # Debian's venv has no pip where python3-venv is not installed; this one's pip installs into the other.
+        into = ["-m", "pip", "--python", str(programs / "python"), "--quiet", "install", *PROJECTS]
+        for step in (["-m", "venv", "--without-pip", str(folder)], into):
+            done = subprocess.run([sys.executable, *step], capture_output=True, text=True, check=False)
             if done.returncode:
                 raise NotRunError(f"`python {step[0]} {step[1]}` failed: {done.stderr.strip()[-200:]}")
     return programs

@@ -128,8 +128,8 @@ class Factors:
         began = time.monotonic()
         run = subprocess.run(
             [*engine_of(build.builder, self.engines), *self._own_tools(), *prefix(build.levels, self.clock),
-             sys.executable, "-m", module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"), "--store", str(store),
-             "--offline", "--sif", "--builder", build.builder.split()[0]],
+             sys.executable, "-m", module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"),
+             "--store", str(store), "--offline", "--sif", "--builder", build.builder.split()[0]],
             cwd=ROOT, env=environment(build.levels, self.tools, place), umask=int(build.levels["umask"], 8),
             capture_output=True, text=True, check=False,
         )  # fmt: skip

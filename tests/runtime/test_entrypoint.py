@@ -18,7 +18,8 @@ from conftest import RUNTIME, Ran, run
 Files = Callable[..., dict[str, str]]
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
 ALONE = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-AS_INIT = ["unshare", *ALONE, "--pid", "--fork", "--mount-proc", *ENTRYPOINT]
+# What runs in the background of a script ignores SIGINT and SIGQUIT, and so would what it starts.
+AS_INIT = ["env", "--default-signal", "unshare", *ALONE, "--pid", "--fork", "--mount-proc", *ENTRYPOINT]
 WAYS = pytest.mark.parametrize("start", [ENTRYPOINT, AS_INIT], ids=["becomes", "looks-after"])
 
 
