@@ -19,7 +19,8 @@ Files = Callable[..., dict[str, str]]
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
 ALONE = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 # What runs in the background of a script ignores SIGINT and SIGQUIT, and so would what it starts.
-AS_INIT = ["env", "--default-signal", "unshare", *ALONE, "--pid", "--fork", "--mount-proc", *ENTRYPOINT]
+FRESH = ("env", "--default-signal")
+AS_INIT = ["unshare", *ALONE, "--pid", "--fork", "--mount-proc", *ENTRYPOINT]
 WAYS = pytest.mark.parametrize("start", [ENTRYPOINT, AS_INIT], ids=["becomes", "looks-after"])
 
 
@@ -207,7 +208,7 @@ def test_signals_are_as_the_command_expects_them(start: list[str]) -> None:
 def looked_after(*command: str) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """Start a command under the entrypoint as process 1; give the process and the init's pid outside."""
     with subprocess.Popen(
-        [*AS_INIT, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*FRESH, *AS_INIT, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
@@ -276,7 +277,7 @@ def on_terminal(*command: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
     """Run a command on a terminal; type each text after another was seen; return the screen and the exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execvpe(command[0], list(command), {"PATH": os.environ["PATH"], "TERM": "dumb", "PS1": "$ "})
+        os.execvpe(FRESH[0], [*FRESH, *command], {"PATH": os.environ["PATH"], "TERM": "dumb", "PS1": "$ "})
     screen, deadline = "", time.monotonic() + 20
     while time.monotonic() < deadline:
         if typed and typed[0][0] in screen:
