@@ -46,7 +46,7 @@ def _factors(evidence: Mapping[str, Any]) -> str:
             "short" if each["path"] == "short" else "long, odd",
             *(_short(each[name]) for name in ("tree", "manifest", "sif")),
         ]
-        for each in evidence["builds"]
+        for each in sorted(evidence["builds"], key=lambda build: int(build["number"]))
     ]
     said = "; ".join(f"{name}: {count} value{'s' * (count != 1)}" for name, count in values.items())
     about = (
