@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, Figure, NotRunError, alternate, compare, time_process
@@ -76,7 +77,7 @@ def measure(folder: Path, wheels: int = WHEELS, debs: int = DEBS, pairs: int = P
         ours = [*PROGRAM, "render", str(place / "reprobuild.lock"), "-o", str(place / "out")]
         figures = []
         for name, argv in commands(lock, programs, place).items():
-            both = alternate(lambda: time_process(ours), lambda argv=argv: time_process(argv), pairs)  # type: ignore[misc]
+            both = alternate(partial(time_process, ours), partial(time_process, argv), pairs)
             title = f"`reprobuild render`, {wheels} wheels"
             figures.append(compare(title, *both, name, rooms=(*ROOMS, "cli", "pipeline")))
     return figures
