@@ -47,16 +47,21 @@ def find_library(folder: Path) -> Path:
 def variables(library: Path, days: int) -> dict[str, str]:
     """Return what makes a process, and the sandboxes of `live_later` in it, live some days later."""
     return {
-        "LD_PRELOAD": str(library), "FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "LD_PRELOAD": str(library), **_settings(days),
         LIBRARY: str(library), DAYS: str(days),
     }  # fmt: skip
+
+
+def _settings(days: int) -> dict[str, str]:
+    # Times of files are the file system's, or each would seem to have been changed days later, too.
+    return {"FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}
 
 
 def live_later() -> None:
     """Let every sandbox of this process have the clock that its own variables say."""
     vars(time)["sleep"] = _sleep
     library, days = Path(os.environ[LIBRARY]), int(os.environ[DAYS])
-    inside = {"FAKETIME": f"+{days}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": _INSIDE}
+    inside = {**_settings(days), "LD_PRELOAD": _INSIDE}
 
     def shifted(
         root: Root,
