@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from packaging.utils import canonicalize_name
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.text import escaped
@@ -33,9 +34,10 @@ class Bundle(Struct, frozen=True, kw_only=True):
 
 
 class Diff(Struct, frozen=True, kw_only=True):
-    """The diff for people, from a commit or tree (`start`) to the files on the disk."""
+    """The diff for people, from a commit or tree (`start`) to the files on the disk; `size` in bytes."""
 
     file: Name | None
+    size: int = msgspec.field(name="bytes", default=0)
     start: Id = msgspec.field(name="from")
     reason: str = ""
 
@@ -54,12 +56,21 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class LargeFile(Struct, frozen=True, kw_only=True):
+    """A file of git LFS: its pointer is in the snapshot, its content (`size` bytes) is not."""
+
+    path: str
+    sha256: str
+    size: int = msgspec.field(name="bytes", default=0)
+
+
 class Repository(Struct, frozen=True, kw_only=True):
     """One captured work tree.
 
     `index` and `worktree` are ids of trees: what was staged, and the files as they lay on the disk, untracked ones
     included. `prerequisites` are commits that a remote had. `parent` and `path` say in which repository, and where,
-    a submodule or embedded repository lay. Paths are in git's C-style quotes where they are not plain: `unquoted`.
+    a submodule or embedded repository lay; `distributions` are those that are installed from it, none for the job's
+    own folder. Paths are in git's C-style quotes where they are not plain: `unquoted`.
     """
 
     name: Name
@@ -82,19 +93,45 @@ class Repository(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...]
     parent: Name | None
     path: str
+    distributions: tuple[str, ...] = ()
+    lfs: tuple[LargeFile, ...] = ()
+    left_out_count: int = 0
 
 
-class _Document(Struct, frozen=True, kw_only=True):
-    capture: int
+class Python(Struct, frozen=True, kw_only=True):
+    """The captured interpreter's environment: `prefix` is its folder."""
+
+    prefix: str = ""
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """Where the job ran."""
+
+    folder: str = ""
+
+
+class Captured(Struct, frozen=True, kw_only=True):
+    """What `capture.json` says beside the text files: whole repositories, and where things lay."""
+
     repositories: tuple[Repository, ...]
+    python: Python | None = None
+    command: Command | None = None
+
+    def installs(self, name: str) -> Repository | None:
+        """Return the repository that a distribution is installed from, by its canonical name."""
+        return next((r for r in self.repositories if name in map(canonicalize_name, r.distributions)), None)
+
+    def inside(self, name: str) -> tuple[Repository, ...]:
+        """Return the submodules and embedded repositories of a repository."""
+        return tuple(one for one in self.repositories if one.parent == name)
 
 
 class _Version(Struct, frozen=True):
     capture: int
 
 
-def read_captured(folder: Path) -> tuple[Repository, ...]:
-    """Return the repositories that a snapshot holds.
+def read_captured(folder: Path) -> Captured:
+    """Return what a capture wrote beside the text files.
 
     Raises:
         SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or
@@ -118,7 +155,7 @@ def read_captured(folder: Path) -> tuple[Repository, ...]:
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        return msgspec.json.decode(data, type=_Document).repositories
+        return msgspec.json.decode(data, type=Captured)
     except (msgspec.DecodeError, RecursionError) as err:  # nested brackets
         raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
 

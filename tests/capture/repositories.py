@@ -123,7 +123,7 @@ def take(top: Path, out: Path) -> tuple[Repository, ...]:
         report = capture.capture(str(out))
     assert report["captured"], report
     assert set(report["parts"].values()) <= {"done"}, (out / "capture.json").read_text()
-    return read_captured(out)
+    return read_captured(out).repositories
 
 
 def document(out: Path) -> dict[str, Any]:

@@ -207,7 +207,7 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     assert line.kind == "editable"
     store = Store(tmp_path / "store")
     (source,), rulings = resolve_sources((line,), snapshot.patches, {}, store, dict(os.environ))
-    (repository,) = read_captured(out)
+    (repository,) = read_captured(out).repositories
     assert source.tree == repository.worktree
     assert source.commit == repository.base != repository.head
     assert [ruling.outcome for ruling in rulings] == ["pinned", "pinned"]
@@ -324,7 +324,7 @@ def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
         install(tmp_path / "site", f"more{number}", folder / "clone")
     env = ENV | {"PYTHONPATH": str(tmp_path / "site")}
     assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
-    names = [repository.name for repository in read_captured(tmp_path / "out")]
+    names = [repository.name for repository in read_captured(tmp_path / "out").repositories]
     assert names == ["clone", "clone-2"]
     assert {path.name for path in (tmp_path / "out").glob("*.diff")} == {"clone.diff", "clone-2.diff"}
 
