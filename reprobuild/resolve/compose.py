@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,9 +20,11 @@ from reprobuild.resolve.environment import preload_packages, resolve_environment
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.resolve.interpreter import resolve_interpreter
+from reprobuild.resolve.origins import Origin, read_origin
+from reprobuild.resolve.places import find_places
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
-from reprobuild.resolve.sources import Origin, read_origin, resolve_sources
+from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.system import resolve_base
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
@@ -34,7 +36,8 @@ MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch6
 class Surroundings(Struct, frozen=True, kw_only=True):
     """What resolving may touch: the store, the network, this machine's indexes and environment.
 
-    `folder` is where relative paths in the decisions start; `say` is told each step.
+    `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
+    each step.
     """
 
     store: Store
@@ -43,6 +46,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     folder: Path
     say: Callable[[str], None]
+    captured: Path = Path()
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -101,7 +105,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         wheels=(*wheels, *build),
         sources=sources,
         environment=settings,
-        workdir=sources[0].path if len(sources) == 1 else "/workspace",
+        workdir=_workdir(snapshot, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
         rulings=accept(rulings, decisions.accept),
@@ -123,7 +127,11 @@ def lock_sources(
         canonicalize_name(name): read_origin(place, around.folder)
         for name, place in decisions.sources.items()
     }
-    return resolve_sources(lines, snapshot.patches, origins, around.store, around.env)
+    given = Given(
+        patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
+        folder=around.captured, drop=decisions.drop,
+    )  # fmt: skip
+    return resolve_sources(lines, given)
 
 
 def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, ...]:
@@ -187,6 +195,14 @@ def _modules(snapshot: Snapshot) -> list[Ruling]:
 
 def _excluded(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
     return Ruling(file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured)
+
+
+def _workdir(snapshot: Snapshot, sources: Sequence[Source]) -> str:
+    """Return where commands start: where the job did, else in the only source."""
+    places = find_places(snapshot.captured, "", sources)
+    ran_in = snapshot.captured and snapshot.captured.command and snapshot.captured.command.folder
+    found = places.move(ran_in) if ran_in else None
+    return found or (sources[0].path if len(sources) == 1 else "/workspace")
 
 
 def _workload(decisions: Decisions) -> Workload | None:

@@ -17,7 +17,8 @@ from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.guard.names import check_target
 from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.paths import check_path, check_paths, inside
-from reprobuild.snapshot.captured import Repository, unquoted
+from reprobuild.snapshot.captured import unquoted
+from reprobuild.snapshot.repositories import Repository
 from reprobuild.snapshot.text import escaped
 
 _QUIET = {

@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.captured import DAMAGED, Repository
+from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.snapshot.repositories import Repository
 from reprobuild.snapshot.text import escaped
 
 # https://git-scm.com/docs/gitformat-bundle

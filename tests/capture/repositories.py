@@ -14,7 +14,8 @@ from typing import Any
 from unittest import mock
 
 from reprobuild.restore import restore
-from reprobuild.snapshot.captured import Repository, read_captured
+from reprobuild.snapshot.captured import read_captured
+from reprobuild.snapshot.repositories import Repository
 from reprobuild_runtime import capture
 
 ROOT = Path(__file__).parent.parent.parent

@@ -36,7 +36,14 @@ def snapshot(tmp_path: Path) -> Path:
 def again(snapshot: Path, **more: Any) -> None:
     folder = snapshot.parent
     origins = {"clone": str(folder / "origin.git")}
-    restore(read_captured(snapshot).repositories, "clone", snapshot, folder / "again", ENV, more.get("origins", origins))
+    restore(
+        read_captured(snapshot).repositories,
+        "clone",
+        snapshot,
+        folder / "again",
+        ENV,
+        more.get("origins", origins),
+    )
 
 
 def change(snapshot: Path, how: Change) -> None:
