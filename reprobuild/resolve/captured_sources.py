@@ -49,12 +49,12 @@ def captured_tree(one: Repository, captured: Captured, folder: Path, origin: Ori
         LockError: a commit that only a remote had is nowhere to be had.
     """
     tree = _tree(one, folder, origin, git)
+    # A submodule that was not checked out was an empty folder, which no tree has.
+    inner: dict[str, str | None] = {blob.path: None for blob in git.blobs(tree) if blob.mode == "160000"}
     for child in captured.inside(one.name):
         check_path(unquoted(child.path), one.name)
-    inner = {
-        unquoted(child.path): captured_tree(child, captured, folder, None, git).tree
-        for child in captured.inside(one.name)
-    }
+        path = unquoted(child.path).decode("utf-8", "surrogateescape")
+        inner[path] = captured_tree(child, captured, folder, None, git).tree
     # Commits have their trees; without one the work tree's own commit stands for it.
     commit = one.head or (one.bundle.refs.get("worktree") if one.bundle else None)
     if commit is None:

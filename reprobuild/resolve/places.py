@@ -9,7 +9,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock import PREFIX, Source
-from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.repositories import Captured, Repository
 
 
 class Places(Struct, frozen=True):
@@ -37,22 +37,25 @@ def find_places(captured: Captured | None, environment: str, sources: Iterable[S
     if _is_own(prefix):
         found[posixpath.normpath(prefix)] = PREFIX
     for source in sources:
-        one = captured and next(
-            (
-                r
-                for r in captured.repositories
-                if r.parent is None and source.name in _names(r.name, r.distributions)
-            ),
-            None,
-        )
+        one = _origin_of(source, captured) if captured else None
         if one and _is_own(one.folder):
             found[posixpath.normpath(one.folder)] = source.path
     return Places(tuple(sorted(found.items(), key=lambda pair: -len(pair[0]))))
 
 
-def _names(name: str, distributions: Iterable[str]) -> set[str]:
-    """Return the names that `resolve_sources` may give the source of a captured repository."""
-    return {str(canonicalize_name(one)) for one in (name, f"{name}-job", *distributions)}
+def _origin_of(source: Source, captured: Captured) -> Repository | None:
+    """Return the captured repository that a source was made of: `resolve_sources` has the names."""
+    if source.installed:
+        return captured.installs(source.name)
+    for one in captured.repositories:
+        if one.parent is None and not one.distributions and source.name in job_names(one):
+            return one
+    return None
+
+
+def job_names(one: Repository) -> tuple[str, str]:
+    """Return the name of the job's own folder as a source, and the one beside an installed source of that name."""
+    return canonicalize_name(one.name), canonicalize_name(f"{one.name}-job")
 
 
 def _is_own(folder: str) -> bool:

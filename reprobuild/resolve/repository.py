@@ -132,21 +132,21 @@ class Repository:
         self._git("rev-list", "--objects", "--quiet", revision, purpose="look for missing objects")
         return self._git("rev-parse", f"{revision}^{{tree}}", purpose="read a commit").decode().strip()
 
-    def graft(self, tree: str, inner: Mapping[bytes, str]) -> str:
+    def graft(self, tree: str, inner: Mapping[str, str | None]) -> str:
         """Return the id of a tree with other trees in place of its submodules, or where nothing was.
 
         Args:
-            inner: tree id by path, with `/` and no `/` at its end.
+            inner: tree id by path, with `/` and no `/` at its end; None takes the submodule out.
         """
         env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
         self._git("read-tree", tree, purpose="read a tree", env=env)
+        gone = "".join(f"0 {'0' * len(tree)}\t{path}\0" for path in inner).encode("utf-8", "surrogateescape")
+        self._git("update-index", "-z", "--index-info", purpose="take submodules out", stdin=gone, env=env)
         for path, id_ in sorted(inner.items()):
-            gone = b"0 " + b"0" * len(id_) + b"\t" + path + b"\0"
-            self._git(
-                "update-index", "-z", "--index-info", purpose="take a submodule out", stdin=gone, env=env
-            )
-            prefix = "--prefix=" + path.decode("utf-8", "surrogateescape") + "/"
-            self._git("read-tree", prefix, id_, purpose="put a submodule's files in", env=env)
+            if id_ is not None:
+                self._git(
+                    "read-tree", f"--prefix={path}/", id_, purpose="put a submodule's files in", env=env
+                )
         return self._git("write-tree", purpose="write a tree", env=env).decode().strip()
 
     def commit_time(self, commit: str) -> int:

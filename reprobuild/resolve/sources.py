@@ -21,6 +21,7 @@ from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.origins import Origin
 from reprobuild.resolve.patching import patch_of, patched
+from reprobuild.resolve.places import job_names
 from reprobuild.resolve.repository import Repository
 from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Requirement
@@ -145,9 +146,9 @@ def _job_folders(given: Given) -> list[CapturedRepository]:
 
 
 def _of_folder(one: CapturedRepository, given: Given, before: Sequence[_Made]) -> _Made:
-    name = canonicalize_name(one.name)
+    name, other = job_names(one)
     if any(made.source and made.source.name == name for made in before):
-        name = canonicalize_name(f"{one.name}-job")
+        name = other
     return _of_capture(one, name, None, given)
 
 

@@ -64,7 +64,7 @@ def read_snapshot(folder: Path) -> Snapshot:
         elif not _BESIDE.fullmatch(path.name):
             what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
             remarks.append(text.remark(shown, 1, "", what, understood=False))
-    if len(absent) == len(_KINDS):
+    if len(absent) == len(_KINDS) and not any(path.name == captured.FILE for path in files):
         inside = _elsewhere(folder)
         raise SnapshotError(
             f"nothing captured in `{text.escaped(str(folder))}`",
