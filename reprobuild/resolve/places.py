@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock import PREFIX, Source
+from reprobuild.decisions import is_named
+from reprobuild.lock import PREFIX
+from reprobuild.snapshot.model import Requirement, Variable
 from reprobuild.snapshot.repositories import Captured, Repository
+
+# The environment's folder, where no capture.json says it; the first that is there.
+_PREFIXES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """A captured repository that becomes the source `name`: for a line of the freeze, or as the job's own folder."""
+
+    repository: Repository
+    line: Requirement | None
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the image."""
+        return source_path(self.name)
 
 
 class Places(Struct, frozen=True):
@@ -26,36 +44,45 @@ class Places(Struct, frozen=True):
         return None
 
 
-def find_places(captured: Captured | None, environment: str, sources: Iterable[Source]) -> Places:
-    """Return what is known of the places of an environment.
-
-    Args:
-        environment: its folder on the captured machine (`VIRTUAL_ENV`, `CONDA_PREFIX`), empty where it is unknown.
-    """
-    found: dict[str, str] = {}
-    prefix = captured.python.prefix if captured and captured.python else environment
-    if _is_own(prefix):
-        found[posixpath.normpath(prefix)] = PREFIX
-    for source in sources:
-        one = _origin_of(source, captured) if captured else None
-        if one and _is_own(one.folder):
-            found[posixpath.normpath(one.folder)] = source.path
-    return Places(tuple(sorted(found.items(), key=lambda pair: -len(pair[0]))))
+def source_path(name: str) -> str:
+    """Return where the source of a canonical name stands in the image."""
+    return f"/src/{name}"
 
 
-def _origin_of(source: Source, captured: Captured) -> Repository | None:
-    """Return the captured repository that a source was made of: `resolve_sources` has the names."""
-    if source.installed:
-        return captured.installs(source.name)
+def place_repositories(
+    captured: Captured | None, lines: Iterable[Requirement], drop: Collection[str]
+) -> tuple[Placed, ...]:
+    """Return the captured repositories that become sources: one for each editable line, then the job's own folder."""
+    if captured is None:
+        return ()
+    found, names = [], set()
+    for line in lines:
+        name = str(canonicalize_name(line.name))
+        names.add(name)
+        one = captured.installs(name) if line.kind == "editable" else None
+        if one is not None and not is_named(line.name, drop):
+            found.append(Placed(repository=one, line=line, name=name))
     for one in captured.repositories:
-        if one.parent is None and not one.distributions and source.name in job_names(one):
-            return one
-    return None
+        if one.parent is None and not one.distributions and not is_named(one.name, drop):
+            name = str(canonicalize_name(one.name))
+            name = str(canonicalize_name(f"{one.name}-job")) if name in names else name
+            found.append(Placed(repository=one, line=None, name=name))
+    return tuple(found)
 
 
-def job_names(one: Repository) -> tuple[str, str]:
-    """Return the name of the job's own folder as a source, and the one beside an installed source of that name."""
-    return canonicalize_name(one.name), canonicalize_name(f"{one.name}-job")
+def find_places(
+    captured: Captured | None, placed: Iterable[Placed], variables: Iterable[Variable] = ()
+) -> Places:
+    """Return what is known of the places of an environment."""
+    found = {posixpath.normpath(p.repository.folder): p.path for p in placed if _is_own(p.repository.folder)}
+    values = {variable.name: variable.value or "" for variable in variables}
+    known = (
+        [captured.python.prefix] if captured and captured.python else [values.get(n, "") for n in _PREFIXES]
+    )
+    prefix = next((folder for folder in known if _is_own(folder)), "")
+    if prefix:
+        found[posixpath.normpath(prefix)] = PREFIX
+    return Places(tuple(sorted(found.items(), key=lambda pair: -len(pair[0]))))
 
 
 def _is_own(folder: str) -> bool:

@@ -7,7 +7,7 @@ blobs that it gives must be those that the patch names.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,12 +21,11 @@ from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.origins import Origin
 from reprobuild.resolve.patching import patch_of, patched
-from reprobuild.resolve.places import job_names
+from reprobuild.resolve.places import Placed, place_repositories, source_path
 from reprobuild.resolve.repository import Repository
 from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Requirement
 from reprobuild.snapshot.repositories import Captured
-from reprobuild.snapshot.repositories import Repository as CapturedRepository
 from reprobuild.snapshot.text import escaped
 from reprobuild.store import Store, hash_file
 
@@ -71,8 +70,12 @@ def resolve_sources(
         LockError: a repository or commit cannot be had, or a patch does not fit its commit.
         SnapshotError: a source holds what looks like a secret, or the capture is damaged.
     """
-    made = [_of_line(line, given) for line in requirements]
-    made += [_of_folder(one, given, made) for one in _job_folders(given)]
+    placed = place_repositories(given.captured, requirements, given.drop)
+    taken = {one.line: one for one in placed}
+    made = [
+        _of_capture(taken[line], given) if line in taken else _of_line(line, given) for line in requirements
+    ]
+    made += [_of_capture(one, given) for one in placed if one.line is None]
     used = frozenset[str]().union(*(one.used for one in made))
     rulings = [ruling for one in made for ruling in one.rulings]
     rulings += [_stray(patch) for patch in given.patches if patch.file not in used]
@@ -82,9 +85,6 @@ def resolve_sources(
 def _of_line(line: Requirement, given: Given) -> _Made:
     name = canonicalize_name(line.name)
     origin = given.origins.get(name)
-    one = given.captured.installs(name) if given.captured and line.kind == "editable" else None
-    if one is not None:
-        return _of_capture(one, name, line, given)
     commit = line.commit or (origin.revision if origin else None)
     if commit is None or (line.url is None and origin is None):
         return _Made(None, (_unresolved(line, origin),))
@@ -103,9 +103,10 @@ def _of_line(line: Requirement, given: Given) -> _Made:
     return _Made(source, tuple(rulings), frozenset({patch.file}))
 
 
-def _of_capture(one: CapturedRepository, name: str, line: Requirement | None, given: Given) -> _Made:
+def _of_capture(placed: Placed, given: Given) -> _Made:
     """Make the source of a captured repository, for a line of the freeze or as the job's own folder."""
     assert given.captured is not None
+    one, name, line = placed.repository, placed.name, placed.line
     patch = next((patch for patch in given.patches if patch.file == one.diff.file), None)
     if patch and one.diff.size != len(patch.content):
         raise SnapshotError(
@@ -136,26 +137,10 @@ def _address(line: Requirement | None, found: Tree) -> str:
     return (line.url if line else None) or found.address
 
 
-def _job_folders(given: Given) -> list[CapturedRepository]:
-    """Return the repositories that the job ran in and nothing was installed from."""
-    repositories = given.captured.repositories if given.captured else ()
-    outer = [one for one in repositories if one.parent is None and not one.distributions]
-    return [
-        one for one in outer if one.name not in given.drop and canonicalize_name(one.name) not in given.drop
-    ]
-
-
-def _of_folder(one: CapturedRepository, given: Given, before: Sequence[_Made]) -> _Made:
-    name, other = job_names(one)
-    if any(made.source and made.source.name == name for made in before):
-        name = other
-    return _of_capture(one, name, None, given)
-
-
 def _blank(line: Requirement | None, name: str) -> Source:
     """Return a source that knows its place, and not yet its content."""
     return Source(
-        name=name, url="", commit="", tree="", patch=None, path=f"/src/{name}",
+        name=name, url="", commit="", tree="", patch=None, path=source_path(name),
         editable=line is not None and line.kind == "editable", installed=line is not None, epoch=EPOCH,
         file=Artefact(filename="", sha256="", size=0), subdirectory=(line.subdirectory if line else None) or "",
     )  # fmt: skip

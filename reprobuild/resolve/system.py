@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from debian.debian_support import Version
 
+from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Deb, Outcome, Ruling
 from reprobuild.resolve.closure import Choice, Closure, upstream
 from reprobuild.resolve.deb_index import SystemIndex
@@ -78,7 +79,7 @@ def _refusal(package: Package, index: SystemIndex, drop: Collection[str]) -> str
         return "removed before the capture; only its configuration was left"
     if package.architecture not in (index.architecture, "all"):
         return f"a package for {package.architecture}; the image is for {index.architecture}"
-    if package.name in drop:
+    if is_named(package.name, drop):
         return "dropped by decision"
     return exclusion(package.name)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError, ReproError, SnapshotError
-from reprobuild.resolve.places import find_places
+from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import DAMAGED
 from reprobuild.store import Store
@@ -138,8 +139,8 @@ def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> Non
     top = new_origin(tmp_path)
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top / "dir")
-    sources, _ = locked(out, store, {})
-    places = find_places(read_snapshot(out).captured, "", sources)
+    places = triage_snapshot(read_snapshot(out), Decisions()).places
+    assert [source.path for source in locked(out, store, {})[0]] == ["/src/my-lib"]
     assert places.move(f"{top}/dir/x.py") == "/src/my-lib/dir/x.py"
     assert places.move(f"{top}/../clone/") == "/src/my-lib"
     assert places.move(f"{top}-other") is None
@@ -157,6 +158,6 @@ def test_the_folder_of_the_job_beside_an_installed_one(tmp_path: Path, store: St
         ("my-lib", "/src/my-lib", True), ("my-lib-job", "/src/my-lib-job", False),
     ]  # fmt: skip
     assert {ruling.outcome for ruling in rulings} == {"pinned"}
-    places = find_places(read_snapshot(out).captured, "", sources)
+    places = triage_snapshot(read_snapshot(out), Decisions()).places
     assert places.move(str(job)) == "/src/my-lib-job"
     assert places.move(str(installed)) == "/src/my-lib"
