@@ -16,6 +16,7 @@ from reprobuild.snapshot.model import Package
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
 _TOOLS = ("fakeroot", "libfakeroot")
+_DROPPED = "dropped by decision"
 _NOT_NEEDED = "not needed by what was asked for"
 
 
@@ -80,7 +81,7 @@ def _refusal(package: Package, index: SystemIndex, drop: Collection[str]) -> str
     if package.architecture not in (index.architecture, "all"):
         return f"a package for {package.architecture}; the image is for {index.architecture}"
     if is_named(package.name, drop):
-        return "dropped by decision"
+        return _DROPPED
     return exclusion(package.name)
 
 
@@ -122,12 +123,14 @@ def _ruling(package: Package, chosen: Mapping[str, Choice], refusal: str, index:
         )
 
     if not _is_installed(package, index):
-        return ruled("excluded", refusal)
+        return ruled(
+            "excluded", refusal, "not-needed" if package.mark == "residual" else "other-architecture"
+        )
     if name not in chosen:
         if refusal:
-            return ruled("excluded", refusal)
+            return ruled("excluded", refusal, "decision" if refusal == _DROPPED else "host-package")
         if package.mark in ("automatic", "auto-removable"):
-            return ruled("excluded", _NOT_NEEDED)
+            return ruled("excluded", _NOT_NEEDED, "not-needed")
         return ruled(
             "unresolved",
             f"{name} {version} was asked for, and {index.label} has no package of that name",
