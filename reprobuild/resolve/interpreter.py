@@ -108,7 +108,9 @@ def _from_conda(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
     return [
         (package.version, f"conda's python, {package.place}")
         for package in snapshot.conda
-        if package.name == "python" and re.fullmatch(r"3\.\d+(\.\d+)?", package.version)
+        if package.name == "python"
+        and package.channel != "pypi"
+        and re.fullmatch(r"3\.\d+(\.\d+)?", package.version)
     ]
 
 

@@ -46,7 +46,7 @@ KINDS: tuple[Kind, ...] = (
          ("printenv.txt", "environment.txt", "environ.txt", "env-dump.txt", "export.txt")),
     Kind("modules.txt", "modules", modules.parse, ("module-list.txt", "modulelist.txt", "module.txt")),
     Kind("*.diff", "patches", patches.parse),
-    Kind("env.nul", "variables", environ.parse),
+    Kind("env.nul", "variables", environ.parse_exact),
     Kind("conda-explicit.txt", "conda", conda.parse, ("explicit.txt", "conda-list-explicit.txt")),
     Kind("conda-list.txt", "conda", conda.parse),
     Kind("conda.txt", "conda", conda.parse, ("conda-export.txt", "conda-list-export.txt")),

@@ -132,6 +132,15 @@ def test_env_nul_alone(snapshot: Write) -> None:
     assert found.absent == ("requirements.txt", "apt-packages.txt", "modules.txt", "*.diff")
 
 
+def test_bytes_that_are_no_text_are_suspect(tmp_path: Path) -> None:
+    (tmp_path / "env.nul").write_bytes(b"A=caf\xe9\0B=caf\xc3\xa9\0N\xe9=1\0")
+    found = read_snapshot(tmp_path)
+    assert [(v.name, v.value, v.suspect) for v in found.variables] == [
+        ("A", "caf\\xe9", "its bytes are no UTF-8 text"), ("B", "caf\u00e9", ""),
+    ]  # fmt: skip
+    assert [remark.understood for remark in found.remarks] == [False]
+
+
 def test_rpm(snapshot: Write) -> None:
     found = snapshot(**{
         "rpm-packages.txt": "bash 5.1-2.el9 x86_64\ngpg-pubkey 1-2 (none)\nzlib-1.2-3.el9.x86_64\nkernel 1:5-1 x86_64\n"
