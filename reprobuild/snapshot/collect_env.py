@@ -94,7 +94,8 @@ class _Reader:
             self.remarks.append(note)
             self.warned = note.understood  # a typed command may have been wrapped
             return True
-        if self.section == "before" and not line.lower().startswith(_HEAD):
+        match = _KEY.fullmatch(line)
+        if self.section == "before" and not (match and match["key"].lower() in _KEYS):
             self.warned = self.warned or bool(_WARNED.fullmatch(line))
             self._remark(number, line, "what was printed before the report", understood=self.warned)
             return True
