@@ -91,6 +91,7 @@ class _Reader:
             self._remark(number, line, "a header")
             return True
         if note := text.noise(self.file, number, line):
+            self._close()
             self.remarks.append(note)
             self.warned = note.understood  # a typed command may have been wrapped
             return True

@@ -15,7 +15,7 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.conda import NAME, PYPI, VERSION, package, unique
 from reprobuild.snapshot.model import CondaPackage, Place, Remark
 
-_LIMIT = 1 << 20  # an export has some kilobytes, and YAML is slow to read
+_LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
 _DEPTH = 8
 _FULL = re.compile(
     rf"(?:\S+::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"

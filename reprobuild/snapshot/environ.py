@@ -38,6 +38,7 @@ def parse(data: bytes, file: str = "env.txt") -> Read:
     """
     whole = text.decode(data, file, nul=True)
     if "\0" in whole:
+        text.check_lines(whole.count("\n") + whole.count("\0"), file)
         return _records(whole, file)
     rows = text.split(whole)
     indent = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip()), default=0)
@@ -56,6 +57,7 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
     if b"\0" not in data:
         return parse(data, file)
     text.check_size(len(data), file)
+    text.check_lines(data.count(b"\n") + data.count(b"\0"), file)
     return _records(data.decode("utf-8", "surrogateescape"), file)
 
 

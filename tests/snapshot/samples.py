@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Remark
 
@@ -49,5 +50,9 @@ def covered(values: Iterable[Any], remarks: Iterable[Remark]) -> set[int]:
 
 def written(data: bytes) -> set[int]:
     """Return the numbers of the lines of a captured file that are not empty."""
-    rows = text.split(text.decode(data, "x", nul=True).replace("\0", ""))
+    try:
+        whole = text.decode(data, "x", nul=True)
+    except SnapshotError:  # env.nul may hold what is no text
+        whole = data.decode("utf-8", "replace")
+    rows = text.split(whole.replace("\0", ""))
     return {number for number, row in enumerate(rows, 1) if row.strip()}
