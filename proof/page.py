@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,13 @@ def _drills(evidence: Mapping[str, Any]) -> str:
     return said + _table(["drill", "cases"], rows)
 
 
-def _fuzz(evidence: Mapping[str, Any]) -> str:
+def _fuzz(evidence: Mapping[str, Any], things: str = "archives") -> str:
     rows = [[target, str(count)] for target, count in sorted(evidence["cases"].items())]
     said = (
-        f"{sum(evidence['cases'].values())} archives in {evidence['seconds']:.0f} s: {evidence['refused']} refused, "
+        f"{sum(evidence['cases'].values())} {things} in {evidence['seconds']:.0f} s: {evidence['refused']} refused, "
         f"{evidence['accepted']} accepted, {len(evidence['found'])} faults. {_where(evidence)}\n\n"
     )
-    return said + _table(["target", "archives"], rows)
+    return said + _table(["target", things], rows)
 
 
 def _benchmarks(evidence: Mapping[str, Any]) -> str:
@@ -107,7 +108,7 @@ def _benchmarks(evidence: Mapping[str, Any]) -> str:
 
 TABLES = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
-    "benchmarks": _benchmarks,
+    "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
 }  # fmt: skip
 
 

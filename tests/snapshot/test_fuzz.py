@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from proof import evidence
+from proof.page import TABLES
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import kinds
 from reprobuild.snapshot.model import Place, Remark
@@ -22,6 +24,9 @@ def test_nothing_is_found() -> None:
     assert sum(told["cases"].values()) == CASES
     assert told["refused"] > CASES / 5  # neither all nor none are refused
     assert told["accepted"] > CASES / 3
+    shown = TABLES["reading"]({**told, "date": "2026-01-02", "machine": evidence.machine()})
+    assert shown.startswith(f"{CASES} captures in ")
+    assert "| env.nul | 20 |" in shown or CASES != 280
 
 
 def test_samples_that_are_not_changed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
