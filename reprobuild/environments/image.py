@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.archive import Entry
-from reprobuild.config import SYSTEM_PATH
+from reprobuild.config import DEFAULTS
 from reprobuild.environments import conda
 from reprobuild.environments.facts import Gathered, Kind, Side, project, series
 from reprobuild.environments.snapshot import release_aspects
@@ -111,7 +111,8 @@ def from_image(opened: Opened, scratch: Path) -> Side:
 def _prefix(tree: Mapping[str, Entry], config: Mapping[str, Any]) -> str | None:
     """Return the folder above the first bin/ of PATH that has a Python, without slashes around it."""
     variables = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
-    for folder in (variables.get("PATH") or SYSTEM_PATH).split(":"):
+    # A squashfs states no PATH; in an image of ours, the environment has one place.
+    for folder in (variables.get("PATH") or DEFAULTS["PATH"]).split(":"):
         bare = folder.strip("/")
         if (bare == "bin" or bare.endswith("/bin")) and any(
             f"{bare}/{name}" in tree for name in ("python3", "python")

@@ -13,14 +13,17 @@ import pytest
 from reprobuild.config import environ_file
 from reprobuild.environments.difference import Comparison, Difference
 from reprobuild.environments.facts import KINDS
+from reprobuild.environments.opening import compare
 from reprobuild.errors import EngineError, InconclusiveError, LockError, SnapshotError, UsageError
 from reprobuild.image.build import build_image
+from reprobuild.image.single import write_singles
 from reprobuild.lock import Lock, Realised, Setting, write_lock
 from reprobuild.report.comparison import SHOWN, render_comparison
 from reprobuild.snapshot.text import LIMIT
 from tests.environments.samples import NOBODY, SNAPSHOT, compared, info, make_image, make_snapshot
 from tests.image.images import archived, make_layout, saved
-from tests.image.made import Made, file
+from tests.image.layouts import image_of, write_image
+from tests.image.made import Made, file, folder
 from tests.verify.samples import deb, make_lock, ruling, source, wheel
 
 TOKEN = "hf_" + "abcdefGHIJ" * 3 + "klmn"
@@ -259,6 +262,22 @@ def test_an_image_in_every_form(tmp_path: Path) -> None:
         assert (only(found).name, only(found).one, only(found).other) == ("OMP_NUM_THREADS", "4", "2")
         assert TOKEN not in msgspec.json.encode(found).decode()
         assert compared(layout, path).differences == []
+
+
+def test_a_sif_and_a_squashfs(tmp_path: Path, squashfs: dict[str, str]) -> None:
+    entries = [file("opt/env/bin/python3", b""), *info("torch", "2.13.0")]
+    layout = write_image(tmp_path / "image", [[folder(""), *entries]], {"Env": ["PATH=/opt/env/bin:/bin"]})
+    write_singles(
+        image_of(layout), tmp_path, ("sif", "sqsh"), "Bootstrap: scratch\n", squashfs, lambda text: None
+    )
+    for name, form in (("image.sif", "image, SIF"), ("image.sqsh", "image, squashfs")):
+        lock = write(make_lock(wheels=(wheel("torch", "2.14.0"),), sources=()), tmp_path / "lock")
+        found = compare(str(tmp_path / name), str(lock), NOBODY, squashfs, lambda text: None)
+        assert found.one.form == form
+        assert [(d.name, d.one, d.other) for d in found.differ if d.kind == "python"] == [
+            ("torch", "2.13.0", "2.14.0")
+        ]
+        assert (("environment", "A does not tell of it") in unsaid(found)) == (name == "image.sqsh")
 
 
 def test_which_python_of_an_image_is_meant(tmp_path: Path) -> None:
@@ -555,7 +574,8 @@ def test_every_kind_has_its_words(tmp_path: Path) -> None:
     assert {item.kind for item in found.not_compared} == set(KINDS) - {"environment"}
     (line,) = [line for line in render_comparison(found).splitlines() if "neither tells" in line]
     assert line == (
-        "  neither tells of it: interpreter; distributions of Python; other packages of conda; system packages; "
-        "modules; repositories of what is installed; the job's own repositories; GPU and driver; processor, kernel and limits; "
+        "  neither tells of it: interpreter; distributions of Python; other packages of conda; "
+        "system packages; modules; repositories of what is installed; the job's own repositories; GPU and driver; "
+        "processor, kernel and limits; "
         "release of the system; settings of the lock; what the lock was sealed with"
     )
