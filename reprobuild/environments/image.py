@@ -45,8 +45,8 @@ class _Read:
         self.sites = _sites(self.tree, self.prefix) if self.prefix is not None else []
         left, wanted = MOST, set()
         for path in sorted(self._paths()):
-            entry = self.tree[path]
-            if entry.type == "file" and entry.size <= min(LARGEST, left) and entry.sha256 not in wanted:
+            entry = self._file(path)
+            if entry and entry.size <= min(LARGEST, left) and entry.sha256 not in wanted:
                 wanted.add(entry.sha256)
                 left -= entry.size
         fetch_contents(scanned, wanted, scratch)
@@ -58,10 +58,17 @@ class _Read:
             if path in fixed or ours or (path.endswith(_TOLD) and path.startswith(tuple(self.sites))):
                 yield path
 
+    def _file(self, path: str) -> Entry | None:
+        """Return the file at a path, or that which a hard link there repeats, as uv makes them."""
+        entry = self.tree.get(path)
+        if entry is not None and entry.type == "hardlink":
+            entry = self.tree.get(entry.target)
+        return entry if entry is not None and entry.type == "file" else None
+
     def __call__(self, path: str) -> bytes | None:
         """Return the content of a file, or None where there is none, or it was too large."""
-        entry = self.tree.get(path)
-        if entry is None or entry.type != "file":
+        entry = self._file(path)
+        if entry is None:
             return None
         found = self._scratch / entry.sha256
         return found.read_bytes() if found.is_file() else None

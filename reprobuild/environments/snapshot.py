@@ -68,15 +68,7 @@ def from_snapshot(
 
 def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
     """Add what the files of the chapter's recipe list."""
-    if captured and captured.distributions:
-        gathered.begin("python")
-        for found in captured.distributions.found:
-            gathered.add("python", project(found.name), {"version": found.version})
-    elif "requirements.txt" not in snapshot.absent:
-        gathered.begin("python")
-        for line in snapshot.requirements:
-            if line.kind != "leftover":
-                gathered.add("python", project(line.name), {"version": line.version, "sha256": line.sha256})
+    _distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
         gathered.packages(
             (package.name, package.version, package.architecture, "")
@@ -93,6 +85,22 @@ def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
             gathered.add("module", module.name, {"version": module.version})
     elif captured and captured.without("modules"):
         gathered.begin("module")
+
+
+def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add the freeze; `capture.json` tells the versions that it does not, and what every freeze leaves out."""
+    listed = "requirements.txt" not in snapshot.absent
+    if listed:
+        gathered.begin("python")
+        for line in snapshot.requirements:
+            if line.kind != "leftover":
+                gathered.add("python", project(line.name), {"version": line.version, "sha256": line.sha256})
+    if captured and captured.distributions:
+        known = gathered.begin("python")
+        for found in captured.distributions.found:
+            name = project(found.name)
+            if not listed or name in known or name in HIDDEN:
+                gathered.add("python", name, {"version": found.version})
 
 
 def change(diff: bytes) -> str:

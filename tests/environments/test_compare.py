@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.archive import Entry
 from reprobuild.config import environ_file
 from reprobuild.environments.difference import Comparison, Difference
 from reprobuild.environments.facts import KINDS
@@ -318,6 +319,14 @@ def test_the_version_of_an_images_python(
     assert values == ([version] if version else [])
 
 
+def test_lists_that_are_hard_links(tmp_path: Path) -> None:
+    (metadata, record) = info("torch", "1", metadata="Name: Torch\nVersion: 1.0.0+cpu\n")
+    link = Entry(path=metadata[0].path, type="hardlink", mode=0o644, target="root/cache/METADATA")
+    one = make_image(tmp_path / "one", file("root/cache/METADATA", metadata[1]), (link, b""), record)
+    other = make_image(tmp_path / "other", *info("torch", "1.0.0+cpu"))
+    assert compared(one, other).differences == []
+
+
 def test_conda_in_an_image(tmp_path: Path) -> None:
     path = "opt/conda/conda-meta"
     entries = [
@@ -460,6 +469,20 @@ def test_repositories_of_a_capture(tmp_path: Path) -> None:
     assert [(d.kind, d.name, d.aspects) for d in found.differences] == [
         ("job", "job", ("tree",)), ("source", "mylib", ("tree",)),
     ]  # fmt: skip
+
+
+def test_the_freeze_counts_where_the_capture_tells_more(tmp_path: Path) -> None:
+    installed = [{"name": name, "version": "2"} for name in ("Numpy", "mylib", "pip", "gone")]
+    freeze = "numpy==1\n-e /home/ada/mylib\n"
+    one = captured(tmp_path, "one", distributions={"found": installed})
+    (one / "requirements.txt").write_text(freeze)
+    lock = write(make_lock(wheels=(wheel("numpy", "1"),), sources=()), tmp_path / "lock")
+    found = compared(one, lock)
+    assert [(d.name, d.one, d.other) for d in found.differences if d.kind == "python"] == [
+        ("mylib", "2", None)
+    ]
+    assert unsaid(found)["python", "B does not list them, even where they are there"] == ("pip",)
+    assert ("python", "1 more lines of A are of names that stand there before") in unsaid(found)
 
 
 # --- errors ----------------------------------------------------------------------------------
