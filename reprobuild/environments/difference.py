@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from msgspec import Struct
 
-from reprobuild.environments.facts import KINDS, Aspects, Kind, Side, another_build, equal
+from reprobuild.environments.facts import ASPECTS, KINDS, Aspect, Aspects, Kind, Side, another_build, equal
 from reprobuild.environments.rules import rank
 
 SECRET = "(secret)"
@@ -32,7 +32,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     name: str
     one: str | None
     other: str | None
-    aspects: tuple[str, ...] = ()
+    aspects: tuple[Aspect, ...] = ()
     noise: bool = False
     note: str = ""
 
@@ -149,7 +149,7 @@ class _Kind:
     def _both(self, name: str, one: Aspects, other: Aspects) -> Difference | None:
         if one == other and (one or self._kind == "module"):
             return None
-        shared = [aspect for aspect in one if aspect in other]
+        shared = [aspect for aspect in ASPECTS if aspect in one and aspect in other]
         if not shared:
             self._leave(_nothing_shared(self._kind, bool(one or other)), name)
             return None
@@ -179,14 +179,14 @@ class _Kind:
         if name in without.unlisted.get(self._kind, ()):
             self._leave(f"{called} does not list them, even where they are there", name)
             return None
-        value = describe(self._kind, aspects, list(aspects))
+        value = describe(self._kind, aspects, [aspect for aspect in ASPECTS if aspect in aspects])
         reason = without.left_out.get((self._kind, name), "")
         note = f"{called} leaves it out, {reason}" if reason else ""
         one, other = (value, None) if called == "B" else (None, value)
         return self._difference(name, one, other, [], note)
 
     def _difference(
-        self, name: str, one: str | None, other: str | None, aspects: list[str], note: str
+        self, name: str, one: str | None, other: str | None, aspects: list[Aspect], note: str
     ) -> Difference:
         place, rule = rank(self._kind, name)
         return Difference(
@@ -202,7 +202,7 @@ def _nothing_shared(kind: Kind, more: bool) -> str:
     return "the two tell of different aspects" if more else "neither tells more than the name"
 
 
-def describe(kind: Kind, aspects: Aspects, names: list[str]) -> str:
+def describe(kind: Kind, aspects: Aspects, names: Iterable[Aspect]) -> str:
     """Return what is stated of a thing, in one line: the version or value as it is, other aspects by name."""
     if not aspects:
         return SECRET if kind == "environment" else UNKNOWN

@@ -34,14 +34,30 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# What is stated of one thing, by aspect (version, value, commit, ...); empty where only its name is known.
-Aspects = dict[str, str]
+# What is stated of one thing, by aspect; empty where only its name is known.
+Aspect = Literal[
+    "version",
+    "series",
+    "value",
+    "build",
+    "distribution",
+    "codename",
+    "commit",
+    "head",
+    "tree",
+    "changes",
+    "sha256",
+]
+ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in the order in which they are shown
+Aspects = dict[Aspect, str]
 Facts = dict[str, Aspects]
 # Distributions that `pip freeze` leaves out, of any Python (pip, commands/freeze.py).
 HIDDEN = frozenset({"pip", "setuptools", "wheel", "distribute", "python", "wsgiref", "argparse"})
 # Longer lists of processor flags, limits and so on do not come from a machine.
 LONGEST = 1 << 16
 LONGEST_VERSION = 200
+# Empty, these are as good as not set: ld.so(8).
+_LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -72,10 +88,10 @@ class Gathered:
         """Return the facts of a kind, which is known from now on."""
         return self.known.setdefault(kind, {})
 
-    def add(self, kind: Kind, name: str, aspects: Mapping[str, str | None]) -> None:
+    def add(self, kind: Kind, name: str, aspects: Mapping[Aspect, str | None]) -> None:
         """Add what is stated of a thing; None and "" are not stated, and what was stated first stays."""
         facts = self.begin(kind)
-        stated = {aspect: value[:LONGEST] for aspect, value in aspects.items() if value}
+        stated: Aspects = {aspect: value[:LONGEST] for aspect, value in aspects.items() if value}
         former = facts.setdefault(name, stated)
         if former is stated:
             return
@@ -90,7 +106,7 @@ class Gathered:
         for name, value in pairs:
             if value is None or secrets.secret_variable(name, value):
                 facts.setdefault(name, {})
-            else:
+            elif value or name not in _LOADER:
                 facts.setdefault(name, {"value": value})
 
     def packages(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
@@ -118,7 +134,7 @@ def series(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def equal(kind: Kind, aspect: str, one: str, other: str) -> bool:
+def equal(kind: Kind, aspect: Aspect, one: str, other: str) -> bool:
     """Say whether two statements are the same; versions of Python are compared as PEP 440 has it."""
     if one == other:
         return True

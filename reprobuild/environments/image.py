@@ -215,7 +215,6 @@ def _sources(gathered: Gathered, read: _Read) -> None:
     gathered.begin("source")
     for path in sorted(path for path in read.tree if path.startswith(_SOURCES) and path.endswith(".json")):
         said = read.object(path)
-        texts = {key: said.get(key) for key in ("name", "commit", "tree")}
-        if texts["name"] and all(isinstance(value, str) for value in texts.values()):
-            aspects = {"commit": texts["commit"], "tree": texts["tree"]}
-            gathered.add("source", project(str(texts["name"])), aspects)
+        name, commit, tree = said.get("name"), said.get("commit"), said.get("tree")
+        if name and isinstance(name, str) and isinstance(commit, str) and isinstance(tree, str):
+            gathered.add("source", project(name), {"commit": commit, "tree": tree})

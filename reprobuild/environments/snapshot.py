@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reprobuild import secrets
 from reprobuild.environments import conda
-from reprobuild.environments.facts import HIDDEN, Aspects, Gathered, Kind, Side, project, series
+from reprobuild.environments.facts import HIDDEN, Aspect, Aspects, Gathered, Kind, Side, project, series
 from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, Repository, beside, read_facts
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -136,7 +136,7 @@ def _sources(
         aspects.setdefault("changes", NONE)  # the capture writes a diff wherever there is one
 
 
-def _repository(repository: Repository) -> dict[str, str | None]:
+def _repository(repository: Repository) -> dict[Aspect, str | None]:
     return {"head": repository.head, "tree": repository.worktree}
 
 
@@ -177,8 +177,11 @@ def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
 
 def release_aspects(release: dict[str, str]) -> Aspects:
     """Return what /etc/os-release says of the distribution."""
-    said = {"distribution": release.get("ID", ""), "codename": release.get("VERSION_CODENAME", "")}
-    return {**said, "version": release.get("VERSION_ID", "")}
+    return {
+        "distribution": release.get("ID", ""),
+        "codename": release.get("VERSION_CODENAME", ""),
+        "version": release.get("VERSION_ID", ""),
+    }
 
 
 def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:

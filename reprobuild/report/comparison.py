@@ -14,7 +14,7 @@ SHOWN = 40
 NAMES = 6
 LONGEST = 96
 LONGEST_NAME = 48
-_NOTHING = "nothing"
+_EMPTY = "(empty)"
 # The start of a digest, or of the id of a commit or tree, tells it from others.
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
 _WORDS: dict[Kind, str] = {
@@ -103,10 +103,10 @@ def _value(difference: Difference) -> str:
     """Return both values, or of two lists what only one of them has."""
     one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if one is None or other is None:
-        return safe(one or other or "", LONGEST) or _NOTHING
+        return safe(one or other or "", LONGEST) or _EMPTY
     lists = entries(difference.name, one, other)
     if lists is None:
-        return f"{safe(one, LONGEST // 2) or _NOTHING} -> {safe(other, LONGEST // 2) or _NOTHING}"
+        return f"{safe(one, LONGEST // 2) or _EMPTY} -> {safe(other, LONGEST // 2) or _EMPTY}"
     gone, new = (":".join(found) for found in lists)
     if not gone and not new:
         return "the same entries, in another order or number"

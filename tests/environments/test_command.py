@@ -132,11 +132,11 @@ def test_the_running_environment_is_that_of_its_capture(job: Path, tmp_path: Pat
     assert "capturing the running environment" in done.stderr
     rows = [*found["differ"], *found["only_in_one"], *found["only_in_other"]]
     assert {row["name"] for row in rows if row["kind"] != "source"} == {"SLURM_JOB_ID"}
-    preloaded = {**again, "OMP_NUM_THREADS": "4", "LD_PRELOAD": ""}
-    done = reprobuild("compare", "here", tmp_path / "snapshot", env=preloaded, cwd=job)
+    changed = {**again, "OMP_NUM_THREADS": "4", "LD_PRELOAD": "", "LD_LIBRARY_PATH": "/nonexistent"}
+    done = reprobuild("compare", "here", tmp_path / "snapshot", env=changed, cwd=job)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("likeliest: LD_PRELOAD, only in A: nothing (")
+    assert lines[0].startswith("likeliest: LD_LIBRARY_PATH, only in A: /nonexistent (")
     assert any(line.split()[:5] == ["environment", "OMP_NUM_THREADS", "4", "->", "3"] for line in lines)
 
 

@@ -140,6 +140,13 @@ def test_of_lists_the_entries_that_differ_are_shown(tmp_path: Path) -> None:
     assert any("the same entries, in another order or number" in line for line in lines)
 
 
+def test_what_is_empty(tmp_path: Path) -> None:
+    one = make_snapshot(tmp_path / "one", env_txt="A=\nB=\nLD_PRELOAD=\nC=1\n")
+    found = compared(one, make_snapshot(tmp_path / "other", env_txt="A=1\nC=1\n"))
+    assert [(d.name, d.one, d.other) for d in found.differences] == [("A", "", "1"), ("B", "", None)]
+    assert "A  (empty) -> 1" in render_comparison(found)
+
+
 def test_repositories(tmp_path: Path) -> None:
     freeze = "-e git+https://git.example.org/a/mylib.git@{}#egg=mylib\n"
     one = make_snapshot(tmp_path / "one", requirements_txt=freeze.format("1" * 40), mylib_diff="")

@@ -146,7 +146,8 @@ def test_entries_tell_which_are_missing(one: list[str], other: list[str]) -> Non
 # In the order that `compare` promises; docs/compare.md has it, too.
 ORDER = [
     ("environment", "LD_PRELOAD"), ("environment", "LD_LIBRARY_PATH"), ("interpreter", "python"),
-    ("environment", "PYTHONPATH"), ("python", "torch"), ("python", "nvidia-cudnn-cu12"), ("python", "numpy"),
+    ("environment", "PYTHONPATH"), ("python", "torch"), ("python", "nvidia-cudnn-cu12"), ("python", "flash-attn"),
+    ("python", "numpy"),
     ("environment", "CUBLAS_WORKSPACE_CONFIG"), ("environment", "OMP_NUM_THREADS"),
     ("environment", "WORLD_SIZE"), ("gpu", "GPU"), ("gpu", "driver"),
     ("system", "nvidia-driver-550"), ("source", "tinytrain"), ("recipe", "seed"),
