@@ -6,6 +6,7 @@ difference; that is why absent kinds, absent aspects and absent names are told a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +54,7 @@ Aspects = dict[Aspect, str]
 Facts = dict[str, Aspects]
 # Distributions that `pip freeze` leaves out, of any Python (pip, commands/freeze.py).
 HIDDEN = frozenset({"pip", "setuptools", "wheel", "distribute", "python", "wsgiref", "argparse"})
-# Longer lists of processor flags, limits and so on do not come from a machine.
+# Longer values (flags of a processor, versions) do not come from a machine or a list.
 LONGEST = 1 << 16
 LONGEST_VERSION = 200
 # Empty, these are as good as not set: ld.so(8).
@@ -91,7 +92,7 @@ class Gathered:
     def add(self, kind: Kind, name: str, aspects: Mapping[Aspect, str | None]) -> None:
         """Add what is stated of a thing; None and "" are not stated, and what was stated first stays."""
         facts = self.begin(kind)
-        stated: Aspects = {aspect: value[:LONGEST] for aspect, value in aspects.items() if value}
+        stated: Aspects = {aspect: bounded(value) for aspect, value in aspects.items() if value}
         former = facts.setdefault(name, stated)
         if former is stated:
             return
@@ -122,6 +123,14 @@ class Gathered:
             foreign = architecture not in ("", "all", native)
             shown = f"{name}:{architecture}" if foreign else name
             self.add("system", shown, {"version": version, "sha256": sha256})
+
+
+def bounded(value: str) -> str:
+    """Return a value, or in the place of an endless one what tells it from others."""
+    if len(value) <= LONGEST:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"({len(value)} characters, sha256:{digest})"
 
 
 def project(name: str) -> str:

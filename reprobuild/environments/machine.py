@@ -46,6 +46,13 @@ class Distributions(Struct, frozen=True):
     found: tuple[Distribution, ...]
 
 
+class Diff(Struct, frozen=True):
+    """The diff of a work tree; `file` is None where there are no changes (`reason` is `done`) or it failed."""
+
+    file: str | None
+    reason: str = ""
+
+
 class Repository(Struct, frozen=True):
     """One work tree, and the distributions that are installed from it."""
 
@@ -53,6 +60,7 @@ class Repository(Struct, frozen=True):
     head: str | None
     worktree: str
     distributions: tuple[str, ...] = ()
+    diff: Diff | None = None
 
 
 class Gpu(Struct, frozen=True):

@@ -10,7 +10,17 @@ from pathlib import Path
 
 from reprobuild import secrets
 from reprobuild.environments import conda
-from reprobuild.environments.facts import HIDDEN, Aspect, Aspects, Gathered, Kind, Side, project, series
+from reprobuild.environments.facts import (
+    HIDDEN,
+    Aspect,
+    Aspects,
+    Gathered,
+    Kind,
+    Side,
+    bounded,
+    project,
+    series,
+)
 from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, Repository, beside, read_facts
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -132,12 +142,12 @@ def _sources(
             gathered.add("source", project(owner), _repository(repository))
         if not repository.distributions:
             gathered.add("job", repository.name, _repository(repository))
-    for aspects in gathered.begin("source").values():
-        aspects.setdefault("changes", NONE)  # the capture writes a diff wherever there is one
 
 
 def _repository(repository: Repository) -> dict[Aspect, str | None]:
-    return {"head": repository.head, "tree": repository.worktree}
+    diff = repository.diff
+    clean = diff is not None and diff.file is None and diff.reason == "done"
+    return {"head": repository.head, "tree": repository.worktree, "changes": NONE if clean else None}
 
 
 def _by_distribution(repositories: tuple[Repository, ...]) -> dict[str, str]:
@@ -159,10 +169,11 @@ def _captured(gathered: Gathered, captured: Captured) -> frozenset[str]:
     elif captured.without("gpu"):
         gathered.begin("gpu")
     if captured.machine:
+        gathered.begin("machine")
         for name, value in _machine(captured.machine):
             _add(gathered, "machine", name, value)
-        release = captured.machine.release
-        gathered.add("release", "system", release_aspects(release))
+        if captured.machine.release:
+            gathered.add("release", "system", release_aspects(captured.machine.release))
     # Both are known only to a job that captures itself, in its own process.
     gpu = captured.gpu or Gpu()
     silent = {"loaded libraries": not gpu.libraries, "CUDA of torch": not gpu.torch}
@@ -172,7 +183,7 @@ def _captured(gathered: Gathered, captured: Captured) -> frozenset[str]:
 def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
     """Add a fact of the machine; what it does not have is not stated."""
     if value:
-        gathered.add(kind, name, {"value": secrets.redact(value)})
+        gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
 
 
 def release_aspects(release: dict[str, str]) -> Aspects:

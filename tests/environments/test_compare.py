@@ -492,6 +492,17 @@ def test_the_freeze_counts_where_the_capture_tells_more(tmp_path: Path) -> None:
     assert ("python", "1 more lines of A are of names that stand there before") in unsaid(found)
 
 
+def test_a_diff_that_could_not_be_taken_is_not_no_change(tmp_path: Path) -> None:
+    def one(name: str, reason: str) -> Path:
+        diff = {"file": None, "reason": reason}
+        row = {"name": "mylib", "head": None, "worktree": "1" * 40, "distributions": ["mylib"], "diff": diff}
+        return captured(tmp_path, name, repositories=[row])
+
+    found = compared(one("clean", "done"), one("large", "too-large"))
+    assert found.differences == []
+    assert unsaid(found)["source", "only A tells the changes"] == ("mylib",)
+
+
 # --- errors ----------------------------------------------------------------------------------
 
 DAMAGED = "the snapshot is damaged or made to harm: take it again, or get it from where it was taken"
@@ -595,6 +606,26 @@ def test_very_many_distributions(tmp_path: Path) -> None:
     assert f"  ... and {200_000 - SHOWN} more: --all or --json lists them" in text.splitlines()
     assert len(text) < 20_000
     assert ("python", "99999 more lines of B are of names that stand there before") in unsaid(found)
+
+
+def test_a_capture_that_was_made_to_harm(tmp_path: Path) -> None:
+    machine = {
+        "cpu": {"flags": "a " * 4_000_000, "model name": "\x1b[2J " + TOKEN},
+        "limits": {f"\x1b{number}": [0, 0] for number in range(10_000)},
+        "release": {"ID": "\u202e"},
+    }
+    gpu = {
+        "nvidia_smi": ["\x1b, 2, 3"] * 50_000,
+        "nvidia_smi_fields": ["name", "driver_version"],
+        "driver": "(" * 10_000,
+    }
+    one = make_snapshot(tmp_path / "one", {"machine": machine, "gpu": gpu}, env_txt="A=1\n")
+    other = make_snapshot(tmp_path / "other", {"machine": {}, "gpu": {}}, env_txt="A=1\n")
+    found = compared(one, other)
+    text = render_comparison(found, everything=True)
+    assert len(found.only_in_one) > 10_000
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert TOKEN not in text + msgspec.json.encode(found).decode()
 
 
 def test_every_kind_has_its_words(tmp_path: Path) -> None:

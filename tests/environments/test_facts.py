@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.environments import conda
-from reprobuild.environments.facts import KINDS, LONGEST, Gathered, another_build, entries, equal, project
+from reprobuild.environments.facts import (
+    KINDS,
+    LONGEST,
+    Gathered,
+    another_build,
+    bounded,
+    entries,
+    equal,
+    project,
+)
 from reprobuild.environments.rules import rank, table
 from reprobuild.resolve import environment
 
@@ -96,9 +105,16 @@ def test_what_was_stated_first_stays_and_is_counted() -> None:
     gathered = Gathered()
     for version in ("1", "2", "1", None):
         gathered.add("python", "a", {"version": version})
-    gathered.add("python", "a", {"sha256": "x" * (LONGEST + 1)})
+    gathered.add("python", "a", {"sha256": "x" * LONGEST})
     assert gathered.known["python"] == {"a": {"version": "1", "sha256": "x" * LONGEST}}
     assert gathered.doubled == {"python": 1}
+
+
+def test_endless_values_are_told_apart() -> None:
+    one, other = bounded("x" * LONGEST + "a"), bounded("x" * LONGEST + "\ud800")
+    assert one != other
+    assert len(one) < 120
+    assert bounded("x" * LONGEST) == "x" * LONGEST
 
 
 def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
