@@ -39,9 +39,9 @@ _FULL = re.compile(r"\d+\.\d+\.\d+\S*")
 class _Read:
     """The small files of an image that tell of its environment."""
 
-    def __init__(self, scanned: Scanned, scratch: Path) -> None:
+    def __init__(self, scanned: Scanned, scratch: Path, variables: Mapping[str, str]) -> None:
         self.tree, self._scratch = scanned.tree, scratch
-        self.prefix = _prefix(self.tree, scanned.image.config)
+        self.prefix = _prefix(self.tree, variables)
         self.sites = _sites(self.tree, self.prefix) if self.prefix is not None else []
         left, wanted = MOST, set()
         for path in sorted(self._paths()):
@@ -92,11 +92,9 @@ def from_image(opened: Opened, scratch: Path) -> Side:
     Raises:
         BuildError: a layer is damaged, or is not what the image states.
     """
-    scanned = scan(opened, Known())
-    read, gathered = _Read(scanned, scratch), Gathered()
-    stated = bool(opened.config_digest or opened.config)
     variables = dict(pair.partition("=")[::2] for pair in opened.config.get("Env") or ())
-    if stated:
+    read, gathered = _Read(scan(opened, Known()), scratch, variables), Gathered()
+    if opened.config_digest or opened.config:  # else it states none
         special = {k: v for k, v in read.object(_ENVIRON).items() if isinstance(v, str)}
         gathered.variables({**variables, **special}.items())
     if read.prefix is not None:
@@ -115,9 +113,8 @@ def from_image(opened: Opened, scratch: Path) -> Side:
     )  # fmt: skip
 
 
-def _prefix(tree: Mapping[str, Entry], config: Mapping[str, Any]) -> str | None:
+def _prefix(tree: Mapping[str, Entry], variables: Mapping[str, str]) -> str | None:
     """Return the folder above the first bin/ of PATH that has a Python, without slashes around it."""
-    variables = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
     # A squashfs states no PATH; in an image of ours, the environment has one place.
     for folder in (variables.get("PATH") or DEFAULTS["PATH"]).split(":"):
         bare = folder.strip("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprobuild.compare import realised, rest
-from reprobuild.config import image_config, split_environment
+from reprobuild.config import DEFAULTS
 from reprobuild.environments.facts import HIDDEN, Gathered, Kind, Side, project, series
 from reprobuild.environments.snapshot import NONE
 from reprobuild.lock import Lock, Ruling, read_lock
@@ -31,9 +31,8 @@ def from_lock(path: Path, name: str) -> Side:
     gathered.packages(
         (deb.name, deb.version, deb.architecture, deb.file.sha256) for deb in lock.base.packages
     )
-    _, special = split_environment(lock.environment)
-    pairs = dict(pair.split("=", 1) for pair in image_config(lock)["Env"])
-    gathered.variables({**pairs, **special}.items())
+    settings = {setting.name: setting.value for setting in lock.environment}
+    gathered.variables({**DEFAULTS, **settings}.items())
     gathered.add("release", "system", {"distribution": lock.base.distribution, "codename": lock.base.release})
     for what, value in rest(lock).items():
         gathered.add("recipe", what, {"value": value})

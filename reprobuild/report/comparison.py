@@ -14,6 +14,8 @@ SHOWN = 40
 NAMES = 6
 LONGEST = 96
 LONGEST_NAME = 48
+# Characters of a common start that are shown.
+SHOWN_BEFORE = 8
 _EMPTY = "(empty)"
 # The start of a digest, or of the id of a commit or tree, tells it from others.
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
@@ -75,15 +77,7 @@ def _headline(shown: Sequence[Difference], noise: int) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Difference], most: int | None) -> Iterator[str]:
-    cells = [
-        (
-            row.kind,
-            safe(row.name, LONGEST_NAME),
-            _value(row),
-            _why(row),
-        )
-        for row in rows[:most]
-    ]
+    cells = [(row.kind, safe(row.name, LONGEST_NAME), _value(row), _why(row)) for row in rows[:most]]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
     for kind, name, value, why in cells:
         yield f"  {kind:<{widths[0]}}  {name:<{widths[1]}}  {value:<{widths[2]}}  {why}"
@@ -106,7 +100,7 @@ def _value(difference: Difference) -> str:
         return safe(one or other or "", LONGEST) or _EMPTY
     lists = entries(difference.name, one, other)
     if lists is None:
-        return f"{safe(one, LONGEST // 2) or _EMPTY} -> {safe(other, LONGEST // 2) or _EMPTY}"
+        return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(one, other))
     gone, new = (":".join(found) for found in lists)
     if not gone and not new:
         return "the same entries, in another order or number"
@@ -115,6 +109,16 @@ def _value(difference: Difference) -> str:
         f"only B {safe(new, LONGEST // 2)}" if new else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _parted(one: str, other: str) -> tuple[str, str]:
+    """Return two values; of long ones what comes after their common start, which would hide the difference."""
+    if max(len(one), len(other)) <= LONGEST // 2:
+        return one, other
+    pairs = enumerate(zip(one, other, strict=False))
+    parting = next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    start = max(0, parting - SHOWN_BEFORE)
+    return (f"...{one[start:]}", f"...{other[start:]}") if start else (one, other)
 
 
 def _unsaid(unsaid: Sequence[Unsaid], most: int | None) -> Iterator[str]:

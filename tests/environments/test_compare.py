@@ -147,6 +147,18 @@ def test_what_is_empty(tmp_path: Path) -> None:
     assert "A  (empty) -> 1" in render_comparison(found)
 
 
+def test_of_long_values_the_part_that_differs_is_shown(tmp_path: Path) -> None:
+    text = "{}, nothing but words" + " and words" * 50
+    one = make_snapshot(tmp_path / "one", env_txt=f"A={'same ' * 50}{text.format('one')}\n")
+    other = make_snapshot(tmp_path / "other", env_txt=f"A={'same ' * 50}{text.format('other')}\n")
+    (line,) = [
+        line for line in render_comparison(compared(one, other)).splitlines() if line.startswith("  env")
+    ]
+    assert "  ...e same one, nothing" in line
+    assert " -> ...e same other, noth" in line
+    assert len(line) < 200
+
+
 def test_repositories(tmp_path: Path) -> None:
     freeze = "-e git+https://git.example.org/a/mylib.git@{}#egg=mylib\n"
     one = make_snapshot(tmp_path / "one", requirements_txt=freeze.format("1" * 40), mylib_diff="")
@@ -183,7 +195,7 @@ def write(lock: Lock, path: Path) -> Path:
         ({"wheels": (wheel("torch"), wheel("hatch", role="build"))}, "recipe", "build with hatch"),
         ({"sources": (source("mylib", "8" * 40),)}, "source", "mylib"),
         ({"seed": 3}, "recipe", "seed"),
-        ({"epoch": 3}, "recipe", "epoch"),
+        ({"epoch": 10**17}, "recipe", "epoch"),
         ({"workdir": "/"}, "recipe", "workdir"),
         ({"snapshot": "6" * 64}, "recipe", "snapshot"),
     ],
