@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from proof import clock
-from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, scratch
+from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, workplace
 from proof.factors import fill
 from reprobuild.lock import Lock, write_lock
 from reprobuild.realise.base import realise_base
@@ -137,9 +137,11 @@ class Ablation:
 
     def _part(self, part: str, name: str, program: Path) -> dict[str, str]:
         """Do one part of the work under some circumstances; return what came out, or that it failed."""
+        with workplace(CIRCUMSTANCES[name], self.work, "ablation") as top:
+            return self._part_at(top, part, name, program)
+
+    def _part_at(self, top: Path, part: str, name: str, program: Path) -> dict[str, str]:
         levels = CIRCUMSTANCES[name]
-        top = scratch(levels, self.work, "ablation")
-        shutil.rmtree(top, ignore_errors=True)
         if part == "base":
             fill(top / "store", self.locks[part], self.store)
         else:
@@ -152,7 +154,6 @@ class Ablation:
              str(top), name],
             cwd=program, env=env, umask=int(levels["umask"], 8), capture_output=True, text=True, check=False,
         )  # fmt: skip
-        shutil.rmtree(top)
         if run.returncode:
             return {"failed": run.stderr.strip().splitlines()[-1][:300] + f" ({name})"}
         found: dict[str, str] = json.loads(run.stdout)

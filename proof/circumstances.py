@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from proof import clock
 ROOT = Path(__file__).parent.parent
 USER = 12345
 MEMORY = Path("/dev/shm")
+_DISK = 12 << 30  # bytes, of which the file takes what is used
 # As an ordinary user, who may read what only root can reach: the interpreter of this very program may lie there.
 AS_USER = (
     "setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups",
@@ -32,8 +36,12 @@ LEVELS: dict[str, tuple[Any, ...]] = {
     "host name": ("one", "another.example"),
     "hash seed": ("random", "0", "1"),
 }
+# Only the ablation works there: a file system with blocks of 1 KiB, by which gdbm lays out its files.
+SMALL_BLOCKS = "small blocks"
 PLAIN = {name: levels[0] for name, levels in LEVELS.items()}
-FAR = {name: levels[-1] for name, levels in LEVELS.items()} | {"store": "fresh", "umask": "077"}
+FAR = {name: levels[-1] for name, levels in LEVELS.items()} | {
+    "store": "fresh", "umask": "077", "disk": SMALL_BLOCKS,
+}  # fmt: skip
 
 
 def scratch(levels: Mapping[str, Any], work: Path, name: str) -> Path:
@@ -41,6 +49,30 @@ def scratch(levels: Mapping[str, Any], work: Path, name: str) -> Path:
     if levels["disk"] == "disk":
         return work / name
     return MEMORY / f"proof-{hashlib.sha256(bytes(work)).hexdigest()[:8]}-{name}"
+
+
+@contextlib.contextmanager
+def workplace(levels: Mapping[str, Any], work: Path, name: str) -> Iterator[Path]:
+    """Give an empty place to work in, on the file system of the circumstances; it is gone afterwards."""
+    if levels["disk"] != SMALL_BLOCKS:
+        top = scratch(levels, work, name)
+        shutil.rmtree(top, ignore_errors=True)
+        yield top
+        shutil.rmtree(top, ignore_errors=True)
+        return
+    disk, mounted = work / f"{name}.ext4", work / f"{name}-small-blocks"
+    mounted.mkdir(exist_ok=True)
+    with disk.open("wb") as stream:
+        stream.truncate(_DISK)
+    try:
+        subprocess.run(["mkfs.ext4", "-q", "-b", "1024", "-O", "^has_journal", str(disk)], check=True)
+        subprocess.run(["mount", "-o", "loop", str(disk), str(mounted)], check=True)
+        try:
+            yield mounted / name
+        finally:
+            subprocess.run(["umount", str(mounted)], check=True)
+    finally:
+        disk.unlink()
 
 
 def prefix(levels: Mapping[str, Any], library: Path) -> list[str]:

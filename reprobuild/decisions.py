@@ -5,6 +5,8 @@ They are copied into the lock.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,16 @@ def read_decisions(path: Path) -> Decisions:
     except msgspec.ValidationError as err:
         known = ", ".join(Decisions.__struct_fields__)
         raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None
+
+
+def is_pattern(word: str) -> bool:
+    """Tell whether a word of `bake` or `drop` may mean several names: `*`, `?` and `[...]` as in a shell."""
+    return any(sign in word for sign in "*?[")
+
+
+def is_named(name: str, words: Collection[str]) -> bool:
+    """Tell whether one of the words of `drop` or `bake` means a name."""
+    return name in words or any(is_pattern(word) and fnmatchcase(name, word) for word in words)
 
 
 def parse_bake(text: str) -> tuple[str, str | None]:

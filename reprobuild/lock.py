@@ -80,8 +80,9 @@ class Wheel(Struct, frozen=True, kw_only=True):
 class Source(Struct, frozen=True, kw_only=True):
     """One source tree: a commit plus its captured changes.
 
-    `tree` is the git tree id (sha1) after the patch; `file` is a tar of exactly that tree; `patch` is the
-    sha256 of the captured diff; `path` is where it stands in the image; `subdirectory` holds the project.
+    `tree` is the git tree id (sha1) with the changes; `file` is a tar of exactly that tree; `patch` is the
+    sha256 of what held the changes (a diff, or a bundle of `capture`), None where there were none; `path` is where
+    it stands in the image; `subdirectory` holds the project. The folder that a job ran in is not `installed`.
     """
 
     name: str
@@ -94,6 +95,12 @@ class Source(Struct, frozen=True, kw_only=True):
     epoch: int
     file: Artefact
     subdirectory: str = ""
+    installed: bool = True
+
+    @property
+    def watched(self) -> bool:
+        """Whether its place in the image is what runs, so that the image says where it comes from."""
+        return self.editable or not self.installed
 
 
 class Setting(Struct, frozen=True, kw_only=True):

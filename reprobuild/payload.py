@@ -50,13 +50,13 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
     found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
-    found |= dict(origin(source) for source in lock.sources if source.editable)
+    found |= dict(origin(source) for source in lock.sources if source.watched)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     return {path.lstrip("/"): content for path, content in found.items()}
 
 
 def origin(source: Source) -> tuple[str, bytes]:
-    """Return path and content of the file that says where an editable source comes from."""
+    """Return path and content of the file that says where a source that runs from its place comes from."""
     facts = {
         "name": source.name,
         "url": source.url,

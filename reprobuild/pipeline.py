@@ -56,13 +56,14 @@ class Session(Struct, frozen=True, kw_only=True):
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
 
-    def surroundings(self) -> Surroundings:
-        """Return what resolving may touch."""
+    def surroundings(self, captured: Path = Path()) -> Surroundings:
+        """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
         net = Net(offline=self.net.offline, credentials=indexes.credentials)
         return Surroundings(
-            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, say=self.say
-        )
+            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
+            say=self.say,
+        )  # fmt: skip
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ def from_snapshot(
             f"`reprobuild show {captured}` lists them"
         )
     out.mkdir(parents=True, exist_ok=True)
-    lock = choose_lock(snapshot, out, decisions, session, given)
+    lock = choose_lock(snapshot, captured, out, decisions, session, given)
     lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
@@ -117,12 +118,12 @@ def from_snapshot(
 
 
 def choose_lock(
-    snapshot: Snapshot, out: Path, decisions: Decisions, session: Session, given: Path | None
+    snapshot: Snapshot, captured: Path, out: Path, decisions: Decisions, session: Session, given: Path | None
 ) -> Lock:
     """Return the lock to build from; the sources of a lock that was made before are made again."""
     lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
     if lock is None:
-        lock = resolve(snapshot, decisions, session.surroundings())
+        lock = resolve(snapshot, decisions, session.surroundings(captured))
         write_lock(lock, out / LOCK)
         return lock
     if lock.snapshot != snapshot.digest:
@@ -132,7 +133,7 @@ def choose_lock(
         )
     session.say(f"lock: {lock.digest[:12]}, made before")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
-        sources, _ = lock_sources(snapshot, decisions, session.surroundings())
+        sources, _ = lock_sources(snapshot, decisions, session.surroundings(captured))
         if {s.file.sha256 for s in sources} != {s.file.sha256 for s in lock.sources}:
             raise LockError(
                 "the sources are not those of the lock", hint="make a new lock with `reprobuild lock DIR`"

@@ -160,6 +160,7 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
                 "commit": s.commit,
                 "patched": s.patch is not None,
                 "editable": s.editable,
+                "installed": s.installed,
             }
             for s in lock.sources
         ],
@@ -189,6 +190,8 @@ def render_pylock(lock: Lock) -> str:
             file["hashes"] = {"sha256": wheel.file.sha256}
             packages.append({"name": wheel.name, "version": wheel.version, "wheels": [file]})
     for source in lock.sources:
+        if not source.installed:
+            continue
         vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
         vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}
         vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}

@@ -3,8 +3,8 @@
     /opt/env/bin/python -I /opt/reprobuild/lib/reprobuild_runtime/freeze.py [SITE-PACKAGES...]
 
 Gives {"python", "implementation", "site_packages": [...], "distributions": [...], "broken": [...],
-"freeze": [...]}. `freeze` is what `pip freeze` prints, by line; `distributions` has everything, also what pip
-leaves out of that; `broken` has metadata that cannot be used, {"path", "why"}. `direct_url` is as in
+"sources": [...], "freeze": [...]}. `freeze` is what `pip freeze` prints, by line; `distributions` has everything, also
+what pip leaves out of that; `broken` has metadata that cannot be used, {"path", "why"}. `direct_url` is as in
 https://peps.python.org/pep-0610/ without credentials.
 
 Where a file in `sources/` knows the origin of a source folder, {"name", "url", "commit", "tree", "path",
@@ -144,13 +144,17 @@ def _sources() -> "Dict[str, Any]":
 def main(argv: "List[str]") -> int:
     """Print the document; always 0."""
     folders = argv or site_packages()
-    distributions, broken = installed(folders, _sources())
+    sources = _sources()
+    distributions, broken = installed(folders, sources)
     document = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "site_packages": folders,
         "distributions": distributions,
         "broken": broken,
+        "sources": [
+            {"name": name, "path": one["path"], "tree": _tree(one)} for name, one in sorted(sources.items())
+        ],
         "freeze": freeze_lines(distributions),
     }
     print(json.dumps(document, indent=1))

@@ -79,6 +79,8 @@ def editable(name: str, version: str, path: str, source: "Optional[Dict[str, Any
     """Return the line of an editable installation: its recorded origin, else its folder below a comment."""
     if source is None:
         return f"# Editable install with no version control ({pinned(name, version)})\n-e {path}"
+    if not source["url"]:
+        return f"# Editable Git install with no remote ({pinned(name, version)})\n-e {path}"
     url = _pip_url(str(source["url"]))
     line = f"-e git+{url}@{source['commit']}#egg={name.replace('-', '_')}"
     return line + (f"&subdirectory={source['subdirectory']}" if source.get("subdirectory") else "")

@@ -64,7 +64,7 @@ def page(bad: str = "plain") -> tuple[str, Page]:
         "inconclusive", "not-covered", "residue",
         comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
         control=Comparison(name="control", verdict="inconclusive", detail=bad),
-        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad),),
+        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
         fingerprint={bad: bad, "nested": {bad: [bad]}},
         notes=(bad,),
     )  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_page_without_anything_to_tell() -> None:
 
 
 def test_an_unexplained_difference_is_called_so() -> None:
-    difference = Difference(list="env.txt", captured="A", image="", reason="")
+    difference = Difference(list="env.txt", captured="A", image="", reason="", code="unexplained")
     verdict = make_verdict(round_trip="residue", differences=(difference,))
     assert "<td>unexplained</td>" in render_html(make_lock(), IMAGE, verdict)
     lines = render_text(make_lock(), IMAGE, verdict, Path("my results")).splitlines()

@@ -38,7 +38,7 @@ def command(
     """
     decisions, folder = common.make_decisions(directory, decisions_path, **options)
     session = common.make_session(store, folder=folder)
-    lock = resolve(read_snapshot(directory), decisions, session.surroundings())
+    lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
     write_lock(lock, target)
     if as_json:
         common.print_json({"lock": f"sha256:{lock.digest}", "path": str(target)})

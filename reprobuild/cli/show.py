@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from reprobuild.cli import common
 from reprobuild.report.text import render_snapshot
+from reprobuild.report.triage import render_triage
+from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 
 
 @click.command()
 @common.snapshot_argument
+@common.decision_options
 @common.json_option
-def command(directory: Path, as_json: bool) -> None:
-    """Show what is in the snapshot in DIR, what is missing, and what was not understood.
+def command(directory: Path, decisions_path: Path | None, as_json: bool, **options: Any) -> None:
+    """Show what is in the snapshot in DIR, what is missing or not understood, and which variables would be baked.
 
     \b
     Example:
       reprobuild show repro/4242
     """
     snapshot = read_snapshot(directory)
+    decisions, _ = common.make_decisions(directory, decisions_path, **options)
+    rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
-        common.print_json(msgspec.to_builtins(snapshot))
+        common.print_json({**msgspec.to_builtins(snapshot), "rulings": msgspec.to_builtins(rulings)})
     else:
         click.echo(render_snapshot(snapshot))
+        click.echo(render_triage(rulings))

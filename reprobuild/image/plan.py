@@ -132,7 +132,7 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         tree = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
         # With the source, so that its next change remakes this layer alone.
-        origins = [origin(source)] if source.editable else []
+        origins = [origin(source)] if source.watched else []
         given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
         recipes.append(recipe(title, GivenPart(place), *given, *with_bytecode(tree, source.file, place)))
     return recipes

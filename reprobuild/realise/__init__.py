@@ -40,7 +40,9 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
     needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     with _Root(base, store) as root:
-        built = tuple(_wheel(source, needs, lock, root, store, say) for source in lock.sources)
+        built = tuple(
+            _wheel(source, needs, lock, root, store, say) for source in lock.sources if source.installed
+        )
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
     realised = Realised(base=base, runtime=_runtime(lock, store), wheels=built, bytecode=bytecode)
     if lock.realised:

@@ -32,7 +32,7 @@ class Leftover(Struct, frozen=True, kw_only=True):
 
 LEFTOVERS: tuple[Leftover, ...] = (
     Leftover(pattern="var/log/**", why="when each package was installed, when each alternative was set"),
-    Leftover(pattern="var/cache/man/**index.db", why="man-db's index holds times of files; `mandb` makes it again"),
+    Leftover(pattern="var/cache/man/**index.db", why="gdbm lays it out by the file system's blocks; `mandb` makes it"),
     Leftover(pattern="var/cache/ldconfig/aux-cache", why="inode numbers and times of libraries, for ldconfig alone"),
     Leftover(pattern="etc/ssh/ssh_host_*", why="secret keys of one machine; sshd's unit makes them where it starts"),
     Leftover(pattern="var/lib/dbus/machine-id", why="the identity of one machine"),

@@ -55,8 +55,8 @@ def render_html(lock: Lock, image: Image, verdict: Verdict) -> str:
         ),
         _table(
             "Round trip: differences",
-            ("list", "captured", "image", "reason"),
-            [(d.list, d.captured, d.image, d.reason or "unexplained") for d in verdict.differences],
+            ("list", "captured", "image", "code", "reason"),
+            [(d.list, d.captured, d.image, d.code, d.reason) for d in verdict.differences],
         ),
         _table(
             "Comparisons",

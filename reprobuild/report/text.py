@@ -67,11 +67,19 @@ def _comparisons(verdict: Verdict) -> list[str]:
     lines = [f"{same} of {len(verdict.comparisons)} comparisons identical, seed {verdict.seed}"]
     lines += [f"  {c.name}: {c.verdict}: {c.detail}" for c in verdict.comparisons if c.verdict != "identical"]
     lines.append(f"control: {verdict.control.detail}")
-    lines += [
-        f"  {d.list}: captured {d.captured or 'nothing'}, image {d.image or 'nothing'}: {d.reason or 'UNEXPLAINED'}"
+    return [*lines, *_round_trip(verdict), *verdict.notes]
+
+
+def _round_trip(verdict: Verdict) -> list[str]:
+    """Return what is not explained, line by line, and how many lines each code explains."""
+    counts = Counter(difference.code for difference in verdict.differences)
+    bare = [
+        f"  {d.list}: captured {d.captured or 'nothing'}, image {d.image or 'nothing'}: UNEXPLAINED"
         for d in verdict.differences
+        if d.code == "unexplained"
     ]
-    return [*lines, *verdict.notes]
+    known = ", ".join(f"{number} {code}" for code, number in sorted(counts.items()) if code != "unexplained")
+    return [*bare, f"not in the image as captured: {known or 'nothing else'}"]
 
 
 def render_rulings(lock: Lock) -> str:

@@ -46,6 +46,7 @@ def resolve_build_requires(
     waiting = [
         (_parse(text, source.name), source.name)
         for source in sources
+        if source.installed
         for text in read_requires(source, store)
     ]
     waiting = [(requirement, asker) for requirement, asker in waiting if _applies(requirement, target)]

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.decisions import Decisions
+from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
 from reprobuild.net import Net
 from reprobuild.resolve.apt_index import configured_index
 from reprobuild.resolve.build_requires import resolve_build_requires
-from reprobuild.resolve.environment import preload_packages, resolve_environment
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.resolve.interpreter import resolve_interpreter
+from reprobuild.resolve.origins import Origin, read_origin
+from reprobuild.resolve.places import Places
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
-from reprobuild.resolve.sources import Origin, read_origin, resolve_sources
+from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -34,7 +36,8 @@ MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch6
 class Surroundings(Struct, frozen=True, kw_only=True):
     """What resolving may touch: the store, the network, this machine's indexes and environment.
 
-    `folder` is where relative paths in the decisions start; `say` is told each step.
+    `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
+    each step.
     """
 
     store: Store
@@ -43,6 +46,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     folder: Path
     say: Callable[[str], None]
+    captured: Path = Path()
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -56,7 +60,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
     architecture, machine = MACHINES[platform]
     interpreter = resolve_interpreter(snapshot, decisions.python)
-    settings, environment = resolve_environment(snapshot.variables, bake=decisions.bake, drop=decisions.drop)
+    triage = triage_snapshot(snapshot, decisions)
 
     release = infer_release(snapshot.packages, decisions.base)
     around.say(
@@ -67,11 +71,11 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     index = configured_index(
         release.distribution, release.codename, env=around.env, folder=lists, architecture=architecture
     )
-    roots = [interpreter.executable.rpartition("/")[2], *preload_packages(settings)]
+    roots = [interpreter.executable.rpartition("/")[2], *triage.packages]
     base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
 
     target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
-    wanted = [line for line in snapshot.requirements if line.name not in decisions.drop]
+    wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
     around.say(f"python: {len(wanted)} lines of the freeze, for Python {target.python}")
     services = read_services(decisions.services)
     torch_index = services["torch-index"].url
@@ -82,12 +86,11 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     sources, trees = lock_sources(snapshot, decisions, around)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     rulings = [
-        *environment,
+        *triage.rulings,
         *system,
         *python,
         *trees,
         *_dropped(snapshot, decisions.drop),
-        *_modules(snapshot),
     ]
     lock = Lock(
         version=VERSION,
@@ -100,8 +103,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         base=base,
         wheels=(*wheels, *build),
         sources=sources,
-        environment=settings,
-        workdir=sources[0].path if len(sources) == 1 else "/workspace",
+        environment=triage.settings,
+        workdir=_workdir(snapshot, triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
         rulings=accept(rulings, decisions.accept),
@@ -115,7 +118,7 @@ def lock_sources(
     """Make the source trees of a snapshot, and put them into the store."""
     lines = tuple(
         line for line in snapshot.requirements
-        if line.kind in ("editable", "vcs") and line.name not in decisions.drop
+        if line.kind in ("editable", "vcs") and not is_named(line.name, decisions.drop)
     )  # fmt: skip
     if lines:
         around.say("sources: " + ", ".join(line.name for line in lines))
@@ -123,7 +126,11 @@ def lock_sources(
         canonicalize_name(name): read_origin(place, around.folder)
         for name, place in decisions.sources.items()
     }
-    return resolve_sources(lines, snapshot.patches, origins, around.store, around.env)
+    given = Given(
+        patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
+        folder=around.captured, drop=decisions.drop,
+    )  # fmt: skip
+    return resolve_sources(lines, given)
 
 
 def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, ...]:
@@ -171,22 +178,25 @@ def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
     return bring
 
 
-def _dropped(snapshot: Snapshot, drop: Iterable[str]) -> list[Ruling]:
-    names = set(drop)
+def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:
     return [
         _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
         for line in snapshot.requirements
-        if line.name in names
+        if is_named(line.name, drop)
     ]
 
 
-def _modules(snapshot: Snapshot) -> list[Ruling]:
-    reason = "a module of the captured cluster; evidence only, the image has its own libraries"
-    return [_excluded(m.place.file, m.place.line, m.name, reason) for m in snapshot.modules]
+def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Ruling:
+    return Ruling(
+        file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured, kind="decision"
+    )  # fmt: skip
 
 
-def _excluded(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
-    return Ruling(file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured)
+def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> str:
+    """Return where commands start: where the job did, else in the only source."""
+    command = snapshot.captured.command if snapshot.captured else None
+    found = places.move(command.folder) if command and command.folder else None
+    return found or (sources[0].path if len(sources) == 1 else "/workspace")
 
 
 def _workload(decisions: Decisions) -> Workload | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from reprobuild.errors import LockError
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
     "LC_ALL": "C.UTF-8",
     "HOME": "/nonexistent",
 }
@@ -107,6 +108,47 @@ class Repository:
             return out.decode().strip()
         return None
 
+    def has(self, revision: str) -> bool:
+        """Tell whether an object is here."""
+        try:
+            self._git("cat-file", "-e", revision, purpose="look for an object")
+        except proc.Failed:
+            return False
+        return True
+
+    def unpack(self, pack: bytes) -> None:
+        """Take the objects of a bundle's pack, which may be deltas of objects that are here."""
+        self._git("index-pack", "--stdin", "--fix-thin", purpose="unpack a bundle", stdin=pack)
+
+    def mark_shallow(self, commits: Sequence[str]) -> None:
+        """Note commits whose parents nobody has: https://git-scm.com/docs/shallow."""
+        if commits:
+            path = self._folder / "git" / "shallow"
+            known = path.read_text() if path.exists() else ""
+            path.write_text(known + "".join(f"{commit}\n" for commit in commits))
+
+    def tree_of(self, revision: str) -> str:
+        """Return the id of a commit's tree, once every object that the commit leads to has been found here."""
+        self._git("rev-list", "--objects", "--quiet", revision, purpose="look for missing objects")
+        return self._git("rev-parse", f"{revision}^{{tree}}", purpose="read a commit").decode().strip()
+
+    def graft(self, tree: str, inner: Mapping[str, str | None]) -> str:
+        """Return the id of a tree with other trees in place of its submodules, or where nothing was.
+
+        Args:
+            inner: tree id by path, with `/` and no `/` at its end; None takes the submodule out.
+        """
+        env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
+        self._git("read-tree", tree, purpose="read a tree", env=env)
+        gone = "".join(f"0 {'0' * len(tree)}\t{path}\0" for path in inner).encode("utf-8", "surrogateescape")
+        self._git("update-index", "-z", "--index-info", purpose="take submodules out", stdin=gone, env=env)
+        for path, id_ in sorted(inner.items()):
+            if id_ is not None:
+                self._git(
+                    "read-tree", f"--prefix={path}/", id_, purpose="put a submodule's files in", env=env
+                )
+        return self._git("write-tree", purpose="write a tree", env=env).decode().strip()
+
     def commit_time(self, commit: str) -> int:
         """Return the committer's date, seconds since 1970."""
         return int(self._git("show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"))
@@ -150,6 +192,34 @@ class Repository:
                     "capture it again with `git diff HEAD --binary --full-index`",
                 ) from None
         return self._git("write-tree", purpose="write the patched tree", env=env).decode().strip()
+
+    def applies(self, commit: str, patch: bytes, strip: int, *options: str) -> bool:
+        """Tell whether git would apply a patch to a commit under other rules; nothing is kept."""
+        env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "trial")}
+        self._git("read-tree", commit, purpose="read the commit", env=env)
+        words = ("apply", "--cached", "--check", f"-p{strip}", *options, "-")
+        try:
+            self._git(*words, purpose="try a patch", stdin=patch, env=env)
+        except proc.Failed:
+            return False
+        return True
+
+    def commit_with(self, blob: str, path: str) -> str | None:
+        """Return a commit of what was fetched that has a blob (may be abbreviated) at a path, the newest one."""
+        try:
+            full = self._git(
+                "rev-parse", "--verify", "--quiet", f"{blob}^{{blob}}", purpose="look for a blob"
+            )
+            words = ("log", "--all", "--format=%H", f"--find-object={full.decode().strip()}", "--", path)
+            found = self._git(*words, purpose="look for a blob").decode().split()
+        except proc.Failed:
+            return None
+        # The log also has the commits that took the blob away.
+        for commit in found:
+            rows = self.blobs(commit)
+            if any(one.path == path and one.id.startswith(blob) for one in rows):
+                return commit
+        return None
 
     def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, bytes]]:
         """Yield each blob with its bytes, in the order given."""

@@ -7,93 +7,147 @@ blobs that it gives must be those that the patch names.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild import secrets
 from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
-from reprobuild.resolve.repository import Blob, Repository
+from reprobuild.resolve.captured_sources import Tree, captured_tree, rule_losses
+from reprobuild.resolve.origins import Origin
+from reprobuild.resolve.patching import patch_of, patched
+from reprobuild.resolve.places import Placed, place_repositories, source_path
+from reprobuild.resolve.repository import Repository
+from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Requirement
+from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.text import escaped
 from reprobuild.store import Store, hash_file
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    """Where the user says a repository is: a path or an address, and a revision where one is given."""
+class Given(Struct, frozen=True, kw_only=True):
+    """What sources are made of, beside the lines of the freeze.
 
-    place: str
-    local: Path | None
-    revision: str | None
+    `origins` is the user's own word on where repositories are, by canonical name; `captured` what `reprobuild
+    capture` wrote, with its bundles in `folder`, if that took the snapshot; `env` the user's environment, for git's
+    credentials; `store` receives a tar of each tree.
+    """
+
+    patches: tuple[Patch, ...]
+    origins: Mapping[str, Origin]
+    store: Store
+    env: Mapping[str, str]
+    captured: Captured | None = None
+    folder: Path = Path()
+    drop: Collection[str] = ()
 
 
-def read_origin(text: str, folder: Path) -> Origin:
-    """Read `PATH`, `URL` or either with `@REV`. Relative paths start at `folder`."""
-    place, at, revision = text.rpartition("@")
-    if not at or "/" in revision or ":" in revision:
-        place, revision = text, ""
-    remote = "://" in place or place.startswith("git@")
-    local = None if remote else (folder / Path(place).expanduser())
-    return Origin(place=place, local=local, revision=revision or None)
+class _Made(Struct, frozen=True):
+    """One source, its rulings, and the files of the snapshot that are used up in it."""
+
+    source: Source | None
+    rulings: tuple[Ruling, ...]
+    used: frozenset[str] = frozenset()
 
 
 def resolve_sources(
-    requirements: tuple[Requirement, ...],
-    patches: tuple[Patch, ...],
-    origins: Mapping[str, Origin],
-    store: Store,
-    env: Mapping[str, str],
+    requirements: tuple[Requirement, ...], given: Given
 ) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
-    """Lock every editable and version-control line of the freeze as a source tree in the store.
+    """Lock every editable and version-control line of the freeze, and the job's own folder, as a source tree.
 
     Args:
         requirements: lines of kind `editable` and `vcs`.
-        patches: the captured diffs.
-        origins: the user's own word on where repositories are, by canonical name.
-        store: receives a tar of each tree.
-        env: the user's environment, for git's credentials.
 
     Returns:
-        The sources, and a ruling for each line and each patch.
+        The sources, and a ruling for each line, each diff, and each file that is lost.
 
     Raises:
         LockError: a repository or commit cannot be had, or a patch does not fit its commit.
-        SnapshotError: a source holds what looks like a secret.
+        SnapshotError: a source holds what looks like a secret, or the capture is damaged.
     """
-    sources: list[Source] = []
-    rulings: list[Ruling] = []
-    used: set[str] = set()
-    for line in requirements:
-        name = canonicalize_name(line.name)
-        origin = origins.get(name)
-        commit = line.commit or (origin.revision if origin else None)
-        if commit is None or (line.url is None and origin is None):
-            rulings.append(_unresolved(line, origin))
-            continue
-        with store.scratch() as folder:
-            repository = Repository(folder, env)
-            full = _bring(repository, line, origin, commit)
-            patch = _patch_of(line, patches, repository, full)
-            tree = _patched(repository, full, patch)
-            source = _keep(repository, line, full, tree, patch, store, folder)
-        sources.append(source)
-        rulings.append(
-            _pinned(
-                line.place.file,
-                line.place.line,
-                line.name,
-                f"commit {full[:12]}, tree {tree[:12]}",
-                line.text,
-            )
+    placed = place_repositories(given.captured, requirements, given.drop)
+    taken = {one.line: one for one in placed}
+    made = [
+        _of_capture(taken[line], given) if line in taken else _of_line(line, given) for line in requirements
+    ]
+    made += [_of_capture(one, given) for one in placed if one.line is None]
+    used = frozenset[str]().union(*(one.used for one in made))
+    rulings = [ruling for one in made for ruling in one.rulings]
+    rulings += [_stray(patch) for patch in given.patches if patch.file not in used]
+    return tuple(one.source for one in made if one.source), tuple(rulings)
+
+
+def _of_line(line: Requirement, given: Given) -> _Made:
+    name = canonicalize_name(line.name)
+    origin = given.origins.get(name)
+    commit = line.commit or (origin.revision if origin else None)
+    if commit is None or (line.url is None and origin is None):
+        return _Made(None, (_unresolved(line, origin),))
+    with given.store.scratch() as folder:
+        repository = Repository(folder, given.env)
+        full = _bring(repository, line, origin, commit)
+        patch = patch_of(line, given.patches, repository, full)
+        tree = patched(repository, full, patch)
+        blank = _blank(line, name)
+        source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
+        source = _keep(repository, source, given.store, folder)
+    rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}")]
+    if patch is None:
+        return _Made(source, tuple(rulings))
+    rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
+    return _Made(source, tuple(rulings), frozenset({patch.file}))
+
+
+def _of_capture(placed: Placed, given: Given) -> _Made:
+    """Make the source of a captured repository, for a line of the freeze or as the job's own folder."""
+    assert given.captured is not None
+    one, name, line = placed.repository, placed.name, placed.line
+    patch = next((patch for patch in given.patches if patch.file == one.diff.file), None)
+    if patch and one.diff.size != len(patch.content):
+        raise SnapshotError(
+            f"{patch.file} was changed after the capture: it has {len(patch.content)} bytes, and had {one.diff.size}",
+            hint="what goes into the image is read from the bundle: make the change in the repository, and capture "
+            "it again",
         )
-        if patch:
-            used.add(patch.file)
-            rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
-    rulings += [_stray(patch) for patch in patches if patch.file not in used]
-    return tuple(sources), tuple(rulings)
+    with given.store.scratch() as folder:
+        repository = Repository(folder, given.env)
+        found = captured_tree(one, given.captured, given.folder, given.origins.get(name), repository)
+        changes = one.bundle.sha256 if one.bundle and found.changed else None
+        commit = (line.commit if line else None) or found.commit
+        blank = _blank(line, name)
+        source = replace(blank, commit=commit, tree=found.tree, patch=changes, url=_address(line, found))
+        source = _keep(repository, source, given.store, folder, dated=found.commit)
+    place = one.bundle.file if one.bundle else one.folder
+    how = f"the files of {escaped(one.folder)}, tree {found.tree[:12]}"
+    rulings = [_pin(line, how) if line else _pinned(FILE, 0, name, how)]
+    if patch:
+        rulings.append(
+            _pinned(patch.file, 0, patch.name, f"its changes are in {place}, whose tree was computed again")
+        )
+    used = frozenset({patch.file}) if patch else frozenset[str]()
+    return _Made(source, (*rulings, *rule_losses(one, given.captured)), used)
+
+
+def _address(line: Requirement | None, found: Tree) -> str:
+    return (line.url if line else None) or found.address
+
+
+def _blank(line: Requirement | None, name: str) -> Source:
+    """Return a source that knows its place, and not yet its content."""
+    return Source(
+        name=name, url="", commit="", tree="", patch=None, path=source_path(name),
+        editable=line is not None and line.kind == "editable", installed=line is not None, epoch=EPOCH,
+        file=Artefact(filename="", sha256="", size=0), subdirectory=(line.subdirectory if line else None) or "",
+    )  # fmt: skip
+
+
+def _pin(line: Requirement, reason: str) -> Ruling:
+    return _pinned(line.place.file, line.place.line, line.name, reason, line.text)
 
 
 def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
@@ -163,67 +217,13 @@ def _git_address(line: Requirement, place: str) -> str:
     return place.removeprefix("git+")
 
 
-def _patch_of(
-    line: Requirement, patches: tuple[Patch, ...], repository: Repository, commit: str
-) -> Patch | None:
-    """Return the diff captured for this source: by name, else the one whose blobs are all in the commit."""
-    names = {canonicalize_name(line.name)}
-    for place in (line.url, line.path):
-        if place:
-            names.add(canonicalize_name(place.rstrip("/").rpartition("/")[2].removesuffix(".git")))
-    for patch in patches:
-        if canonicalize_name(patch.name) in names:
-            return patch
-    tree = {blob.path: blob for blob in repository.blobs(commit)}
-    for patch in patches:
-        if any(file.old_blob for file in patch.files) and not _misfits(patch, tree, before=True):
-            return patch
-    return None
-
-
-def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[tuple[int, str, str]]:
-    """Return (line, path, blob id) of each file whose id in the tree is not the one in the patch."""
-    wrong = []
-    for file in patch.files:
-        path, wanted = (file.old_path, file.old_blob) if before else (file.new_path, file.new_blob)
-        if not path or not wanted or not wanted.strip("0"):
-            continue
-        if path not in tree or not tree[path].id.startswith(wanted):
-            wrong.append((file.line, path, wanted))
-    return wrong
-
-
-def _patched(repository: Repository, commit: str, patch: Patch | None) -> str:
-    if patch is None:
-        return repository.apply(commit, b"", "")
-    wrong = _misfits(patch, {blob.path: blob for blob in repository.blobs(commit)}, before=True)
-    if wrong:
-        line, path, blob = wrong[0]
-        raise LockError(
-            f"{patch.file}:{line}: does not apply: it was made on blob {blob[:12]} of {path}, which is not the one "
-            f"in commit {commit[:12]}",
-            hint="the change was staged, or the commit is another; a plain `git diff` leaves staged changes out: "
-            "capture it again with `git diff HEAD --binary --full-index`",
-        )
-    tree = repository.apply(commit, patch.content, patch.file, patch.strip)
-    wrong = _misfits(patch, {blob.path: blob for blob in repository.blobs(tree)}, before=False)
-    if wrong:
-        line, path, blob = wrong[0]
-        raise LockError(
-            f"{patch.file}:{line}: applied, but {path} is not blob {blob[:12]} as captured",
-            hint="the diff was edited after the capture, or lost its last newline",
-        )
-    return tree
-
-
-def _keep(
-    repository: Repository, line: Requirement, commit: str, tree: str, patch: Patch | None, store: Store, folder: Path
-) -> Source:  # fmt: skip
-    blobs = repository.blobs(tree)
+def _keep(repository: Repository, source: Source, store: Store, folder: Path, dated: str = "") -> Source:
+    """Put the tar of a source's tree into the store; `dated` is the commit that tells the date, else the source's."""
+    blobs = repository.blobs(source.tree)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
         raise LockError(
-            f"{line.name} has a submodule at {submodules[0]}, which a commit alone does not hold",
+            f"{source.name} has a submodule at {submodules[0]}, which a commit alone does not hold",
             hint="install the submodule's project as an editable of its own, or add its files to the repository",
         )
     path = folder / "tree.tar"
@@ -232,7 +232,7 @@ def _keep(
         for directory in parents(blob.path for blob in blobs):
             writer.directory(directory)
         for blob, content in repository.contents(blobs):
-            _refuse_secrets(line.name, blob.path, content)
+            _refuse_secrets(source.name, blob.path, content)
             if blob.mode == "120000":
                 writer.symlink(blob.path, content.decode("utf-8", "surrogateescape"))
             else:
@@ -240,14 +240,9 @@ def _keep(
                 writer.add(Entry(path=blob.path, type="file", mode=mode, size=len(content)), content)
         writer.close()
     size, sha256 = path.stat().st_size, hash_file(path)
-    name = canonicalize_name(line.name)
     store.adopt(path, sha256)
-    return Source(
-        name=name, url=line.url or "", commit=commit, tree=tree, patch=_hash_of(patch), path=f"/src/{name}",
-        editable=line.kind == "editable", epoch=repository.commit_time(commit),
-        file=Artefact(filename=f"{name}-{tree[:12]}.tar", sha256=sha256, size=size),
-        subdirectory=line.subdirectory or "",
-    )  # fmt: skip
+    file = Artefact(filename=f"{source.name}-{source.tree[:12]}.tar", sha256=sha256, size=size)
+    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit))
 
 
 def _hash_of(patch: Patch | None) -> str | None:

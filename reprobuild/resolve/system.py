@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from debian.debian_support import Version
 
+from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Deb, Outcome, Ruling
 from reprobuild.resolve.closure import Choice, Closure, upstream
 from reprobuild.resolve.deb_index import SystemIndex
@@ -15,6 +16,7 @@ from reprobuild.snapshot.model import Package
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
 _TOOLS = ("fakeroot", "libfakeroot")
+_DROPPED = "dropped by decision"
 _NOT_NEEDED = "not needed by what was asked for"
 
 
@@ -78,8 +80,8 @@ def _refusal(package: Package, index: SystemIndex, drop: Collection[str]) -> str
         return "removed before the capture; only its configuration was left"
     if package.architecture not in (index.architecture, "all"):
         return f"a package for {package.architecture}; the image is for {index.architecture}"
-    if package.name in drop:
-        return "dropped by decision"
+    if is_named(package.name, drop):
+        return _DROPPED
     return exclusion(package.name)
 
 
@@ -121,12 +123,14 @@ def _ruling(package: Package, chosen: Mapping[str, Choice], refusal: str, index:
         )
 
     if not _is_installed(package, index):
-        return ruled("excluded", refusal)
+        return ruled(
+            "excluded", refusal, "not-needed" if package.mark == "residual" else "other-architecture"
+        )
     if name not in chosen:
         if refusal:
-            return ruled("excluded", refusal)
+            return ruled("excluded", refusal, "decision" if refusal == _DROPPED else "host-package")
         if package.mark in ("automatic", "auto-removable"):
-            return ruled("excluded", _NOT_NEEDED)
+            return ruled("excluded", _NOT_NEEDED, "not-needed")
         return ruled(
             "unresolved",
             f"{name} {version} was asked for, and {index.label} has no package of that name",

@@ -6,7 +6,6 @@ that no filter or hook runs and every byte is as it was captured.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,10 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.guard.names import check_target
+from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.paths import check_path, check_paths, inside
-from reprobuild.snapshot.captured import DAMAGED, Repository, unquoted
+from reprobuild.snapshot.captured import unquoted
+from reprobuild.snapshot.repositories import Repository
 from reprobuild.snapshot.text import escaped
 
 _QUIET = {
@@ -30,7 +31,6 @@ _QUIET = {
     "HOME": "/nonexistent",
 }
 _OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
-_HEADERS = {"sha1": b"# v2 git bundle\n", "sha256": b"# v3 git bundle\n@object-format=sha256\n"}
 # What decides how bytes on the disk and in the repository belong together; nothing else of a configuration is taken.
 _SETTINGS = {
     "core.autocrlf": r"true|false|input",
@@ -99,7 +99,7 @@ class _Restored:
 
     def make(self, origin: str | None, inner: set[bytes]) -> None:
         """Do all of it; see `restore`."""
-        pack = self._read_bundle()
+        pack = read_pack(self.one, self.folder)
         if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
             raise SnapshotError(
                 f"`{escaped(str(self.target))}` is not empty", hint="name a folder that is not there yet"
@@ -126,32 +126,7 @@ class _Restored:
 
     def refused(self, what: str) -> SnapshotError:
         """Return the error that names this repository; the caller raises it."""
-        return SnapshotError(f"the captured repository {self.one.name}: {escaped(what)}", hint=DAMAGED)
-
-    def _read_bundle(self) -> bytes:
-        """Return the pack of the bundle, whose header must say exactly what capture.json says."""
-        bundle = self.one.bundle
-        if bundle is None:
-            return b""
-        if bundle.file is None:
-            raise SnapshotError(
-                f"the changes of {self.one.name} were not captured ({escaped(bundle.reason)})",
-                hint="capture it again; `capture.json` says which budget was too small",
-            )
-        path = self.folder / bundle.file
-        if path.is_symlink() or not path.is_file():
-            raise self.refused(f"{bundle.file} is missing or no file")
-        data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != bundle.sha256:
-            raise self.refused(f"{bundle.file} is not the file that was written")
-        prerequisites = b"".join(f"-{oid}\n".encode() for oid in self.one.prerequisites)
-        refs = b"".join(f"{oid} refs/reprobuild/{ref}\n".encode() for ref, oid in sorted(bundle.refs.items()))
-        header = _HEADERS[self.one.object_format] + prerequisites + refs + b"\n"
-        if not data.startswith(header + b"PACK"):
-            raise self.refused(f"{bundle.file} holds other refs or prerequisites than capture.json says")
-        if self.one.head is not None and bundle.refs.get("head") != self.one.head:
-            raise self.refused(f"{bundle.file} holds another HEAD than capture.json says")
-        return data[len(header) :]
+        return damaged(self.one, what)
 
     def _init(self) -> None:
         self.target.mkdir(parents=True, exist_ok=True)

@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import apt, environ, freeze, modules, patches, text
+from reprobuild.snapshot import apt, captured, environ, freeze, modules, patches, text
 from reprobuild.snapshot.model import Remark, Snapshot
+from reprobuild.snapshot.repositories import Captured
 
 __all__ = ["read_snapshot"]
 
@@ -63,7 +64,7 @@ def read_snapshot(folder: Path) -> Snapshot:
         elif not _BESIDE.fullmatch(path.name):
             what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
             remarks.append(text.remark(shown, 1, "", what, understood=False))
-    if len(absent) == len(_KINDS):
+    if len(absent) == len(_KINDS) and not any(path.name == captured.FILE for path in files):
         inside = _elsewhere(folder)
         raise SnapshotError(
             f"nothing captured in `{text.escaped(str(folder))}`",
@@ -71,12 +72,25 @@ def read_snapshot(folder: Path) -> Snapshot:
         )
     snapshot = Snapshot(
         digest="",
+        captured=_captured(folder),
         remarks=tuple(remarks),
         absent=tuple(kind for kind, _, _ in _KINDS if kind in absent),
         **{field: tuple(values) for field, values in found.items()},
     )
-    # Secrets have been dropped by now, so the digest tells nothing about them.
-    return replace(snapshot, digest=hashlib.sha256(msgspec.json.encode(snapshot)).hexdigest())
+    return replace(snapshot, digest=_digest(snapshot))
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Return the snapshot's digest: secrets have been dropped by now, so it tells nothing about them."""
+    content = msgspec.to_builtins(snapshot)
+    if snapshot.captured is None:  # what there was before captures keeps its digest
+        del content["captured"]
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
+
+
+def _captured(folder: Path) -> Captured | None:
+    path = folder / captured.FILE
+    return captured.parse(_bytes(path, folder), captured.FILE) if path.is_symlink() or path.exists() else None
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,15 +1,15 @@
-"""`capture.json`: the repositories that `reprobuild capture` took, as values that have been checked."""
+"""`capture.json`: read, and checked."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
+from reprobuild.snapshot.repositories import Captured
 from reprobuild.snapshot.text import escaped
 
 FILE = "capture.json"
@@ -19,82 +19,13 @@ DAMAGED = "the snapshot is damaged or made to harm: take it again, or get it fro
 _LIMIT = 64 << 20
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
-Id = Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})\Z")]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")]
-
-
-class Bundle(Struct, frozen=True, kw_only=True):
-    """A bundle of git beside capture.json. `file` is None, and `reason` says why, where none could be written."""
-
-    file: Name | None
-    sha256: str = ""
-    refs: dict[Literal["head", "index", "worktree", "unmerged"], Id] = {}
-    reason: str = ""
-
-
-class Diff(Struct, frozen=True, kw_only=True):
-    """The diff for people, from a commit or tree (`start`) to the files on the disk."""
-
-    file: Name | None
-    start: Id = msgspec.field(name="from")
-    reason: str = ""
-
-
-class Remote(Struct, frozen=True, kw_only=True):
-    """A remote of the captured repository; its address carries no credential."""
-
-    name: str
-    url: str
-
-
-class LeftOut(Struct, frozen=True, kw_only=True):
-    """A file whose content is not in the snapshot, and why."""
-
-    path: str
-    reason: str
-
-
-class Repository(Struct, frozen=True, kw_only=True):
-    """One captured work tree.
-
-    `index` and `worktree` are ids of trees: what was staged, and the files as they lay on the disk, untracked ones
-    included. `prerequisites` are commits that a remote had. `parent` and `path` say in which repository, and where,
-    a submodule or embedded repository lay. Paths are in git's C-style quotes where they are not plain: `unquoted`.
-    """
-
-    name: Name
-    folder: str
-    object_format: Literal["sha1", "sha256"]
-    head: Id | None
-    branch: str | None
-    remotes: tuple[Remote, ...]
-    base: Id | None
-    prerequisites: tuple[Id, ...]
-    index: Id
-    worktree: Id
-    bundle: Bundle | None
-    diff: Diff
-    unmerged: tuple[tuple[str, Id, str, str], ...]
-    flags: dict[Literal["intent-to-add", "skip-worktree", "assume-unchanged"], tuple[str, ...]]
-    settings: dict[str, str]
-    attributes: str
-    shallow: tuple[Id, ...]
-    left_out: tuple[LeftOut, ...]
-    parent: Name | None
-    path: str
-
-
-class _Document(Struct, frozen=True, kw_only=True):
-    capture: int
-    repositories: tuple[Repository, ...]
-
 
 class _Version(Struct, frozen=True):
     capture: int
 
 
-def read_captured(folder: Path) -> tuple[Repository, ...]:
-    """Return the repositories that a snapshot holds.
+def read_captured(folder: Path) -> Captured:
+    """Return what a capture wrote beside the text files.
 
     Raises:
         SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or
@@ -103,12 +34,20 @@ def read_captured(folder: Path) -> tuple[Repository, ...]:
     shown = escaped(str(folder / FILE))
     try:
         with (folder / FILE).open("rb") as stream:
-            data = stream.read(_LIMIT + 1)
+            return parse(stream.read(_LIMIT + 1), shown)
     except OSError as err:
         raise SnapshotError(
             f"{shown} cannot be read: {err.strerror}",
             hint="only snapshots of `reprobuild capture` hold whole repositories",
         ) from None
+
+
+def parse(data: bytes, shown: str) -> Captured:
+    """Return what the bytes of a capture.json say; `shown` is its name in messages.
+
+    Raises:
+        SnapshotError: as `read_captured`.
+    """
     try:
         if len(data) > _LIMIT:
             raise msgspec.DecodeError(f"it has more than {_LIMIT} bytes")
@@ -118,7 +57,7 @@ def read_captured(folder: Path) -> tuple[Repository, ...]:
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        return msgspec.json.decode(data, type=_Document).repositories
+        return msgspec.json.decode(data, type=Captured)
     except (msgspec.DecodeError, RecursionError) as err:  # nested brackets
         raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
 

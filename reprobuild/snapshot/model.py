@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from reprobuild.snapshot.repositories import Captured
+
 RequirementKind = Literal[
     "index",  # name==version, name===version
     "archive",  # name @ https://.../x.whl, name @ file:///.../x.whl
@@ -137,7 +139,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was captured. Secrets are not in it: names stay, values are dropped while reading.
 
     `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of
-    file (`requirements.txt`, ...) that the folder does not hold.
+    file (`requirements.txt`, ...) that the folder does not hold. `captured` is what `reprobuild capture` wrote beside
+    them: whole repositories, and where things lay.
     """
 
     digest: str
@@ -148,3 +151,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     patches: tuple[Patch, ...] = ()
     remarks: tuple[Remark, ...] = ()
     absent: tuple[str, ...] = ()
+    captured: Captured | None = None

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from reprobuild.engines.model import Engine, Finished, Task
-from reprobuild.errors import EngineError
+from reprobuild.errors import EngineError, SnapshotError
 from reprobuild.lock import FILES, PREFIX, Lock, Workload
+from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.judge import (
-    compare_environment,
-    compare_freeze,
-    compare_packages,
     compare_probes,
     judge_control,
     judge_determinism,
+)
+from reprobuild.verify.round_trip import (
+    FREEZE,
+    PACKAGES,
+    VARIABLES,
+    compare_captured,
+    compare_environment,
+    compare_folders,
+    compare_freeze,
+    compare_packages,
     judge_round_trip,
 )
 from reprobuild.verify.verdict import VERSION, Comparison, Difference, Verdict
@@ -45,11 +56,11 @@ def verify_image(
     """
     seed = SEED if lock.seed is None else lock.seed
 
-    def container(*arguments: str, bypass: bool = False) -> Finished:
-        task = Task(arguments=arguments, environment=_seeded(seed), bypass=bypass)
+    def container(*arguments: str, bypass: bool = False, outputs: str = "") -> Finished:
+        task = Task(arguments=arguments, environment=_seeded(seed), bypass=bypass, outputs=outputs)
         return engine.run(reference, task, env)
 
-    say("comparing the image's freeze, packages and environment with the captured ones")
+    say("capturing again inside the image, and comparing with what was captured")
     differences, unanswered = compare_lists(lock, container)
     comparisons: list[Comparison] = []
     fingerprint: dict[str, Any] = {}
@@ -90,34 +101,41 @@ def _seeded(seed: int) -> dict[str, str]:
     return {"REPROBUILD_SEED": str(seed)}
 
 
-_DPKG = ("dpkg-query", "--show", "--showformat", "${Package} ${Version} ${db:Status-Status}\\n")
-
-
 def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[Difference], list[str]]:
-    """Compare the lists that the image gives of itself with the captured ones.
+    """Capture again inside the image, and compare with what was captured.
 
     Returns:
         The differences, and what there is to say about each list that the image did not give.
     """
     frozen = container(_PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True)
-    packages = container(*_DPKG, bypass=True)
-    variables = container("env", "-0")
-    differences: list[Difference] = []
-    unanswered = [
-        f"{name} was not compared: {_why(done)}"
-        for name, done in (("apt-packages.txt", packages), ("env.txt", variables))
-        if done.code
-    ]
+    captured = container(_PYTHON, f"{_RUNTIME}/capture.py", "-o", f"{OUTPUTS}/again", outputs=OUTPUTS)
+    differences, unanswered = compare_captured(lock), []
     answer = _answer(frozen)
     if "distributions" in answer:
-        differences += compare_freeze(lock, answer)
+        differences += compare_freeze(lock, answer) + compare_folders(lock, answer)
     else:
-        unanswered.insert(0, f"requirements.txt was not compared: {answer.get('why', _why(frozen))}")
-    if not packages.code:
-        differences += compare_packages(lock, _installed(packages))
-    if not variables.code:
-        differences += compare_environment(lock, _environment(variables))
+        unanswered.append(f"{FREEZE} was not compared: {answer.get('why', _why(frozen))}")
+    again = _again(captured)
+    if isinstance(again, str):
+        unanswered += [f"{name} was not compared: {again}" for name in (PACKAGES, VARIABLES)]
+    else:
+        differences += compare_packages(lock, again) + compare_environment(lock, again)
     return differences, unanswered
+
+
+def _again(done: Finished) -> Snapshot | str:
+    """Return what a capture inside the image wrote, read as every snapshot is, or why it cannot be."""
+    files = {path.removeprefix("again/"): data for path, data in done.outputs.items()}
+    plain = {name: data for name, data in files.items() if "/" not in name}
+    if done.code or not plain:
+        return _why(done)
+    with tempfile.TemporaryDirectory() as made:
+        for name, data in plain.items():
+            Path(made, name).write_bytes(data)
+        try:
+            return read_snapshot(Path(made))
+        except SnapshotError as err:
+            return str(err)
 
 
 def _answer(done: Finished) -> dict[str, Any]:
@@ -132,16 +150,6 @@ def _answer(done: Finished) -> dict[str, Any]:
 def _why(done: Finished) -> str:
     tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
     return f"exit code {done.code}: " + " / ".join(tail)
-
-
-def _installed(done: Finished) -> dict[str, str]:
-    rows = [line.split(" ") for line in done.stdout.decode(errors="replace").splitlines()]
-    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
-
-
-def _environment(done: Finished) -> dict[str, str]:
-    pairs = (item.partition("=") for item in done.stdout.decode(errors="surrogateescape").split("\0"))
-    return {name: value for name, equals, value in pairs if equals}
 
 
 def compare_workload(

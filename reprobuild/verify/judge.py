@@ -6,10 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
-from reprobuild.lock import Lock
-from reprobuild.verify.verdict import Comparison, Determinism, Difference, RoundTrip, V
+from reprobuild.verify.verdict import Comparison, Determinism, V
 
 
 def compare_probes(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Comparison]:
@@ -95,91 +92,3 @@ def judge_determinism(
         return Determinism(cpu=cpu, gpu="inconclusive", collectives="inconclusive"), [note]
     note = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
     return Determinism(cpu=cpu, gpu="not-covered", collectives="not-covered"), [note]
-
-
-def compare_freeze(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
-    """Compare the image's own freeze with the captured one, line by line.
-
-    Args:
-        lock: its rulings hold the captured lines and what became of each.
-        frozen: the answer of the runtime's `freeze.py` inside the image.
-    """
-    inside = {canonicalize_name(item["name"]): item for item in frozen["distributions"]}
-    trees = {source.name: source.tree for source in lock.sources}
-    differences = []
-    for ruling in lock.rulings:
-        if not ruling.captured:
-            continue
-        name = canonicalize_name(ruling.subject)
-        item = inside.pop(name, None)
-        reason = f"{ruling.outcome}: {ruling.reason}" if ruling.outcome != "pinned" else ""
-        if item is None:
-            differences.append(_difference(ruling.captured, "", reason))
-        elif item["freeze"] != ruling.captured:
-            spelling = _spelling(item["freeze"], ruling.captured)
-            differences.append(_difference(ruling.captured, item["freeze"], spelling or reason))
-        elif name in trees and item.get("tree") != trees[name]:
-            image = f"tree {item.get('tree')}"
-            differences.append(_difference(f"{ruling.captured} with tree {trees[name]}", image, ""))
-    differences += [_difference("", item["freeze"], "") for item in inside.values()]
-    return differences
-
-
-def _difference(captured: str, image: str, reason: str) -> Difference:
-    return Difference(list="requirements.txt", captured=captured, image=image, reason=reason)
-
-
-def _spelling(image: str, captured: str) -> str:
-    """Return a reason where two lines name the same thing: other spelling of a name or of pip's `egg`."""
-
-    def simple(line: str) -> str:
-        line = line.replace("git+ssh://git@", "git+https://").strip()
-        name, equals, version = line.partition("==")
-        return (
-            f"{canonicalize_name(name)}=={version.lstrip('=')}" if equals else line.lower().replace("_", "-")
-        )
-
-    return (
-        "the same, spelled differently by another version of pip or uv"
-        if simple(image) == simple(captured)
-        else ""
-    )
-
-
-def compare_packages(lock: Lock, installed: Mapping[str, str]) -> list[Difference]:
-    """Compare the packages that dpkg reports inside the image with the locked ones."""
-    locked = {deb.name: deb.version for deb in lock.base.packages}
-    return [
-        Difference(
-            list="apt-packages.txt", captured=f"{name} {locked.get(name, '')}".strip(),
-            image=f"{name} {installed.get(name, '')}".strip(), reason="",
-        )
-        for name in sorted({*locked, *installed})
-        if locked.get(name) != installed.get(name)
-    ]  # fmt: skip
-
-
-def compare_environment(lock: Lock, inside: Mapping[str, str]) -> list[Difference]:
-    """Compare the variables that a command in the image sees with the baked ones."""
-    return [
-        Difference(
-            list="env.txt",
-            captured=setting.name,
-            image="another value" if setting.name in inside else "",
-            reason="",
-        )
-        for setting in lock.environment
-        if inside.get(setting.name) != setting.value
-    ]
-
-
-def judge_round_trip(differences: Sequence[Difference], unanswered: Sequence[str] = ()) -> RoundTrip:
-    """Return `exact`, `explained` where each difference has its reason, else `residue`.
-
-    `not-run` where a list could not be compared, `unanswered`, and the others leave no residue.
-    """
-    if not all(difference.reason for difference in differences):
-        return "residue"
-    if unanswered:
-        return "not-run"
-    return "explained" if differences else "exact"

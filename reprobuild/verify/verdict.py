@@ -10,7 +10,7 @@ from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
 RoundTrip = Literal["exact", "explained", "residue", "not-run"]
-VERSION = 1
+VERSION = 2
 
 
 class Determinism(Struct, frozen=True, kw_only=True):
@@ -29,13 +29,24 @@ class Comparison(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+# Why a captured line is not in the image as it was: docs/verdict.md.
+Code = Literal[
+    "base-provided", "host-only", "secret-withheld", "site-variable", "not-baked", "not-needed", "path-rewritten",
+    "replaced-version", "other-spelling", "decision", "unrecoverable", "unexplained",
+]  # fmt: skip
+
+
 class Difference(Struct, frozen=True, kw_only=True):
-    """One line of a captured list that the image does not repeat. `reason` is empty where nothing explains it."""
+    """One line of a captured list that the image does not repeat, or that only the image has, and why.
+
+    `reason` is the code in words, empty where nothing explains it.
+    """
 
     list: str
     captured: str
     image: str
     reason: str
+    code: Code
 
 
 class Verdict(Struct, frozen=True, kw_only=True):

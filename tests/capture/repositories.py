@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from reprobuild.archive import read_tar
+from reprobuild.lock import Ruling, Source
+from reprobuild.resolve.origins import read_origin
+from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.restore import restore
-from reprobuild.snapshot.captured import Repository, read_captured
+from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.captured import read_captured
+from reprobuild.snapshot.repositories import Repository
+from reprobuild.store import Store
 from reprobuild_runtime import capture
 
 ROOT = Path(__file__).parent.parent.parent
@@ -123,7 +130,7 @@ def take(top: Path, out: Path) -> tuple[Repository, ...]:
         report = capture.capture(str(out))
     assert report["captured"], report
     assert set(report["parts"].values()) <= {"done"}, (out / "capture.json").read_text()
-    return read_captured(out)
+    return read_captured(out).repositories
 
 
 def document(out: Path) -> dict[str, Any]:
@@ -144,7 +151,38 @@ def proved(
     restore(repositories, name, out, folder / "again", ENV, asked)
     assert content(folder / "again") == content(top)
     assert status(folder / "again") == status(top)
+    if repositories[0].object_format == "sha1":  # the only one that a lock can name
+        assert source_files(out, folder, asked) == content(top)
     return out
+
+
+def locked(
+    out: Path, store: Store, origins: dict[str, str], **more: Any
+) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+    """Lock the sources of a snapshot."""
+    snapshot = read_snapshot(out)
+    lines = tuple(line for line in snapshot.requirements if line.kind == "editable")
+    places = {name: read_origin(place, out) for name, place in origins.items()}
+    given = Given(
+        patches=snapshot.patches, origins=places, store=store, env=ENV, captured=snapshot.captured, folder=out, **more
+    )  # fmt: skip
+    return resolve_sources(lines, given)
+
+
+def source_files(out: Path, folder: Path, origins: dict[str, str]) -> dict[bytes, tuple[str, bytes]]:
+    """Return kind and bytes of every file in the source tree that a lock makes of the job's folder."""
+    store = Store(folder / "store")
+    (source,), rulings = locked(out, store, origins)
+    assert {ruling.outcome for ruling in rulings} == {"pinned"}
+    assert not source.installed
+    found: dict[bytes, tuple[str, bytes]] = {}
+    with store.verified(source.file.sha256, source.name).open("rb") as stream:
+        for entry, read in read_tar(stream):
+            if entry.type == "symlink":
+                found[os.fsencode(entry.path)] = ("link", os.fsencode(entry.target))
+            elif entry.type == "file":
+                found[os.fsencode(entry.path)] = ("program" if entry.mode & 0o111 else "file", read())
+    return found
 
 
 def run_program(

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from reprobuild.resolve.release import infer_release
-from reprobuild.resolve.sources import resolve_sources
+from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.snapshot import environ, modules, read_snapshot
 from reprobuild.snapshot.captured import read_captured
 from reprobuild.store import Store
@@ -206,8 +206,9 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     (line,) = (line for line in snapshot.requirements if line.name == "my_lib")
     assert line.kind == "editable"
     store = Store(tmp_path / "store")
-    (source,), rulings = resolve_sources((line,), snapshot.patches, {}, store, dict(os.environ))
-    (repository,) = read_captured(out)
+    given = Given(patches=snapshot.patches, origins={}, store=store, env=dict(os.environ))
+    (source,), rulings = resolve_sources((line,), given)
+    (repository,) = read_captured(out).repositories
     assert source.tree == repository.worktree
     assert source.commit == repository.base != repository.head
     assert [ruling.outcome for ruling in rulings] == ["pinned", "pinned"]
@@ -324,7 +325,7 @@ def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
         install(tmp_path / "site", f"more{number}", folder / "clone")
     env = ENV | {"PYTHONPATH": str(tmp_path / "site")}
     assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
-    names = [repository.name for repository in read_captured(tmp_path / "out")]
+    names = [repository.name for repository in read_captured(tmp_path / "out").repositories]
     assert names == ["clone", "clone-2"]
     assert {path.name for path in (tmp_path / "out").glob("*.diff")} == {"clone.diff", "clone-2.diff"}
 

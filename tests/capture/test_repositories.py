@@ -200,7 +200,13 @@ def test_a_bundle_or_diff_that_is_too_large_is_said(tmp_path: Path, monkeypatch:
     take(top, tmp_path / "second")
     assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]
     with pytest.raises(SnapshotError, match=r"not captured \(too-large\)"):
-        restore(read_captured(tmp_path / "second"), "clone", tmp_path / "second", tmp_path / "again", ENV)
+        restore(
+            read_captured(tmp_path / "second").repositories,
+            "clone",
+            tmp_path / "second",
+            tmp_path / "again",
+            ENV,
+        )
 
 
 def test_ignored_files_are_left_out_and_said(tmp_path: Path) -> None:

@@ -36,7 +36,14 @@ def snapshot(tmp_path: Path) -> Path:
 def again(snapshot: Path, **more: Any) -> None:
     folder = snapshot.parent
     origins = {"clone": str(folder / "origin.git")}
-    restore(read_captured(snapshot), "clone", snapshot, folder / "again", ENV, more.get("origins", origins))
+    restore(
+        read_captured(snapshot).repositories,
+        "clone",
+        snapshot,
+        folder / "again",
+        ENV,
+        more.get("origins", origins),
+    )
 
 
 def change(snapshot: Path, how: Change) -> None:
@@ -262,7 +269,7 @@ def test_damaged_capture_json(text: str, snapshot: Path) -> None:
 
 def test_a_name_that_was_not_captured(snapshot: Path) -> None:
     with pytest.raises(SnapshotError, match="no repository `other`") as caught:
-        restore(read_captured(snapshot), "other", snapshot, snapshot.parent / "again", ENV)
+        restore(read_captured(snapshot).repositories, "other", snapshot, snapshot.parent / "again", ENV)
     assert caught.value.hint == "there are: clone"
     with pytest.raises(SnapshotError) as caught:
         restore((), "other", snapshot, snapshot.parent / "again", ENV)
@@ -333,7 +340,7 @@ def tried(good: Path, found: dict[str, Any], bundle: bytes) -> None:
         (folder / "snapshot" / "capture.json").write_text(json.dumps(found))
         (folder / "snapshot" / "clone.bundle").write_bytes(bundle)
         with contextlib.suppress(ReproError):
-            repositories = read_captured(folder / "snapshot")
+            repositories = read_captured(folder / "snapshot").repositories
             origins = {"clone": str(good / "origin.git")}
             restore(repositories, "clone", folder / "snapshot", folder / "again", ENV, origins)
         assert {path.name for path in folder.iterdir()} <= {"snapshot", "again"}

@@ -36,6 +36,7 @@ def test_every_shard_has_the_plain_build_and_together_they_have_all() -> None:
 
 def test_far_differs_from_plain_in_all_but_the_store() -> None:
     assert {name for name in LEVELS if FAR[name] == PLAIN[name]} == {"store"}
+    assert FAR["disk"] not in LEVELS["disk"]
 
 
 def test_what_a_command_is_started_with() -> None:

@@ -87,6 +87,16 @@ class Project:
         return digest.hexdigest()
 
 
+def edit(project: Project) -> None:
+    """Change a line of a text file."""
+    project.write("mod.py", FILES["mod.py"].replace(b"line 7\n", b"changed\n"))
+
+
+def binary(project: Project) -> None:
+    """Change a binary file."""
+    project.write("pkg/data.bin", FILES["pkg/data.bin"][:-3] + b"\0\1\2new")
+
+
 def requirement(text: str) -> Requirement:
     """Return what the reader of a freeze makes of one line."""
     (found,), _ = freeze.parse(text.encode() + b"\n")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
 from reprobuild.errors import UsageError
 from reprobuild.lock import Ruling, Setting
-from reprobuild.resolve.environment import preload_packages, resolve_environment, rules
+from reprobuild.resolve.environment import Surrounded, preload_packages, resolve_environment, rules
+from reprobuild.resolve.modules import EVIDENCE, Loaded
+from reprobuild.resolve.places import Places
 from reprobuild.snapshot import environ
-from reprobuild.snapshot.model import Place, Variable
+from reprobuild.snapshot.model import Module, Place, Variable
 from tests.snapshot.samples import SECRETS
 
 
@@ -19,7 +21,7 @@ def variable(name: str, value: str | None = "x", **more: str) -> Variable:
 
 
 def decide(
-    *variables: Variable, bake: Mapping[str, str | None] | None = None, drop: Iterable[str] = ()
+    *variables: Variable, bake: Mapping[str, str | None] | None = None, drop: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, Ruling]]:
     settings, rulings = resolve_environment(variables, bake=bake or {}, drop=drop)
     assert len(rulings) == len(variables)
@@ -35,6 +37,7 @@ FETCHING = "only needed while packages are fetched"
 MATTERS = "changes what is computed, or how fast"
 TEXT = "changes text and time"
 NO_LOCALE = "the image has no such locale or zone; C.UTF-8 and UTC stand in"
+CACHES = "a folder of the captured machine for downloads and caches; the program's default stands in"
 UNKNOWN = "not known to change the computation; --bake NAME puts it in"
 
 
@@ -45,10 +48,11 @@ UNKNOWN = "not known to change the computation; --bake NAME puts it in"
         ("SLURM_JOB_ID SLURMD_NODENAME PBS_O_HOME CUDA_VISIBLE_DEVICES RANK MASTER_ADDR WORLD_SIZE", JOB),
         ("PMIX_RANK PMI_RANK OMPI_COMM_WORLD_RANK TORCHELASTIC_RUN_ID KUBERNETES_PORT JOB_ID", JOB),
         ("MODULEPATH LMOD_CMD LOADEDMODULES _ModuleTable001_ __LMOD_REF_COUNT_PATH EBROOTCUDA", MODULES),
-        ("PATH LD_LIBRARY_PATH PYTHONPATH PYTHONHOME CUDA_HOME CONDA_PREFIX VIRTUAL_ENV JAVA_HOME", PATHS),
+        ("PATH LIBRARY_PATH PYTHONHOME CUDA_HOME CONDA_PREFIX VIRTUAL_ENV JAVA_HOME", PATHS),
         ("NCCL_SOCKET_IFNAME NCCL_IB_HCA NCCL_DEBUG UCX_TLS FI_PROVIDER OMPI_MCA_btl", FABRIC),
         ("http_proxy HTTPS_PROXY PIP_INDEX_URL UV_INDEX SSL_CERT_FILE REQUESTS_CA_BUNDLE", FETCHING),
-        ("MY_FLAG FOO HF_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR WANDB_PROJECT OMPX", UNKNOWN),
+        ("MY_FLAG FOO WANDB_PROJECT OMPX", UNKNOWN),
+        ("HF_HOME TORCH_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR WANDB_DIR", CACHES),
     ],
 )
 def test_what_stays_out(names: str, reason: str) -> None:
@@ -91,7 +95,9 @@ def test_a_locale_that_the_image_has_not_is_left_out(pair: str) -> None:
 
 def test_every_rule_is_met_by_these_tests() -> None:
     assert {rule.reason for _, rule in rules()} == {
-        SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, "libraries loaded into every process",
+        SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, CACHES,
+        "libraries loaded into every process", "folders of libraries, as they are in the image",
+        "folders of modules, as they are in the image",
     }  # fmt: skip
 
 
@@ -114,6 +120,130 @@ def test_a_library_of_the_site_is_unresolved(library: str) -> None:
     assert settings == {}
     assert (rulings["LD_PRELOAD"].outcome, rulings["LD_PRELOAD"].kind) == ("unresolved", "site-library")
     assert rulings["LD_PRELOAD"].reason.startswith(f"{library} is a library of the captured site")
+
+
+PLACES = Places((("/home/ada/env/v", "/opt/env"), ("/home/ada/lib", "/src/lib")))
+
+
+def loaded(modules: str = "", **distributions: str) -> Loaded:
+    found = [name.partition("/") for name in modules.split()]
+    return Loaded(
+        modules=tuple(Module(place=Place("modules.txt", 2), name=n, version=v or None) for n, _, v in found),
+        distributions={name.replace("_", "-"): version for name, version in distributions.items()},
+    )  # fmt: skip
+
+
+def listed(name: str, value: str, around: Surrounded) -> tuple[str | None, Ruling]:
+    settings, (ruling,) = resolve_environment([variable(name, value)], bake={}, drop=(), around=around)
+    return (settings[0].value if settings else None), ruling
+
+
+def test_folders_of_captured_repositories_are_those_of_the_image() -> None:
+    around = Surrounded(places=PLACES)
+    value = "/home/ada/lib/src:/scratch/other::relative:/home/ada/env/v/lib/python3.11/site-packages:/home/ada/lib/src/"
+    found, ruling = listed("PYTHONPATH", value, around)
+    assert found == "/src/lib/src:/opt/env/lib/python3.11/site-packages"
+    assert (ruling.outcome, ruling.kind) == ("pinned", "path")
+    assert ruling.reason == "folders of modules, as they are in the image; left out: /scratch/other"
+    found, ruling = listed("PYTHONPATH", "/home/ada/libother", around)
+    assert (found, ruling.outcome, ruling.reason) == (None, "excluded", "left out: /home/ada/libother")
+
+
+def test_a_library_of_a_captured_repository_is_preloaded_from_its_new_place() -> None:
+    value = "/home/ada/lib/fast.so /usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+    settings, (ruling,) = resolve_environment(
+        [variable("LD_PRELOAD", value)], bake={}, drop=(), around=Surrounded(places=PLACES)
+    )
+    needs = ("/src/lib/fast.so", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
+    assert settings == (Setting(name="LD_PRELOAD", value=":".join(needs), needs=needs),)
+    assert (ruling.outcome, ruling.kind) == ("pinned", "preload")
+
+
+CPU = "torch 2.13.0+cpu is built for the CPU, and nothing uses it"
+BUNDLED = (
+    "torch 2.5.1+cu124 of the environment brings CUDA; the module was 12.1, which only what was compiled with it could "
+    "tell"
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "around", "outcome", "reason"),
+    [
+        ("/usr/lib/x86_64-linux-gnu:/lib64:/usr/local/lib", loaded(), "excluded", "the image needs none"),
+        (
+            "/apps/cuda/12.1/lib64", loaded("cuda/12.1", torch="2.13.0+cpu"), "excluded",
+            f"left out: /apps/cuda/12.1/lib64 ({CPU})",
+        ),
+        (
+            "/sw/CUDA/12.1/lib", loaded("system/CUDA/12.1", torch="2.5.1+cu124"), "excluded",
+            f"left out: /sw/CUDA/12.1/lib ({BUNDLED})",
+        ),
+        (
+            "/usr/local/cuda-12.4/lib64:/usr/local/nvidia/lib",
+            loaded(torch="2.5.1", nvidia_cuda_runtime_cu12="12.4.127"), "excluded",
+            "left out: /usr/local/cuda-12.4/lib64 (nvidia-cuda-runtime-cu12 12.4.127 of the environment brings CUDA), "
+            "/usr/local/nvidia/lib (its libraries are the host's, and come into the container with the GPU)",
+        ),
+        (
+            "/apps/cuda/12.1/lib64", loaded("cuda/12.1", jax="0.4"), "unresolved",
+            "/apps/cuda/12.1/lib64: folders of the captured site, and nothing in the image stands in for them",
+        ),
+        (
+            "/apps/hdf5/1.14/lib:/home/ada/lib/so", loaded("hdf5/1.14"), "unresolved",
+            "/apps/hdf5/1.14/lib: folders of the captured site, and nothing in the image stands in for them",
+        ),
+        ("/home/ada/lib/so", loaded(), "pinned", "folders of libraries, as they are in the image"),
+    ],
+)  # fmt: skip
+def test_folders_of_libraries(value: str, around: Loaded, outcome: str, reason: str) -> None:
+    found, ruling = listed("LD_LIBRARY_PATH", value, Surrounded(places=PLACES, loaded=around))
+    assert (ruling.outcome, ruling.reason) == (outcome, reason)
+    assert ruling.kind == ("site-library-path" if outcome == "unresolved" else "path")
+    assert found == ("/src/lib/so" if outcome == "pinned" else None)
+
+
+@pytest.mark.parametrize(
+    ("module", "distributions", "outcome", "reason"),
+    [
+        ("cuda/12.4", {"torch": "2.13.0+cpu"}, "excluded", CPU),
+        ("cuda/12.1", {"torch": "2.5.1+cu124"}, "excluded", BUNDLED),
+        ("cudnn/8.9", {"nvidia_cudnn_cu12": "9.1.0.70"}, "excluded",
+         "nvidia-cudnn-cu12 9.1.0.70 of the environment brings cuDNN; the module was 8.9, which only what was compiled "
+         "with it could tell"),
+        ("openmpi/4.1.6", {"mpi4py": "4.0.1"}, "replaced", "mpi4py needs it; openmpi-bin of the base stands in"),
+        ("openmpi/4.1.6", {"torch": "2.5.1"}, "excluded", "no distribution of the environment uses MPI"),
+        ("compilers/GCC/12.2", {}, "excluded", "libgcc-s1, libgomp1, libstdc++6 of the base stands in"),
+        ("Python/3.11.3", {}, "excluded", "evidence of the interpreter's version; the image has its own"),
+        ("hdf5/1.14", {}, "excluded", EVIDENCE),
+        ("cuda", {"jax": "0.4"}, "excluded", EVIDENCE),
+    ],
+)  # fmt: skip
+def test_modules(module: str, distributions: Mapping[str, str], outcome: str, reason: str) -> None:
+    found = loaded(module, **distributions)
+    (ruling,) = found.rulings()
+    assert (ruling.outcome, ruling.reason, ruling.line) == (outcome, reason, 2)
+    assert ruling.kind == ("module-replaced" if outcome == "replaced" else "module")
+    assert found.packages() == (["openmpi-bin"] if outcome == "replaced" else [])
+
+
+def test_patterns_bake_and_drop() -> None:
+    variables = [
+        variable("MY_A", "1"),
+        variable("MY_B", "2"),
+        variable("MY_KEY", None),
+        variable("OMP_NUM_THREADS"),
+    ]
+    settings, rulings = decide(*variables, bake={"MY_*": None}, drop=["OMP_*", "*_B"])
+    assert settings == {"MY_A": "1"}
+    assert [(r.outcome, r.kind) for r in rulings.values()] == [
+        ("pinned", "decision"), ("excluded", "decision"), ("excluded", "secret"), ("excluded", "decision"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match=r"bake names X_\*, which fits no captured variable") as err:
+        decide(*variables, bake={"X_*": None})
+    assert err.value.hint == "`reprobuild show DIR` lists them; secrets cannot be baked"
+    with pytest.raises(UsageError, match=r"bake gives one value to the pattern MY_\*") as err:
+        decide(*variables, bake={"MY_*": "1"})
+    assert err.value.hint == "leave the value out, or name one"
 
 
 def test_an_empty_preload_is_nothing() -> None:

@@ -12,10 +12,11 @@ import pytest
 from reprobuild.archive import Entry, read_tar
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import Ruling, Source
-from reprobuild.resolve.sources import Origin, read_origin, resolve_sources
+from reprobuild.resolve.origins import Origin, read_origin
+from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.snapshot.model import Patch
 from reprobuild.store import Store
-from tests.resolve.repositories import DATE, ENV, FILES, Project, patch, requirement
+from tests.resolve.repositories import DATE, ENV, FILES, Project, binary, edit, patch, requirement
 from tests.snapshot.samples import SECRETS
 
 
@@ -34,7 +35,8 @@ def resolve(
     folder: Path = Path("/nonexistent"), env: Mapping[str, str] = ENV,
 ) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:  # fmt: skip
     found: dict[str, Origin] = {name: read_origin(place, folder) for name, place in (origins or {}).items()}
-    return resolve_sources(tuple(map(requirement, lines)), patches, found, store, env)
+    given = Given(patches=patches, origins=found, store=store, env=env)
+    return resolve_sources(tuple(map(requirement, lines)), given)
 
 
 def line(commit: str) -> str:
@@ -59,14 +61,6 @@ def test_a_commit_becomes_exactly_its_tree(project: Project, store: Store) -> No
     assert source.file.size == store.blob(source.file.sha256).stat().st_size
     assert (ruling.outcome, ruling.subject, ruling.line) == ("pinned", "proj", 1)
     assert ruling.captured == line(project.head)
-
-
-def edit(project: Project) -> None:
-    project.write("mod.py", FILES["mod.py"].replace(b"line 7\n", b"changed\n"))
-
-
-def binary(project: Project) -> None:
-    project.write("pkg/data.bin", FILES["pkg/data.bin"][:-3] + b"\0\1\2new")
 
 
 def modes(project: Project) -> None:
@@ -123,52 +117,6 @@ def test_captured_changes_are_in_the_tree(
         for path in project.path.rglob("*")
         if path.is_file() and not path.is_symlink() and ".git" not in path.relative_to(project.path).parts
     }
-
-
-def test_a_staged_change_is_diagnosed(project: Project, store: Store) -> None:
-    edit(project)
-    project.git("add", "mod.py")
-    project.write("mod.py", (project.path / "mod.py").read_bytes().replace(b"line 9\n", b"again\n"))
-    captured = patch(project.diff())
-    with pytest.raises(LockError) as caught:
-        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
-    blob = captured.files[0].old_blob
-    assert f"proj.diff:{captured.files[0].line}: does not apply: it was made on blob {blob} of mod.py" in str(
-        caught.value
-    )
-    assert f"not the one in commit {project.head[:12]}" in str(caught.value)
-    assert caught.value.hint == (
-        "the change was staged, or the commit is another; a plain `git diff` leaves staged changes out: "
-        "capture it again with `git diff HEAD --binary --full-index`"
-    )
-
-
-def test_a_diff_that_was_edited_is_found_out(project: Project, store: Store) -> None:
-    edit(project)
-    captured = patch(project.diff().replace(b"+changed", b"+doctored"))
-    with pytest.raises(
-        LockError, match=r"proj\.diff:1: applied, but mod\.py is not blob \w+ as captured"
-    ) as err:
-        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
-    assert err.value.hint == "the diff was edited after the capture, or lost its last newline"
-
-
-def test_a_diff_whose_lines_do_not_fit(project: Project, store: Store) -> None:
-    edit(project)
-    captured = patch(project.diff().replace(b" line 6\n", b" line six\n"))
-    with pytest.raises(LockError, match=r"proj\.diff does not apply to commit .*:\n.*mod\.py") as caught:
-        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
-    assert caught.value.hint == (
-        "it was made on another commit, or by a git with diff.noprefix or diff.external set; "
-        "capture it again with `git diff HEAD --binary --full-index`"
-    )
-
-
-def test_a_binary_file_whose_content_was_not_captured(project: Project, store: Store) -> None:
-    binary(project)
-    captured = patch(project.diff())
-    with pytest.raises(LockError, match="does not apply to commit"):
-        resolve(store, line(project.head), patches=(captured,), origins={"proj": str(project.path)})
 
 
 def test_a_diff_is_matched_by_what_it_was_made_on(project: Project, store: Store) -> None:

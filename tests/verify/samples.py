@@ -83,6 +83,19 @@ def frozen(*items: Mapping[str, Any]) -> dict[str, Any]:
     return {"python": "3.11.2", "distributions": list(items)}
 
 
+PACKAGES = (
+    b"bash/now 1-1 amd64 [installed,local]\ndpkg/now 1-1 amd64 [installed,local]\n"
+    b"gone/now 1 amd64 [residual-config]\n"
+)
+VARIABLES = b"A=1\nexport LINES=$'one\\ntwo'\nPATH=/bin\n"
+
+
+def captured(packages: bytes = PACKAGES, variables: bytes = VARIABLES) -> Finished:
+    """Return what a capture inside the image leaves."""
+    files = {"apt-packages.txt": packages, "env.txt": variables, "parts/deep": b"not a file of a snapshot"}
+    return done(**{f"again/{name}": data for name, data in files.items()})
+
+
 def good_answers() -> dict[str, list[Finished]]:
     """Return what an image of `make_lock()` answers where all is well; the last answer is repeated."""
     editable = {"name": "mylib", "freeze": "-e git+https://example.org/mylib@c#egg=mylib", "tree": "7" * 40}
@@ -96,8 +109,7 @@ def good_answers() -> dict[str, list[Finished]]:
     control = {"ran": True, "control": {"effective": True, "distinct": 8, "repeats": 8, "threads": 4}}
     return {
         "freeze": [done(frozen({"name": "torch", "freeze": "torch==1.0"}, editable))],
-        "dpkg": [done(b"bash 1-1 installed\ndpkg 1-1 installed\ngone 1 config-files\n")],
-        "env": [done(b"A=1\0LINES=one\ntwo\0PATH=/bin\0")],
+        "again": [captured()],
         "probes": [done(probes)],
         "control": [done(control)],
         "workload": [done(**{"model.pt": b"weights"})],
@@ -135,10 +147,8 @@ def kind_of(task: Task) -> str:
     words = task.arguments
     if words[-1].endswith("freeze.py"):
         return "freeze"
-    if words[0] == "dpkg-query":
-        return "dpkg"
-    if words == ("env", "-0"):
-        return "env"
+    if len(words) > 1 and words[1].endswith("capture.py"):
+        return "again"
     if len(words) > 1 and words[1].endswith("probes.py"):
         return "control" if json.loads(words[2]).get("control") else "probes"
     return "workload"

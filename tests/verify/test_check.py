@@ -17,10 +17,12 @@ from tests.verify.samples import (
     PROBES,
     SHA,
     PreparedEngine,
+    captured,
     done,
     frozen,
     good_answers,
     make_lock,
+    ruling,
     wheel,
 )
 
@@ -52,7 +54,7 @@ def test_all_is_well() -> None:
     assert (verdict.image, verdict.seed, verdict.notes) == (f"sha256:{SHA}", 42, ())
     assert verdict.fingerprint == FINGERPRINT
     assert [kind for kind, _ in engine.tasks] == [
-        "freeze", "dpkg", "env", "probes", "probes", "control", "workload", "workload",
+        "freeze", "again", "probes", "probes", "control", "workload", "workload",
     ]  # fmt: skip
     assert len(said) == 4
 
@@ -60,7 +62,7 @@ def test_all_is_well() -> None:
 def test_the_probes_go_past_no_entrypoint_and_have_the_seed() -> None:
     _, engine = check(make_lock(seed=7, workload=WORKLOAD))
     bypassed = [kind for kind, task in engine.tasks if task.bypass]
-    assert bypassed == ["freeze", "dpkg"]
+    assert bypassed == ["freeze"]
     assert {task.network for _, task in engine.tasks} == {"none"}
     assert {task.environment["REPROBUILD_SEED"] for _, task in engine.tasks} == {"7"}
     asked = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind in ("probes", "control")]
@@ -223,31 +225,45 @@ def test_a_freeze_that_is_none(answer: Finished) -> None:
         assert verdict.exit_code == 9
 
 
-@pytest.mark.parametrize(("kind", "name"), [("dpkg", "apt-packages.txt"), ("env", "env.txt")])
-def test_a_list_that_is_none(kind: str, name: str) -> None:
-    verdict, _ = check(answers={kind: [done(b"", code=127, stderr=b"not found")]})
-    assert verdict.notes == (f"{name} was not compared: exit code 127: not found",)
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (done(b"", code=127, stderr=b"not found"), "exit code 127: not found"),
+        (done(), "exit code 0: "),
+        (captured(packages=b"\0\0\0\xff"), "apt-packages.txt"),
+    ],
+)
+def test_a_capture_that_is_none(answer: Finished, why: str) -> None:
+    verdict, _ = check(answers={"again": [answer]})
+    assert [note.partition(" was not compared: ")[0] for note in verdict.notes] == [
+        "apt-packages.txt",
+        "env.txt",
+    ]
+    assert all(why in note for note in verdict.notes)
     assert (verdict.round_trip, verdict.exit_code) == ("not-run", 9)
 
 
 def test_residue_in_one_list_shows_though_another_is_none() -> None:
     verdict, _ = check(
-        answers={"dpkg": [done(code=1)], "freeze": [done(frozen({"name": "torch", "freeze": "torch==9"}))]}
+        answers={"again": [done(code=1)], "freeze": [done(frozen({"name": "torch", "freeze": "torch==9"}))]}
     )
     assert (verdict.round_trip, verdict.exit_code) == ("residue", 10)
-    assert len(verdict.notes) == 1
+    assert len(verdict.notes) == 2
 
 
 def test_residue_in_each_list() -> None:
     for kind, answer in (
         ("freeze", done(frozen())),
-        ("dpkg", done(b"bash 1-1 installed\n")),
-        ("env", done(b"A=2\0LINES=one\ntwo\0")),
+        ("again", captured(packages=b"bash/now 1-1 amd64 [installed,local]\n")),
+        ("again", captured(variables=b"A=2\n")),
     ):
         verdict, _ = check(answers={kind: [answer]})
         assert (verdict.round_trip, verdict.exit_code) == ("residue", 10), kind
 
 
-def test_values_that_are_not_utf8_are_compared() -> None:
-    verdict, _ = check(answers={"env": [done(b"A=1\0LINES=one\ntwo\0BAD=\xff\0=odd\0")]})
-    assert verdict.round_trip == "exact"
+def test_what_was_left_out_is_explained() -> None:
+    left_out = ruling("HF_TOKEN", "", outcome="excluded", kind="secret", reason="a secret: supply it")
+    verdict, _ = check(make_lock(rulings=(*make_lock().rulings, left_out)))
+    assert (verdict.round_trip, verdict.exit_code) == ("explained", 0)
+    (found,) = verdict.differences
+    assert (found.captured, found.code) == ("HF_TOKEN", "secret-withheld")

@@ -1,0 +1,27 @@
+"""What `show` says of variables and modules: what goes into the image, what does not, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from reprobuild.lock import Ruling
+from reprobuild.snapshot.text import escaped
+
+
+def render_triage(rulings: Iterable[Ruling]) -> str:
+    """Return one line for each variable that is baked or decided by its value, and counts of the others by class."""
+    lines: list[str] = []
+    counts: Counter[str] = Counter()
+    for ruling in rulings:
+        name, reason = escaped(ruling.subject), escaped(ruling.reason)
+        if ruling.outcome == "pinned":
+            lines.append(f"baked         {name} ({ruling.kind}): {reason}")
+        elif ruling.outcome in ("unresolved", "replaced"):
+            lines.append(f"{ruling.outcome:<12}  {name} ({ruling.kind}): {reason}")
+        elif ruling.kind == "module" or reason.startswith("left out: "):
+            lines.append(f"left out      {name} ({ruling.kind}): {reason}")
+        else:
+            counts[ruling.kind] += 1
+    others = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+    return "\n".join([*sorted(lines), f"left out      {others or 'nothing else'}; all with --json"])

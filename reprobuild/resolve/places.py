@@ -1,0 +1,90 @@
+"""Where what lay on the captured machine stands in the image."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.decisions import is_named
+from reprobuild.lock import PREFIX
+from reprobuild.snapshot.model import Requirement, Variable
+from reprobuild.snapshot.repositories import Captured, Repository
+
+# The environment's folder, where no capture.json says it; the first that is there.
+_PREFIXES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """A captured repository that becomes the source `name`: for a line of the freeze, or as the job's own folder."""
+
+    repository: Repository
+    line: Requirement | None
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the image."""
+        return source_path(self.name)
+
+
+class Places(Struct, frozen=True):
+    """Folders of the captured machine with their folders in the image, the longest first."""
+
+    moved: tuple[tuple[str, str], ...] = ()
+
+    def move(self, path: str) -> str | None:
+        """Return the path in the image of a captured one, or None where it is below no known folder."""
+        clean = posixpath.normpath(path)
+        for old, new in self.moved:
+            if clean == old or clean.startswith(old + "/"):
+                return new + clean[len(old) :]
+        return None
+
+
+def source_path(name: str) -> str:
+    """Return where the source of a canonical name stands in the image."""
+    return f"/src/{name}"
+
+
+def place_repositories(
+    captured: Captured | None, lines: Iterable[Requirement], drop: Collection[str]
+) -> tuple[Placed, ...]:
+    """Return the captured repositories that become sources: one for each editable line, then the job's own folder."""
+    if captured is None:
+        return ()
+    found, names = [], set()
+    for line in lines:
+        name = str(canonicalize_name(line.name))
+        names.add(name)
+        one = captured.installs(name) if line.kind == "editable" else None
+        if one is not None and not is_named(line.name, drop):
+            found.append(Placed(repository=one, line=line, name=name))
+    for one in captured.repositories:
+        if one.parent is None and not one.distributions and not is_named(one.name, drop):
+            name = str(canonicalize_name(one.name))
+            name = str(canonicalize_name(f"{one.name}-job")) if name in names else name
+            found.append(Placed(repository=one, line=None, name=name))
+    return tuple(found)
+
+
+def find_places(
+    captured: Captured | None, placed: Iterable[Placed], variables: Iterable[Variable] = ()
+) -> Places:
+    """Return what is known of the places of an environment."""
+    found = {posixpath.normpath(p.repository.folder): p.path for p in placed if _is_own(p.repository.folder)}
+    values = {variable.name: variable.value or "" for variable in variables}
+    known = (
+        [captured.python.prefix] if captured and captured.python else [values.get(n, "") for n in _PREFIXES]
+    )
+    prefix = next((folder for folder in known if _is_own(folder)), "")
+    if prefix:
+        found[posixpath.normpath(prefix)] = PREFIX
+    return Places(tuple(sorted(found.items(), key=lambda pair: -len(pair[0]))))
+
+
+def _is_own(folder: str) -> bool:
+    """Tell whether a folder belongs to the environment alone; the prefix of a system's Python does not."""
+    return folder.startswith("/") and folder.rstrip("/") not in ("", "/usr", "/usr/local")

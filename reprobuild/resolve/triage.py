@@ -1,0 +1,40 @@
+"""What a snapshot decides without the network: every variable, every module, and where things will stand."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from reprobuild.decisions import Decisions
+from reprobuild.lock import Ruling, Setting
+from reprobuild.resolve.environment import Surrounded, preload_packages, resolve_environment
+from reprobuild.resolve.modules import find_loaded
+from reprobuild.resolve.places import Places, find_places, place_repositories
+from reprobuild.snapshot.model import Snapshot
+
+
+class Triage(Struct, frozen=True, kw_only=True):
+    """The settings of the image, a ruling for each variable and module, and the system packages that they need."""
+
+    settings: tuple[Setting, ...]
+    rulings: tuple[Ruling, ...]
+    packages: tuple[str, ...]
+    places: Places
+
+
+def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
+    """Decide the variables and modules of a snapshot.
+
+    Raises:
+        UsageError: `bake` names what cannot be baked.
+    """
+    placed = place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
+    places = find_places(snapshot.captured, placed, snapshot.variables)
+    loaded = find_loaded(snapshot.modules, snapshot.requirements)
+    settings, rulings = resolve_environment(
+        snapshot.variables, bake=decisions.bake, drop=decisions.drop,
+        around=Surrounded(places=places, loaded=loaded),
+    )  # fmt: skip
+    return Triage(
+        settings=settings, rulings=(*rulings, *loaded.rulings()), places=places,
+        packages=(*preload_packages(settings), *loaded.packages()),
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""What `reprobuild capture` wrote beside the text files: whole repositories, and where things lay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from packaging.utils import canonicalize_name
+
+Id = Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})\Z")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")]
+
+
+class Bundle(Struct, frozen=True, kw_only=True):
+    """A bundle of git beside capture.json. `file` is None, and `reason` says why, where none could be written."""
+
+    file: Name | None
+    sha256: str = ""
+    refs: dict[Literal["head", "index", "worktree", "unmerged"], Id] = {}
+    reason: str = ""
+
+
+class Diff(Struct, frozen=True, kw_only=True):
+    """The diff for people, from a commit or tree (`start`) to the files on the disk; `size` in bytes."""
+
+    file: Name | None
+    size: int = msgspec.field(name="bytes", default=0)
+    start: Id = msgspec.field(name="from")
+    reason: str = ""
+
+
+class Remote(Struct, frozen=True, kw_only=True):
+    """A remote of the captured repository; its address carries no credential."""
+
+    name: str
+    url: str
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A file whose content is not in the snapshot, and why."""
+
+    path: str
+    reason: str
+
+
+class LargeFile(Struct, frozen=True, kw_only=True):
+    """A file of git LFS: its pointer is in the snapshot, its content (`size` bytes) is not."""
+
+    path: str
+    sha256: str
+    size: int = msgspec.field(name="bytes", default=0)
+
+
+class Repository(Struct, frozen=True, kw_only=True):
+    """One captured work tree.
+
+    `index` and `worktree` are ids of trees: what was staged, and the files as they lay on the disk, untracked ones
+    included. `prerequisites` are commits that a remote had. `parent` and `path` say in which repository, and where,
+    a submodule or embedded repository lay; `distributions` are those that are installed from it, none for the job's
+    own folder. Paths are in git's C-style quotes where they are not plain: `unquoted`.
+    """
+
+    name: Name
+    folder: str
+    object_format: Literal["sha1", "sha256"]
+    head: Id | None
+    branch: str | None
+    remotes: tuple[Remote, ...]
+    base: Id | None
+    prerequisites: tuple[Id, ...]
+    index: Id
+    worktree: Id
+    bundle: Bundle | None
+    diff: Diff
+    unmerged: tuple[tuple[str, Id, str, str], ...]
+    flags: dict[Literal["intent-to-add", "skip-worktree", "assume-unchanged"], tuple[str, ...]]
+    settings: dict[str, str]
+    attributes: str
+    shallow: tuple[Id, ...]
+    left_out: tuple[LeftOut, ...]
+    parent: Name | None
+    path: str
+    distributions: tuple[str, ...] = ()
+    lfs: tuple[LargeFile, ...] = ()
+    left_out_count: int = 0
+
+
+class Python(Struct, frozen=True, kw_only=True):
+    """The captured interpreter's environment: `prefix` is its folder."""
+
+    prefix: str = ""
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """Where the job ran."""
+
+    folder: str = ""
+
+
+class Captured(Struct, frozen=True, kw_only=True):
+    """What `capture.json` says beside the text files: whole repositories, and where things lay."""
+
+    repositories: tuple[Repository, ...]
+    python: Python | None = None
+    command: Command | None = None
+
+    def installs(self, name: str) -> Repository | None:
+        """Return the repository that a distribution is installed from, by its canonical name."""
+        return next((r for r in self.repositories if name in _canonical(r.distributions)), None)
+
+    def inside(self, name: str) -> tuple[Repository, ...]:
+        """Return the submodules and embedded repositories of a repository."""
+        return tuple(one for one in self.repositories if one.parent == name)
+
+
+def _canonical(names: Iterable[str]) -> set[str]:
+    return {str(canonicalize_name(name)) for name in names}

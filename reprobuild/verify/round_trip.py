@@ -1,0 +1,173 @@
+"""The round trip: what the image says of itself, against every captured line. Nothing is run here.
+
+Each difference has a code that explains it; what nothing explains is residue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock import Lock, Ruling, Source
+from reprobuild.resolve.environment import rules
+from reprobuild.resolve.modules import EVIDENCE
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.verdict import Code, Difference, RoundTrip
+
+FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
+
+# Why a line was left out, by the kind of its ruling; a kind that is not here is residue.
+_EXCLUDED: dict[str, Code] = {
+    "secret": "secret-withheld", "decision": "decision", "path": "path-rewritten", "preload": "path-rewritten",
+    "session": "site-variable", "scheduler": "site-variable", "modules": "site-variable", "fabric": "site-variable",
+    "fetching": "site-variable", "cache": "not-baked", "unknown": "not-baked", "locale": "not-baked",
+    "host-package": "host-only", "other-architecture": "host-only", "not-needed": "not-needed",
+    "module": "base-provided",
+}  # fmt: skip
+# Variables that our own hooks set where a seed is given: docs/design.md.
+_OWN = frozenset({"PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG"})
+
+
+def compare_captured(lock: Lock) -> list[Difference]:
+    """Return the captured lines, but those of the freeze, that the image does not repeat by decision.
+
+    Those that it must repeat are compared with what is in it by the other functions.
+    """
+    return [
+        Difference(list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code)
+        for ruling in lock.rulings
+        if not ruling.captured and (code := _code(ruling)) is not None
+    ]
+
+
+def _code(ruling: Ruling) -> Code | None:
+    """Return why a line is not in the image as it was captured, None where it is."""
+    if ruling.outcome == "pinned":
+        return "path-rewritten" if ruling.kind == "path" else None
+    if ruling.outcome == "in base":
+        return "base-provided"
+    if ruling.outcome == "replaced":
+        return "replaced-version"
+    if ruling.outcome == "unresolved":
+        return "unrecoverable"
+    if ruling.kind == "module" and ruling.reason == EVIDENCE:
+        return "unrecoverable"
+    return _EXCLUDED.get(ruling.kind, "unexplained")
+
+
+def compare_freeze(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
+    """Compare the image's own freeze with the captured one, line by line, and its interpreter with the locked one.
+
+    Args:
+        lock: its rulings hold the captured lines and what became of each.
+        frozen: the answer of the runtime's `freeze.py` inside the image.
+    """
+    inside = {canonicalize_name(item["name"]): item for item in frozen["distributions"]}
+    sources = {source.name: source for source in lock.sources if source.installed}
+    found: list[Difference] = []
+    for ruling in lock.rulings:
+        if ruling.captured:
+            name = canonicalize_name(ruling.subject)
+            found += _compare_line(ruling, inside.pop(name, None), sources.get(name))
+    found += [_difference(FREEZE, "", item["freeze"]) for item in inside.values()]
+    if frozen.get("python") != lock.interpreter.version:
+        found.append(_difference("python", lock.interpreter.version, str(frozen.get("python"))))
+    return found
+
+
+def _compare_line(
+    ruling: Ruling, item: Mapping[str, Any] | None, source: Source | None
+) -> Iterator[Difference]:
+    captured, code = ruling.captured, _code(ruling)
+    reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
+    if item is None:
+        yield _difference(FREEZE, captured, "", reason, code)
+        return
+    if source and item.get("tree") != source.tree:
+        yield _difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.get('tree')}")
+    elif item["freeze"] == captured:
+        return
+    elif _simple(item["freeze"]) == _simple(captured):
+        reason = "the same, spelled differently by another version of pip or uv"
+        yield _difference(FREEZE, captured, item["freeze"], reason, "other-spelling")
+    elif source and _is_path(captured) and source.path in item["freeze"]:
+        reason = "the same files, at their place in the image"
+        yield _difference(FREEZE, captured, item["freeze"], reason, "path-rewritten")
+    else:
+        yield _difference(FREEZE, captured, item["freeze"], reason, code)
+
+
+def _is_path(line: str) -> bool:
+    """Tell whether an editable line names a folder of the captured machine, and no repository."""
+    target = line.rpartition("-e ")[2]
+    return "-e " in line and target.startswith(("/", "file:///"))
+
+
+def _simple(line: str) -> str:
+    line = line.replace("git+ssh://git@", "git+https://").strip()
+    name, equals, version = line.partition("==")
+    return f"{canonicalize_name(name)}=={version.lstrip('=')}" if equals else line.lower().replace("_", "-")
+
+
+def _difference(
+    where: str, captured: str, image: str, reason: str = "", code: Code | None = None
+) -> Difference:
+    return Difference(list=where, captured=captured, image=image, reason=reason, code=code or "unexplained")
+
+
+def compare_folders(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
+    """Compare the files of the sources that nothing is installed from: the folders that the job ran in."""
+    trees = {item["name"]: item["tree"] for item in frozen.get("sources", ())}
+    return [
+        _difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
+        for source in lock.sources
+        if not source.installed and trees.get(source.name) != source.tree
+    ]
+
+
+def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
+    """Compare the system packages that a capture inside the image found with the locked ones."""
+    installed = {package.name: package.version for package in again.packages if package.mark != "residual"}
+    locked = {deb.name: deb.version for deb in lock.base.packages}
+    return [
+        _difference(
+            PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
+        )
+        for name in sorted({*locked, *installed})
+        if locked.get(name) != installed.get(name)
+    ]
+
+
+def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
+    """Compare the variables that a command in the image sees with the baked ones.
+
+    One that changes what is computed, and that nobody captured, is residue.
+    """
+    inside = {variable.name: variable.value for variable in again.variables}
+    baked = {setting.name: setting.value for setting in lock.environment}
+    wrong = [
+        _difference(VARIABLES, name, "another value" if name in inside else "")
+        for name, value in sorted(baked.items())
+        if inside.get(name) != value
+    ]
+    strangers = sorted(inside.keys() - baked.keys() - _OWN)
+    return wrong + [_difference(VARIABLES, "", name) for name in strangers if _matters(name)]
+
+
+def _matters(name: str) -> bool:
+    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(name))
+    return rule.kind in ("numerics", "preload")
+
+
+def judge_round_trip(differences: Sequence[Difference], unanswered: Sequence[str] = ()) -> RoundTrip:
+    """Return `exact`, `explained` where each difference has its code, else `residue`.
+
+    `not-run` where a list could not be compared, `unanswered`, and the others leave no residue.
+    """
+    if any(difference.code == "unexplained" for difference in differences):
+        return "residue"
+    if unanswered:
+        return "not-run"
+    return "explained" if differences else "exact"

@@ -1,0 +1,163 @@
+"""Repositories of `reprobuild capture` as sources: what cannot be had, what was lost, and where they stand.
+
+That every file is as it lay on the disk, in every state of a repository, is shown in tests/capture.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError, ReproError, SnapshotError
+from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.store import Store
+from tests.capture.repositories import git, locked, new_origin, take, write
+from tests.capture.test_reading import captured, dirty
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def test_an_unpushed_commit_needs_no_remote_beyond_what_it_had(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    out = captured(tmp_path, top, top, cwd=top)
+    shutil.rmtree(top)
+    (source,), rulings = locked(out, store, {})  # the remote is an address in capture.json
+    found = read_snapshot(out)
+    assert found.captured
+    (repository,) = found.captured.repositories
+    assert source.tree == repository.worktree
+    assert (source.name, source.editable, source.installed, source.patch) == (
+        "my-lib", True, True, repository.bundle and repository.bundle.sha256,
+    )  # fmt: skip
+    assert [(r.file, r.outcome) for r in rulings] == [
+        ("requirements.txt", "pinned"),
+        ("my_lib.diff", "pinned"),
+    ]
+
+
+def test_a_commit_that_is_nowhere(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    take(top, tmp_path / "out")
+    shutil.rmtree(tmp_path / "origin.git")
+    shutil.rmtree(top)
+    with pytest.raises(
+        LockError, match=r"commit \w{12} of clone is not in the snapshot \(a remote had it\)"
+    ) as err:
+        locked(tmp_path / "out", store, {})
+    assert f"{tmp_path}/origin.git: could not fetch" in str(err.value)
+    assert err.value.hint == ("name a clone, a bundle or an address that has it: --source clone=PATH|URL")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(LockError, match=r"elsewhere\.bundle: ") as other:
+        locked(tmp_path / "out", store, {"clone": str(tmp_path / "elsewhere.bundle")})
+    assert "origin.git" not in str(other.value)  # the user's word stands alone
+
+
+def test_what_is_there_is_used_where_the_remote_is_gone(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    repositories = take(top, tmp_path / "out")
+    shutil.rmtree(tmp_path / "origin.git")
+    (source,), _ = locked(tmp_path / "out", store, {})
+    assert source.tree == repositories[0].worktree
+
+
+def test_a_repository_of_another_hash(tmp_path: Path, store: Store) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    git(top, "init", "-q", "--object-format=sha256", ".")
+    write(top, "a", b"a\n")
+    take(top, tmp_path / "out")
+    with pytest.raises(
+        LockError, match="top is a repository of sha256, and a lock names trees by sha1"
+    ) as err:
+        locked(tmp_path / "out", store, {})
+    assert err.value.hint == "leave it out with --drop top"
+    assert locked(tmp_path / "out", store, {}, drop=("top",)) == ((), ())
+
+
+def test_a_diff_that_was_changed_is_not_what_is_built(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    out = captured(tmp_path, top, top, cwd=top)
+    diff = out / "my_lib.diff"
+    diff.write_bytes(diff.read_bytes().replace(b"+in the work tree", b"+in the tree", 1))
+    with pytest.raises(
+        SnapshotError, match=r"my_lib\.diff was changed after the capture: it has \d+ bytes"
+    ) as err:
+        locked(out, store, {})
+    assert err.value.hint == (
+        "what goes into the image is read from the bundle: make the change in the repository, and capture it again"
+    )
+
+
+@pytest.mark.parametrize("where", ["bundle", "worktree", "head"])
+def test_a_damaged_capture_is_refused(tmp_path: Path, store: Store, where: str) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    take(top, tmp_path / "out")
+    path = tmp_path / "out" / "capture.json"
+    document = json.loads(path.read_text())
+    repository = document["repositories"][0]
+    if where == "bundle":
+        bundle = tmp_path / "out" / repository["bundle"]["file"]
+        bundle.write_bytes(bundle.read_bytes()[:-30])
+    else:
+        repository[where] = repository["index"] if where == "worktree" else "0" * 40
+    path.write_text(json.dumps(document))
+    with pytest.raises(ReproError) as err:
+        locked(tmp_path / "out", store, {})
+    assert err.value.hint == DAMAGED
+    assert not (store.root / "blobs").exists()
+
+
+def test_what_was_lost_is_unresolved(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    write(top, "large.bin", bytes(11 << 20))
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 3\n" % (b"a" * 64)
+    write(top, ".gitattributes", b"*.dat filter=lfs\n")
+    write(top, "small.dat", pointer)
+    git(top, "-c", "filter.lfs.clean=cat", "add", ".gitattributes", "small.dat")
+    git(top, "commit", "-qm", "pointer")
+    take(top, tmp_path / "out")
+    _, rulings = locked(tmp_path / "out", store, {})
+    lost = {(r.subject, r.outcome, r.kind) for r in rulings if r.outcome != "pinned"}
+    assert ("clone/large.bin", "unresolved", "file-left-out") in lost
+
+
+def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    out = captured(tmp_path, top, top, cwd=top / "dir")
+    places = triage_snapshot(read_snapshot(out), Decisions()).places
+    assert [source.path for source in locked(out, store, {})[0]] == ["/src/my-lib"]
+    assert places.move(f"{top}/dir/x.py") == "/src/my-lib/dir/x.py"
+    assert places.move(f"{top}/../clone/") == "/src/my-lib"
+    assert places.move(f"{top}-other") is None
+    assert places.move("/") is None
+
+
+def test_the_folder_of_the_job_beside_an_installed_one(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    installed, job = new_origin(tmp_path / "one"), new_origin(tmp_path / "two")
+    job = job.rename(job.with_name("my-lib"))
+    out = captured(tmp_path, installed, installed, cwd=job)
+    sources, rulings = locked(out, store, {})
+    assert [(s.name, s.path, s.installed) for s in sources] == [
+        ("my-lib", "/src/my-lib", True), ("my-lib-job", "/src/my-lib-job", False),
+    ]  # fmt: skip
+    assert {ruling.outcome for ruling in rulings} == {"pinned"}
+    places = triage_snapshot(read_snapshot(out), Decisions()).places
+    assert places.move(str(job)) == "/src/my-lib-job"
+    assert places.move(str(installed)) == "/src/my-lib"

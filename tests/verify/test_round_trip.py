@@ -1,0 +1,210 @@
+"""The round trip: every captured line is repeated by the image, or has a code that says why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.lock import Setting
+from reprobuild.resolve.environment import rules
+from reprobuild.resolve.modules import EVIDENCE
+from reprobuild.snapshot import apt, environ
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.round_trip import (
+    compare_captured,
+    compare_environment,
+    compare_folders,
+    compare_freeze,
+    compare_packages,
+    judge_round_trip,
+)
+from reprobuild.verify.verdict import Difference
+from tests.verify.samples import deb, frozen, make_lock, ruling, source
+
+
+def test_round_trip_values() -> None:
+    explained = Difference(
+        list="requirements.txt", captured="a", image="", reason="excluded", code="decision"
+    )
+    bare = Difference(list="requirements.txt", captured="b", image="", reason="", code="unexplained")
+    assert judge_round_trip([]) == "exact"
+    assert judge_round_trip([explained]) == "explained"
+    assert judge_round_trip([explained, bare]) == "residue"
+    assert judge_round_trip([], ["env.txt was not compared"]) == "not-run"
+    assert judge_round_trip([explained], ["env.txt was not compared"]) == "not-run"
+    assert judge_round_trip([bare], ["env.txt was not compared"]) == "residue"
+
+
+def freeze(
+    captured: str, *inside: tuple[str, str], tree: str | None = None, **more: Any
+) -> list[tuple[str, str, str]]:
+    """Compare one captured line with what the image says; return (captured, image, reason) of each difference."""
+    name = more.pop("subject", "a")
+    lock = make_lock(rulings=(ruling(name, captured, **more),))
+    items = [{"name": item, "freeze": line, "tree": tree} for item, line in inside]
+    found = compare_freeze(lock, frozen(*items))
+    assert {difference.list for difference in found} <= {"requirements.txt"}
+    assert all((difference.code == "unexplained") == (not difference.reason) for difference in found)
+    return [(difference.captured, difference.image, difference.reason) for difference in found]
+
+
+def test_freeze_the_same() -> None:
+    assert freeze("a==1", ("a", "a==1")) == []
+
+
+def test_freeze_missing() -> None:
+    assert freeze("a==1") == [("a==1", "", "")]
+
+
+def test_freeze_extra() -> None:
+    assert freeze("a==1", ("a", "a==1"), ("b", "b==2")) == [("", "b==2", "")]
+
+
+def test_freeze_another_version() -> None:
+    assert freeze("a==1", ("a", "a==2")) == [("a==1", "a==2", "")]
+
+
+SPELLED = "the same, spelled differently by another version of pip or uv"
+
+
+@pytest.mark.parametrize(
+    ("captured", "image"),
+    [
+        ("My_Pkg==1.0", "my-pkg==1.0"),
+        ("my.pkg===1.0", "my-pkg==1.0"),
+        (
+            "-e git+ssh://git@example.org/o/my_pkg@c0ffee#egg=my_pkg",
+            "-e git+https://example.org/o/my_pkg@c0ffee#egg=my-pkg",
+        ),
+    ],
+)
+def test_freeze_spelled_differently(captured: str, image: str) -> None:
+    assert freeze(captured, ("MY_pkg", image), subject="my-pkg") == [(captured, image, SPELLED)]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "-e git+https://example.org/o/a@deadbeef#egg=a",
+        "-e git+https://example.com/o/a@c0ffee#egg=a",
+        "a==1.0",
+        "-e /src/a",
+    ],
+)
+def test_freeze_another_commit_place_or_kind_is_no_spelling(image: str) -> None:
+    captured = "-e git+https://example.org/o/a@c0ffee#egg=a"
+    assert freeze(captured, ("a", image)) == [(captured, image, "")]
+
+
+def test_freeze_an_editable_install_with_another_tree() -> None:
+    line = "-e git+https://example.org/mylib@c#egg=mylib"
+    good, other = "7" * 40, "8" * 40
+    assert freeze(line, ("mylib", line), tree=good, subject="mylib") == []
+    assert freeze(line, ("mylib", line), tree=other, subject="mylib") == [
+        (f"{line} with tree {good}", f"tree {other}", "")
+    ]
+    assert freeze(line, ("mylib", line), subject="mylib") == [(f"{line} with tree {good}", "tree None", "")]
+
+
+@pytest.mark.parametrize("outcome", ["unresolved", "excluded", "replaced", "in base"])
+def test_freeze_an_outcome_explains(outcome: Any) -> None:
+    reason = f"{outcome}: gone from the index"
+    more = {"outcome": outcome, "reason": "gone from the index", "kind": "decision", "accepted": True}
+    assert freeze("a==1", **more) == [("a==1", "", reason)]
+    assert freeze("a==1", ("a", "a==2"), **more) == [("a==1", "a==2", reason)]
+
+
+def test_lines_of_other_lists_are_not_the_freeze() -> None:
+    lock = make_lock(rulings=(ruling("bash", ""),))
+    assert compare_freeze(lock, frozen()) == []
+
+
+def test_freeze_another_interpreter() -> None:
+    lock = make_lock(rulings=())
+    (found,) = compare_freeze(lock, {**frozen(), "python": "3.11.9"})
+    assert (found.list, found.captured, found.image, found.code) == (
+        "python",
+        "3.11.2",
+        "3.11.9",
+        "unexplained",
+    )
+
+
+def test_freeze_a_folder_becomes_its_place_in_the_image() -> None:
+    captured, image = (
+        "-e /home/ada/mylib",
+        "# Editable Git install with no remote (mylib==1.0)\n-e /src/mylib",
+    )
+    reason = "the same files, at their place in the image"
+    assert freeze(captured, ("mylib", image), tree="7" * 40, subject="mylib") == [(captured, image, reason)]
+    other = image.replace("/src/mylib", "/src/other")
+    assert freeze(captured, ("mylib", other), tree="7" * 40, subject="mylib") == [(captured, other, "")]
+
+
+def test_the_folder_of_the_job() -> None:
+    lock = make_lock(sources=(msgspec.structs.replace(source("job", "7" * 40), installed=False),))
+    good = {"name": "job", "path": "/src/job", "tree": "7" * 40}
+    assert compare_folders(lock, {**frozen(), "sources": [good]}) == []
+    for answer in ({**frozen(), "sources": [{**good, "tree": "8" * 40}]}, frozen()):
+        (found,) = compare_folders(lock, answer)
+        assert (found.list, found.code) == ("sources", "unexplained")
+
+
+def again(packages: str = "", variables: str = "") -> Snapshot:
+    """Return what a capture inside an image says."""
+    found, _ = apt.parse(packages.encode())
+    values, _ = environ.parse(variables.encode())
+    return Snapshot(digest="", packages=found, variables=values)
+
+
+def test_packages() -> None:
+    lock = make_lock()
+    installed = "bash/now {} amd64 [installed,local]\n{}/now {} amd64 [installed,local]\n"
+    assert compare_packages(lock, again(installed.format("1-1", "dpkg", "1-1"))) == []
+    found = compare_packages(lock, again(installed.format("2-1", "zsh", "3")))
+    assert [(d.captured, d.image, d.code, d.list) for d in found] == [
+        ("bash 1-1", "bash 2-1", "unexplained", "apt-packages.txt"),
+        ("dpkg 1-1", "dpkg", "unexplained", "apt-packages.txt"),
+        ("zsh", "zsh 3", "unexplained", "apt-packages.txt"),
+    ]
+    assert deb("bash").version == "1-1"
+
+
+def test_environment() -> None:
+    lock = make_lock(environment=(Setting(name="A", value="secret-looking"), Setting(name="B", value="")))
+    own = "PATH=/bin\nPYTHONHASHSEED=7\nHOME=/\n"
+    assert compare_environment(lock, again(variables=f"A=secret-looking\nB=\n{own}")) == []
+    found = compare_environment(lock, again(variables=f"A=other\nLD_PRELOAD=/x.so\nOMP_NUM_THREADS=1\n{own}"))
+    assert [(d.captured, d.image, d.code, d.list) for d in found] == [
+        ("A", "another value", "unexplained", "env.txt"),
+        ("B", "", "unexplained", "env.txt"),
+        ("", "LD_PRELOAD", "unexplained", "env.txt"),
+        ("", "OMP_NUM_THREADS", "unexplained", "env.txt"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "reason", "code"),
+    [
+        ("pinned", "numerics", "", None), ("pinned", "path", "rewritten", "path-rewritten"),
+        ("excluded", "secret", "", "secret-withheld"), ("excluded", "scheduler", "", "site-variable"),
+        ("excluded", "cache", "", "not-baked"), ("excluded", "host-package", "", "host-only"),
+        ("excluded", "module", "torch brings it", "base-provided"), ("excluded", "module", EVIDENCE, "unrecoverable"),
+        ("excluded", "decision", "", "decision"), ("excluded", "not-needed", "", "not-needed"),
+        ("in base", "added", "", "base-provided"), ("replaced", "withdrawn", "", "replaced-version"),
+        ("unresolved", "site-library", "", "unrecoverable"), ("excluded", "", "", "unexplained"),
+        ("excluded", "made-up", "", "unexplained"),
+    ],
+)  # fmt: skip
+def test_every_captured_line_has_its_code(outcome: Any, kind: str, reason: str, code: str | None) -> None:
+    lock = make_lock(rulings=(ruling("x", "", outcome=outcome, kind=kind, reason=reason),))
+    assert [d.code for d in compare_captured(lock)] == ([code] if code else [])
+
+
+def test_every_class_of_variable_has_a_code() -> None:
+    for _, rule in rules():
+        lock = make_lock(rulings=(ruling("x", "", outcome="excluded", kind=rule.kind),))
+        found = [d.code for d in compare_captured(lock)]
+        assert rule.kind == "numerics" or found != ["unexplained"], rule.kind
