@@ -1,18 +1,18 @@
-"""What differs between two values of one kind, likeliest culprit first."""
+"""What differs between two values: one change; and the inputs in which two locks differ, likeliest culprit first.
+
+Two environments of any kind are compared in the room `environments`.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
-from packaging.utils import canonicalize_name
 
 from reprobuild.lock import Lock
-from reprobuild.snapshot.model import Snapshot
 
 # Kinds in the order in which they explain different numbers or speed: the chapter's case was LD_PRELOAD.
-ORDER = ("interpreter", "environment", "python", "source", "system", "realised", "module", "other")
+ORDER = ("interpreter", "environment", "python", "source", "system", "realised", "other")
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -33,21 +33,8 @@ def compare_locks(one: Lock, other: Lock) -> list[Change]:
             *_maps("python", _wheels(one), _wheels(other)),
             *_maps("source", _sources(one), _sources(other)),
             *_maps("system", _packages(one), _packages(other)),
-            *(_maps("realised", _realised(one), _realised(other)) if one.realised and other.realised else ()),
-            *_maps("other", _rest(one), _rest(other)),
-        ]
-    )
-
-
-def compare_snapshots(one: Snapshot, other: Snapshot) -> list[Change]:
-    """Return every difference of two captured environments."""
-    return _ordered(
-        [
-            *_maps("environment", _variables(one), _variables(other)),
-            *_maps("python", _freeze(one), _freeze(other)),
-            *_maps("source", _changes(one), _changes(other)),
-            *_maps("system", _installed(one), _installed(other)),
-            *_maps("module", _modules(one), _modules(other)),
+            *(_maps("realised", realised(one), realised(other)) if one.realised and other.realised else ()),
+            *_maps("other", rest(one), rest(other)),
         ]
     )
 
@@ -85,7 +72,8 @@ def _packages(lock: Lock) -> dict[str, str]:
     return {deb.name: f"{deb.version} sha256:{deb.file.sha256}" for deb in lock.base.packages}
 
 
-def _realised(lock: Lock) -> dict[str, str]:
+def realised(lock: Lock) -> dict[str, str]:
+    """Return {what was run once: sha256 of what came out}, empty where the lock is not sealed."""
     if lock.realised is None:
         return {}
     names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *lock.realised.wheels)}
@@ -98,30 +86,9 @@ def _realised(lock: Lock) -> dict[str, str]:
     }
 
 
-def _rest(lock: Lock) -> dict[str, str]:
+def rest(lock: Lock) -> dict[str, str]:
+    """Return what a lock decides of the image beyond its inputs."""
     return {
         "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
         "profile": lock.profile, "seed": str(lock.seed),
     }  # fmt: skip
-
-
-def _variables(snapshot: Snapshot) -> dict[str, str]:
-    return {v.name: "(secret)" if v.value is None else v.value for v in snapshot.variables}
-
-
-def _freeze(snapshot: Snapshot) -> dict[str, str]:
-    return {canonicalize_name(line.name): line.text for line in snapshot.requirements}
-
-
-def _installed(snapshot: Snapshot) -> dict[str, str]:
-    return {package.name: package.version for package in snapshot.packages}
-
-
-def _changes(snapshot: Snapshot) -> dict[str, str]:
-    return {
-        patch.name: f"diff sha256:{hashlib.sha256(patch.content).hexdigest()}" for patch in snapshot.patches
-    }
-
-
-def _modules(snapshot: Snapshot) -> dict[str, str]:
-    return {module.name: module.version or "" for module in snapshot.modules}

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,6 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.builders import NATIVE, build_foreign, find_builder
 from reprobuild.builders.promise import native_tree
-from reprobuild.compare import Change, compare_locks, compare_snapshots
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
 from reprobuild.engines import find_engine
@@ -300,26 +299,6 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
     }  # fmt: skip
-
-
-def compare(one: Path, other: Path) -> list[Change]:
-    """Return what differs between two locks, two folders of results, or two snapshots.
-
-    Raises:
-        UsageError: the two are not of one kind.
-    """
-    locks = [_lock_at(path) for path in (one, other)]
-    if all(locks):
-        return compare_locks(read_lock(cast(Path, locks[0])), read_lock(cast(Path, locks[1])))
-    if any(locks):
-        raise UsageError(f"{one} and {other} are not of one kind", hint="compare two locks, or two snapshots")
-    return compare_snapshots(read_snapshot(one), read_snapshot(other))
-
-
-def _lock_at(path: Path) -> Path | None:
-    if path.is_file():
-        return path
-    return path / LOCK if (path / LOCK).is_file() else None
 
 
 def run(

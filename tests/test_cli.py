@@ -203,12 +203,6 @@ def test_results_that_cannot_be_written(said: Said, tmp_path: Path) -> None:
     assert hint == "check the path, its permissions and the space left"
 
 
-def test_compare_of_two_kinds(said: Said, results: Path) -> None:
-    code, what, hint = said.failed("compare", results, SNAPSHOT)
-    assert (code, hint) == (2, "compare two locks, or two snapshots")
-    assert what.endswith("are not of one kind")
-
-
 def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:
     write_lock(make_lock(), tmp_path / "given.lock")
     code, what, hint = said.failed(
@@ -275,29 +269,6 @@ def test_show(said: Said) -> None:
     assert values["WANDB_API_KEY"] is None
     assert values["LD_PRELOAD"].endswith("libjemalloc.so.2")
     assert len(found["requirements"]) == len((SNAPSHOT / "requirements.txt").read_text().splitlines())
-
-
-def test_compare_locks(said: Said, results: Path, tmp_path: Path) -> None:
-    other = make_results(tmp_path / "other", make_lock(seed=7))
-    assert said("compare", results, results / "reprobuild.lock") == 0
-    assert said.out == "no difference\n"
-    assert document(said, 0, "compare", results, results) == []
-    assert said("compare", results, other) == 1
-    assert said.out == "other: seed: None -> 7\n"
-    assert document(said, 1, "compare", results, other) == [
-        {"kind": "other", "name": "seed", "one": "None", "other": "7"}
-    ]
-
-
-def test_compare_snapshots(said: Said, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in SNAPSHOT.iterdir():
-        lines = path.read_text().splitlines(keepends=True)
-        (other / path.name).write_text("".join(line for line in lines if not line.startswith("LD_PRELOAD=")))
-    assert said("compare", SNAPSHOT, SNAPSHOT) == 0
-    assert said("compare", SNAPSHOT, other) == 1
-    assert said.out == "environment: LD_PRELOAD: /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 -> nothing\n"
 
 
 def test_render(said: Said, tmp_path: Path) -> None:
@@ -512,7 +483,7 @@ def test_a_bug_is_told_without_values(said: Said, results: Path, monkeypatch: py
         except KeyError as err:
             raise RuntimeError(f"cannot use {dict(os.environ)}") from err
 
-    monkeypatch.setattr(pipeline, "compare", buggy)
+    monkeypatch.setattr("reprobuild.cli.compare.compare", buggy)
     assert said("compare", results, results) == 70
     assert said.out == ""
     assert SECRET not in said.err

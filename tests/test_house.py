@@ -14,7 +14,7 @@ ORDER = [
     "errors", "proc", "capture", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "restore",
     "decisions", "services", "lock", "net", "store", "listing", "compare", "fetch", "resolve", "payload",
     "wheelorder", "realise", "config", "render", "context", "image", "engines", "builders", "explain",
-    "verify", "report", "pipeline", "cli",
+    "environments", "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

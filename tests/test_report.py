@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.compare import Change
 from reprobuild.image.build import Image
 from reprobuild.report.html import render_html
 from reprobuild.report.text import (
     describe,
-    render_differences,
     render_rulings,
     render_snapshot,
     render_text,
@@ -177,8 +175,3 @@ def test_a_snapshot() -> None:
     )
     assert "needs more      requirements.txt:" in text
     assert "absent        nothing" in text
-
-
-def test_differences() -> None:
-    changes = [Change(kind="environment", name="LD_PRELOAD", one=None, other="x")]
-    assert render_differences(changes) == "environment: LD_PRELOAD: nothing -> x"

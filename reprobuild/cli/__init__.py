@@ -38,7 +38,7 @@ VERBS = {
     "build": "Build the image of a lock.",
     "verify": "Check an image again, now, here.",
     "run": "Run a command in the image, seeded.",
-    "compare": "What differs between two locks or snapshots.",
+    "compare": "What differs between two environments, likeliest culprit first.",
     "diff": "Which files of two images differ, why, and which input brought them.",
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import click
@@ -31,7 +29,5 @@ def command(out: Path | None, python: str | None, print_recipe: bool, as_json: b
     if print_recipe:
         click.echo(capture.recipe(), nl=False)
         return 0
-    at_start = Path("/proc/self/environ")
-    env = capture.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
-    chosen = python or capture.interpreter(env, sys.executable)
-    return capture.capture(chosen, out, env=env, sink=common.hand_on, as_json=as_json)
+    active, env = common.running()
+    return capture.capture(python or active, out, env=env, sink=common.hand_on, as_json=as_json)

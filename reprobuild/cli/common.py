@@ -172,6 +172,15 @@ def make_session(store: Path | None, *, offline: bool = False, folder: Path = Pa
     )
 
 
+def running() -> tuple[str, dict[str, str]]:
+    """Return the interpreter of the active environment, and the environment as it was given to this process."""
+    from reprobuild import capture
+
+    at_start = Path("/proc/self/environ")
+    env = capture.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
+    return capture.interpreter(env, sys.executable), env
+
+
 def _progress() -> Callable[[int, int], None]:
     """Return a callback that shows megabytes on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():

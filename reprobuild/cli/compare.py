@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 import click
 import msgspec
 
-from reprobuild import pipeline
 from reprobuild.cli import common
-from reprobuild.report.text import render_differences
+from reprobuild.environments.opening import Running, compare
+from reprobuild.report.comparison import render_comparison
 
 
 @click.command()
-@click.argument("one", metavar="A", type=common.PATH)
-@click.argument("other", metavar="B", type=common.PATH)
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
+@click.option(
+    "--all", "everything", is_flag=True, help="List everything, the noise of session and job included."
+)
 @common.json_option
-def command(one: Path, other: Path, as_json: bool) -> int:
-    """Show what differs between two locks, two folders of results or two snapshots.
+def command(one: str, other: str, everything: bool, as_json: bool) -> int:
+    """Show what differs between two environments, likeliest culprit first.
+
+    A and B are any two of: a snapshot, a lock, a folder of results (its lock), an image (OCI layout, archive of
+    `docker save` or OCI, SIF, squashfs, or the name of an image that Docker has), and the word `here`, the
+    running environment. Exit code 0: the same but for session and job; 1: they differ.
 
     \b
     Example:
-      reprobuild compare frozen-june frozen
+      reprobuild compare repro/4242 here
     """
-    differences = pipeline.compare(one, other)
-    if as_json:
-        common.print_json(msgspec.to_builtins(differences))
+    session = common.make_session(None)
+    python, env = common.running()
+    found = compare(one, other, Running(python=python, env=env), session.env, session.say)
+    if as_json:  # in ASCII: names of files may be no text
+        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
     else:
-        click.echo(render_differences(differences))
-    return 1 if differences else 0
+        click.echo(render_comparison(found, everything=everything))
+    return 0 if found.same else 1

@@ -110,14 +110,25 @@ def explain(one: str, other: str, env: Mapping[str, str], say: Say) -> Explanati
         for index, name in enumerate((one, other)):
             place = scratch / str(index)
             place.mkdir()
-            image = _open(name, place, env, say)
+            image = open_image(name, place, env, say)
             say(f"reading {name}: {image.form}, {len(image.layers)} layers")
             sides.append(scan(image, known))
         known.clear()
         return _explain((sides[0], sides[1]), scratch, env, say)
 
 
-def _open(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
+def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Opened:
+    """Open an image of any form.
+
+    Args:
+        name: see `explain`.
+        scratch: an empty folder, which is needed as long as the image is.
+        env: see `explain`.
+        say: is told where an engine is asked.
+
+    Raises:
+        UsageError, BuildError, EngineError: see `explain`.
+    """
     path = Path(name)
     if name and path.exists():
         return open_squashed(path, scratch, env) if is_squashed(path) else open_path(path, scratch)

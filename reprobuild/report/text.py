@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from reprobuild.builders import NATIVE
-from reprobuild.compare import Change
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
 from reprobuild.snapshot.model import Snapshot
@@ -134,13 +132,3 @@ def _also(snapshot: Snapshot) -> list[str]:
 
 def _module(name: str, version: str | None) -> str:
     return f"{name}/{version}" if version else name
-
-
-def render_differences(changes: Sequence[Change]) -> str:
-    """Return one line for each difference, likeliest culprit first."""
-    if not changes:
-        return "no difference"
-    return "\n".join(
-        f"{change.kind}: {change.name}: {change.one or 'nothing'} -> {change.other or 'nothing'}"
-        for change in changes
-    )

@@ -18,6 +18,7 @@ import pytest
 from reprobuild.builders import BUILDERS, find_builder
 from reprobuild.engines import ENGINES, HINT, apptainer, docker, find_engine, podman
 from reprobuild.engines.model import Task
+from reprobuild.environments.opening import Running, compare
 from reprobuild.errors import EngineError
 from reprobuild.explain import explain
 from tests.engines.conftest import Tiny, daemon
@@ -78,6 +79,13 @@ def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
     assert failed.value.hint.startswith(
         "give a folder of results, an OCI layout, an archive of `docker save`"
     )
+
+
+def test_compare_of_a_name_that_neither_a_file_nor_an_engine_has() -> None:
+    env = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": os.defpath}
+    with pytest.raises(EngineError, match="there is no file 'repro/4242'") as failed:
+        compare("repro/4242", "here", Running(python="python3", env={}), env, lambda text: None)
+    assert failed.value.hint.startswith("give a snapshot, a lock, a folder of results, an image, or the word")
 
 
 def test_the_registry_has_the_modules() -> None:

@@ -1,0 +1,72 @@
+"""Packages of conda as facts: those that are distributions of Python under their names on PyPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import msgspec
+
+from reprobuild.environments.facts import Gathered, project
+
+# https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
+_FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<build>[^-/\s]{1,100})\Z")
+# What the build of a package says that only one Python, or any, can use: py311h06a4308_0, pyhd8ed1ab_0.
+_PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
+_LONGEST_LINE = 4000
+
+
+class Built(NamedTuple):
+    """A package of conda: name, version, build."""
+
+    name: str
+    version: str
+    build: str
+
+
+@cache
+def names() -> dict[str, str]:
+    """Return {name in conda: name on PyPI} of those that differ."""
+    raw = files("reprobuild.environments").joinpath("conda_names.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=dict[str, str])
+
+
+def on_pypi(name: str) -> str:
+    """Return the name that a package of conda would have on PyPI."""
+    found = project(name)
+    return names().get(found, found)
+
+
+def package(filename: str) -> Built | None:
+    """Return what a file name of conda says, with or without its ending; None for what is none."""
+    match = _FILE.match(filename.removesuffix(".conda").removesuffix(".tar.bz2").removesuffix(".json"))
+    return Built(match["name"], match["version"], match["build"]) if match else None
+
+
+def explicit(text: str) -> Iterator[Built]:
+    """Yield the packages of an explicit list: addresses, each with a hash behind `#`."""
+    for line in text.splitlines():
+        if len(line) < _LONGEST_LINE and "://" in line and not line.startswith("#"):
+            found = package(line.strip().partition("#")[0].rpartition("/")[2])
+            if found:
+                yield found
+
+
+def add(gathered: Gathered, packages: Iterable[Built]) -> None:
+    """Add packages of conda to what pip lists; the latter is to be there already.
+
+    A distribution of Python stands among the others, and gets the version that a freeze of conda's build
+    paths does not tell. What is none stands in a kind of its own.
+    """
+    gathered.begin("conda")
+    distributions = gathered.begin("python")
+    for built in packages:
+        name = on_pypi(built.name)
+        if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
+            if "version" not in distributions.get(name, {}):
+                gathered.add("python", name, {"version": built.version})
+        else:
+            gathered.add("conda", built.name, {"version": built.version, "build": built.build})

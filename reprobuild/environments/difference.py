@@ -1,0 +1,209 @@
+"""What differs between two environments, ranked, in three tables; and what could not be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from msgspec import Struct
+
+from reprobuild.environments.facts import ASPECTS, KINDS, Aspect, Aspects, Kind, Side, another_build, equal
+from reprobuild.environments.rules import rank
+
+SECRET = "(secret)"
+UNKNOWN = "(there)"
+NEITHER = "neither tells of it"
+# Aspects that need no word of their own.
+_PLAIN = ("version", "value")
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One thing that is not the same in both.
+
+    `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` say why. `one` and
+    `other` are None where that side has none of it; secrets have no values. `aspects` are what differs of what
+    both have. `noise` differs between any two jobs of one environment. `note` is what else is known of it.
+    """
+
+    rank: int
+    group: str
+    reason: str
+    kind: Kind
+    name: str
+    one: str | None
+    other: str | None
+    aspects: tuple[Aspect, ...] = ()
+    noise: bool = False
+    note: str = ""
+
+
+class Unsaid(Struct, frozen=True, kw_only=True):
+    """What was not compared: a kind, or in it these names, and why."""
+
+    kind: Kind
+    reason: str
+    names: tuple[str, ...] = ()
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """One of the two sides: what the user called it, and what it is."""
+
+    name: str
+    form: str
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Two environments, compared. Each table is in the order of ranks, then of names."""
+
+    one: Named
+    other: Named
+    differ: tuple[Difference, ...]
+    only_in_one: tuple[Difference, ...]
+    only_in_other: tuple[Difference, ...]
+    not_compared: tuple[Unsaid, ...]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """All of them, likeliest first."""
+        return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_order)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs but noise."""
+        return all(difference.noise for difference in self.differences)
+
+
+def _order(difference: Difference) -> tuple[int, str, str]:
+    return difference.rank, difference.kind, difference.name
+
+
+def compare_sides(one: Side, other: Side) -> Comparison:
+    """Return what differs between two environments."""
+    differences: list[Difference] = []
+    unsaid: list[Unsaid] = []
+    for kind in KINDS:
+        found = _compare_kind(kind, one, other)
+        if isinstance(found, Unsaid):
+            unsaid.append(found)
+        else:
+            differences += found[0]
+            unsaid += found[1]
+    unsaid += _doubled(one, "A") + _doubled(other, "B")
+    differences.sort(key=_order)
+    return Comparison(
+        one=Named(name=one.name, form=one.form), other=Named(name=other.name, form=other.form),
+        differ=tuple(d for d in differences if d.one is not None and d.other is not None),
+        only_in_one=tuple(d for d in differences if d.other is None),
+        only_in_other=tuple(d for d in differences if d.one is None),
+        not_compared=tuple(unsaid),
+    )  # fmt: skip
+
+
+def _doubled(side: Side, called: str) -> list[Unsaid]:
+    return [
+        Unsaid(kind=kind, reason=f"{number} more lines of {called} are of names that stand there before")
+        for kind, number in side.doubled.items()
+    ]
+
+
+def _compare_kind(
+    kind: Kind, one: Side, other: Side
+) -> Unsaid | tuple[list[Difference], list[Unsaid]]:  # fmt: skip
+    if kind not in one.known and kind not in other.known:
+        return Unsaid(kind=kind, reason=NEITHER)
+    for called, side in (("A", one), ("B", other)):
+        if kind not in side.known:
+            return Unsaid(kind=kind, reason=f"{called} does not tell of it")
+    compared = _Kind(kind, one, other)
+    differences = list(compared.differences())
+    return differences, list(compared.unsaid())
+
+
+class _Kind:
+    """Compares one kind, which both sides know, and keeps what cannot be compared."""
+
+    def __init__(self, kind: Kind, one: Side, other: Side) -> None:
+        self._kind, self._one, self._other = kind, one, other
+        self._left: dict[str, list[str]] = {}
+
+    def differences(self) -> Iterator[Difference]:
+        here, there = self._one.known[self._kind], self._other.known[self._kind]
+        for name in sorted({*here, *there}):
+            mine, theirs = here.get(name), there.get(name)
+            if mine is not None and theirs is not None:
+                found = self._both(name, mine, theirs)
+            elif mine is not None:
+                found = self._only(name, mine, self._other, "B")
+            else:
+                found = self._only(name, there[name], self._one, "A")
+            if found:
+                yield found
+
+    def unsaid(self) -> Iterator[Unsaid]:
+        for reason, names in self._left.items():
+            yield Unsaid(kind=self._kind, reason=reason, names=tuple(names))
+
+    def _leave(self, reason: str, name: str) -> None:
+        self._left.setdefault(reason, []).append(name)
+
+    def _both(self, name: str, one: Aspects, other: Aspects) -> Difference | None:
+        if one == other and (one or self._kind == "module"):
+            return None
+        shared = [aspect for aspect in ASPECTS if aspect in one and aspect in other]
+        if not shared:
+            self._leave(_nothing_shared(self._kind, bool(one or other)), name)
+            return None
+        for called, more in (("A", one.keys() - other.keys()), ("B", other.keys() - one.keys())):
+            for aspect in sorted(more):
+                self._leave(f"only {called} tells the {aspect}", name)
+        differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
+        if "version" in differing and "series" in differing:
+            differing.remove("series")  # it is in the version
+        if not differing:
+            return None
+        built = self._kind == "python" and "version" in differing
+        note = (
+            "another build of one version"
+            if built and another_build(one["version"], other["version"])
+            else ""
+        )
+        return self._difference(
+            name,
+            describe(self._kind, one, differing),
+            describe(self._kind, other, differing),
+            differing,
+            note,
+        )
+
+    def _only(self, name: str, aspects: Aspects, without: Side, called: str) -> Difference | None:
+        if name in without.unlisted.get(self._kind, ()):
+            self._leave(f"{called} does not list them, even where they are there", name)
+            return None
+        value = describe(self._kind, aspects, [aspect for aspect in ASPECTS if aspect in aspects])
+        reason = without.left_out.get((self._kind, name), "")
+        note = f"{called} leaves it out, {reason}" if reason else ""
+        one, other = (value, None) if called == "B" else (None, value)
+        return self._difference(name, one, other, [], note)
+
+    def _difference(
+        self, name: str, one: str | None, other: str | None, aspects: list[Aspect], note: str
+    ) -> Difference:
+        place, rule = rank(self._kind, name)
+        return Difference(
+            rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=one, other=other,
+            aspects=tuple(aspects), noise=rule.noise, note=note,
+        )  # fmt: skip
+
+
+def _nothing_shared(kind: Kind, more: bool) -> str:
+    """Return why a thing that both have was not compared; `more` says whether either tells more than its name."""
+    if kind == "environment":
+        return "values of secrets are not kept"
+    return "the two tell of different aspects" if more else "neither tells more than the name"
+
+
+def describe(kind: Kind, aspects: Aspects, names: Iterable[Aspect]) -> str:
+    """Return what is stated of a thing, in one line: the version or value as it is, other aspects by name."""
+    if not aspects:
+        return SECRET if kind == "environment" else UNKNOWN
+    return ", ".join(aspects[name] if name in _PLAIN else f"{name} {aspects[name]}" for name in names)

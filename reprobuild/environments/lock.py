@@ -1,0 +1,71 @@
+"""A lock as facts: what the image of it will hold, and what the lock says beyond that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprobuild.compare import realised, rest
+from reprobuild.config import DEFAULTS
+from reprobuild.environments.facts import HIDDEN, Gathered, Kind, Side, project, series
+from reprobuild.environments.snapshot import NONE
+from reprobuild.lock import Lock, Ruling, read_lock
+
+_KINDS: dict[str, Kind] = {
+    "requirements.txt": "python",
+    "apt-packages.txt": "system",
+    "env.txt": "environment",
+    "modules.txt": "module",
+}
+
+
+def from_lock(path: Path, name: str) -> Side:
+    """Return what the image of a lock will hold.
+
+    Raises:
+        LockError: see `read_lock`.
+    """
+    lock, gathered = read_lock(path), Gathered()
+    version = lock.interpreter.version
+    gathered.add("interpreter", "python", {"version": version, "series": series(version)})
+    _distributions(gathered, lock)
+    gathered.packages(
+        (deb.name, deb.version, deb.architecture, deb.file.sha256) for deb in lock.base.packages
+    )
+    settings = {setting.name: setting.value for setting in lock.environment}
+    gathered.variables({**DEFAULTS, **settings}.items())
+    gathered.add("release", "system", {"distribution": lock.base.distribution, "codename": lock.base.release})
+    for what, value in rest(lock).items():
+        gathered.add("recipe", what, {"value": value})
+    for what, value in realised(lock).items():
+        gathered.add("realised", what, {"value": value})
+    return Side(
+        name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
+        left_out={key: reason for ruling in lock.rulings for key, reason in _left_out(ruling)},
+    )  # fmt: skip
+
+
+def _distributions(gathered: Gathered, lock: Lock) -> None:
+    gathered.begin("python")
+    gathered.begin("source")
+    built = {project(wheel.name): wheel.version for wheel in lock.realised.wheels} if lock.realised else {}
+    for wheel in lock.wheels:
+        if wheel.role == "environment":
+            gathered.add(
+                "python", project(wheel.name), {"version": wheel.version, "sha256": wheel.file.sha256}
+            )
+        else:
+            gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
+    for source in lock.sources:
+        name = project(source.name)
+        gathered.add("python", name, {"version": built.get(name)})
+        changes = f"sha256:{source.patch}" if source.patch else NONE
+        gathered.add("source", name, {"commit": source.commit, "tree": source.tree, "changes": changes})
+
+
+def _left_out(ruling: Ruling) -> list[tuple[tuple[Kind, str], str]]:
+    """Return why a captured line is not in the image as it was."""
+    kind = _KINDS.get(ruling.file)
+    if kind is None or ruling.outcome not in ("excluded", "replaced", "unresolved"):
+        return []
+    name = project(ruling.subject) if kind == "python" else ruling.subject
+    return [((kind, name), f"{ruling.outcome}: {ruling.reason}")]

@@ -1,0 +1,259 @@
+"""A snapshot as facts: what its files list, and what `capture.json` says of the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reprobuild import secrets
+from reprobuild.environments import conda
+from reprobuild.environments.facts import (
+    HIDDEN,
+    Aspect,
+    Aspects,
+    Gathered,
+    Kind,
+    Side,
+    bounded,
+    project,
+    series,
+)
+from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, Repository, beside, read_facts
+from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.model import Snapshot
+
+CONDA = "conda-explicit.txt"
+NONE = "none"
+# Fields of nvidia-smi that say something of the environment, and what they are called here.
+_GPU_FIELDS = {
+    "driver_version": "driver",
+    "vbios_version": "VBIOS",
+    "compute_cap": "compute capability",
+    "ecc.mode.current": "ECC",
+    "mig.mode.current": "MIG",
+}
+_HEADERS = {
+    "version.json": "CUDA",
+    "version.txt": "CUDA",
+    "cudnn_version.h": "cuDNN",
+    "nccl.h": "NCCL",
+}
+_DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
+
+
+def from_snapshot(
+    folder: Path, name: str, form: str = "snapshot", changes: Mapping[str, str] | None = None
+) -> Side:
+    """Return what a snapshot states.
+
+    Args:
+        folder: of the snapshot.
+        name: what the user called it.
+        form: what it is.
+        changes: {name: digest} of diffs that were taken out of the folder.
+
+    Raises:
+        SnapshotError: see `read_snapshot` and `machine.read_facts`.
+    """
+    snapshot, captured = read_snapshot(folder), read_facts(folder)
+    gathered = Gathered()
+    _lists(gathered, snapshot, captured)
+    listed = beside(folder, CONDA)
+    if listed is not None:
+        conda.add(gathered, conda.explicit(listed.decode("utf-8", "replace")))
+    elif captured and captured.without("conda"):
+        gathered.begin("conda")
+    diffs = {patch.name: change(patch.content) for patch in snapshot.patches}
+    _sources(gathered, snapshot, captured, {**diffs, **(changes or {})})
+    unlisted: dict[Kind, frozenset[str]] = {}
+    if captured is None or captured.distributions is None:
+        unlisted["python"] = HIDDEN
+    if captured:
+        unlisted["gpu"] = _captured(gathered, captured)
+    return Side(name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled)
+
+
+def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add what the files of the chapter's recipe list."""
+    _distributions(gathered, snapshot, captured)
+    if "apt-packages.txt" not in snapshot.absent:
+        gathered.packages(
+            (package.name, package.version, package.architecture, "")
+            for package in snapshot.packages
+            if package.mark != "residual"
+        )
+    elif captured and captured.without("dpkg"):
+        gathered.begin("system")
+    if "env.txt" not in snapshot.absent:
+        gathered.variables((variable.name, variable.value) for variable in snapshot.variables)
+    if "modules.txt" not in snapshot.absent:
+        gathered.begin("module")
+        for module in snapshot.modules:
+            gathered.add("module", module.name, {"version": module.version})
+    elif captured and captured.without("modules"):
+        gathered.begin("module")
+
+
+def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add the freeze; `capture.json` tells the versions that it does not, and what every freeze leaves out."""
+    listed = "requirements.txt" not in snapshot.absent
+    if listed:
+        gathered.begin("python")
+        for line in snapshot.requirements:
+            if line.kind != "leftover":
+                gathered.add("python", project(line.name), {"version": line.version, "sha256": line.sha256})
+    if captured and captured.distributions:
+        known = gathered.begin("python")
+        for found in captured.distributions.found:
+            name = project(found.name)
+            if not listed or name in known or name in HIDDEN:
+                gathered.add("python", name, {"version": found.version})
+
+
+def change(diff: bytes) -> str:
+    """Return what identifies a diff."""
+    return f"sha256:{hashlib.sha256(diff).hexdigest()}" if diff.strip() else NONE
+
+
+def _sources(
+    gathered: Gathered, snapshot: Snapshot, captured: Captured | None, changes: Mapping[str, str]
+) -> None:  # fmt: skip
+    """Add the repositories: commits of the freeze, digests of diffs, trees where whole work trees were captured."""
+    if "requirements.txt" not in snapshot.absent or changes:
+        gathered.begin("source")
+    for line in snapshot.requirements:
+        if line.kind in ("vcs", "editable"):
+            gathered.add("source", project(line.name), {"commit": line.commit})
+    trees = _by_distribution(captured.repositories) if captured else {}
+    for name, digest in changes.items():
+        gathered.add("source", project(trees.get(name) or name), {"changes": digest})
+    for remark in snapshot.remarks:  # an empty diff is no patch: there were no changes
+        name = project(remark.place.file.removesuffix(".diff"))
+        if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
+            gathered.known["source"][name].setdefault("changes", NONE)
+    if captured is None:
+        return
+    gathered.begin("job")
+    for repository in captured.repositories:
+        for owner in repository.distributions:
+            gathered.add("source", project(owner), _repository(repository))
+        if not repository.distributions:
+            gathered.add("job", repository.name, _repository(repository))
+
+
+def _repository(repository: Repository) -> dict[Aspect, str | None]:
+    diff = repository.diff
+    clean = diff is not None and diff.file is None and diff.reason == "done"
+    return {"head": repository.head, "tree": repository.worktree, "changes": NONE if clean else None}
+
+
+def _by_distribution(repositories: tuple[Repository, ...]) -> dict[str, str]:
+    """Return {name of the repository, and of its diff: the distribution installed from it}."""
+    return {r.name: r.distributions[0] for r in repositories if r.distributions}
+
+
+def _captured(gathered: Gathered, captured: Captured) -> frozenset[str]:
+    """Add what only `capture.json` says; return the names of the GPU's kind that it does not list."""
+    if captured.python:
+        python = captured.python
+        gathered.add("interpreter", "python", {"version": python.version, "series": series(python.version)})
+        _add(gathered, "interpreter", "implementation", python.implementation)
+        _add(gathered, "machine", "libc", python.libc)
+    if captured.gpu:
+        gathered.begin("gpu")
+        for name, value in _gpu(captured.gpu):
+            _add(gathered, "gpu", name, value)
+    elif captured.without("gpu"):
+        gathered.begin("gpu")
+    if captured.machine:
+        gathered.begin("machine")
+        for name, value in _machine(captured.machine):
+            _add(gathered, "machine", name, value)
+        if captured.machine.release:
+            gathered.add("release", "system", release_aspects(captured.machine.release))
+    # Both are known only to a job that captures itself, in its own process.
+    gpu = captured.gpu or Gpu()
+    silent = {"loaded libraries": not gpu.libraries, "CUDA of torch": not gpu.torch}
+    return frozenset(name for name, unknown in silent.items() if unknown)
+
+
+def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
+    """Add a fact of the machine; what it does not have is not stated."""
+    if value:
+        gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
+
+
+def release_aspects(release: dict[str, str]) -> Aspects:
+    """Return what /etc/os-release says of the distribution."""
+    return {
+        "distribution": release.get("ID", ""),
+        "codename": release.get("VERSION_CODENAME", ""),
+        "version": release.get("VERSION_ID", ""),
+    }
+
+
+def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
+    """Yield what is said of GPUs, driver and CUDA's libraries; alike GPUs are counted."""
+    rows = [
+        dict(zip(gpu.nvidia_smi_fields, (cell.strip() for cell in row.split(",")), strict=False))
+        for row in gpu.nvidia_smi or ()
+    ]
+    if rows:
+        yield "GPU", _counted(f"{row.get('name', '?')} ({row.get('memory.total', '?')})" for row in rows)
+        for field, name in _GPU_FIELDS.items():
+            yield name, ", ".join(sorted({row.get(field, "") for row in rows} - {""}))
+    else:
+        yield "GPU", _counted(card.get("Model", "?") for card in gpu.cards)
+        match = _DRIVER.search(gpu.driver)
+        yield "driver", match[1] if match else ""
+    versions: dict[str, set[str]] = {}
+    for path, version in gpu.headers.items():
+        if known := _HEADERS.get(path.rpartition("/")[2]):
+            versions.setdefault(known, set()).add(version)
+    for name, found in versions.items():
+        yield name, ", ".join(sorted(found))
+    if gpu.torch:
+        yield "CUDA of torch", gpu.torch.get("cuda", "")
+    yield "loaded libraries", ":".join(sorted({path.rpartition("/")[2] for path in gpu.libraries}))
+
+
+def _counted(names: Iterator[str]) -> str:
+    return ", ".join(f"{number} x {name}" for name, number in sorted(Counter(names).items()))
+
+
+def _machine(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Yield what is said of processor, kernel and limits."""
+    cpu = machine.cpu
+    yield "host", machine.host
+    yield "processor", _processor(cpu)
+    yield "processors usable", str(len(cpu.usable) or cpu.count or "")
+    yield "microcode", cpu.microcode
+    yield "processor flags", " ".join(sorted((cpu.flags or cpu.features).split()))
+    yield "memory", f"{machine.memory_bytes} bytes" if machine.memory_bytes else ""
+    for name, index in (("kernel", 2), ("kernel build", 3), ("architecture", 4)):
+        yield name, machine.uname[index] if len(machine.uname) > index else ""
+    for name, (soft, hard) in machine.limits.items():
+        if name != "ofile":  # another name of nofile
+            yield f"limit {name}", f"{_limit(soft)}, at most {_limit(hard)}"
+    yield "control group", machine.cgroup.get("group", "")
+    for name in ("cpu.max", "memory.max"):
+        yield f"control group's {name}", machine.cgroup.get(name, "")
+    yield "huge pages", machine.huge_pages
+    yield "container", " ".join(machine.container)
+
+
+def _processor(cpu: Cpu) -> str:
+    named = cpu.model_name or cpu.vendor or cpu.part
+    numbers = [
+        f"{word} {number}"
+        for word, number in (("family", cpu.family), ("model", cpu.model), ("stepping", cpu.stepping))
+        if number
+    ]
+    return f"{named} ({', '.join(numbers)})" if numbers else named
+
+
+def _limit(number: int) -> str:
+    return "unlimited" if number < 0 else str(number)

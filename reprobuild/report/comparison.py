@@ -1,0 +1,133 @@
+"""What a person reads of two environments: the likeliest culprit, three tables, and what was not compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from reprobuild.environments.difference import NEITHER, Comparison, Difference, Unsaid
+from reprobuild.environments.facts import Kind, entries
+from reprobuild.report.difference import safe
+
+# Lines of one table, and names of one line, unless everything is asked for.
+SHOWN = 40
+NAMES = 6
+LONGEST = 96
+LONGEST_NAME = 48
+# Characters of a common start that are shown.
+SHOWN_BEFORE = 8
+_EMPTY = "(empty)"
+# The start of a digest, or of the id of a commit or tree, tells it from others.
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
+_WORDS: dict[Kind, str] = {
+    "python": "distributions of Python",
+    "conda": "other packages of conda",
+    "system": "system packages",
+    "environment": "variables",
+    "module": "modules",
+    "source": "repositories of what is installed",
+    "job": "the job's own repositories",
+    "gpu": "GPU and driver",
+    "machine": "processor, kernel and limits",
+    "release": "release of the system",
+    "recipe": "settings of the lock",
+    "realised": "what the lock was sealed with",
+}
+
+
+def render_comparison(found: Comparison, *, everything: bool = False) -> str:
+    """Return the answer of `compare`. Names and values are escaped, and long ones shortened.
+
+    Args:
+        found: what differs.
+        everything: list all, noise included.
+    """
+    noise = sum(difference.noise for difference in found.differences)
+    shown = [difference for difference in found.differences if everything or not difference.noise]
+    lines = list(_headline(shown, noise))
+    lines += [
+        "",
+        f"A  {safe(found.one.name)} ({found.one.form})",
+        f"B  {safe(found.other.name)} ({found.other.form})",
+    ]
+    tables = [
+        ("differ", [d for d in shown if d.one is not None and d.other is not None]),
+        ("only in A", [d for d in shown if d.other is None]),
+        ("only in B", [d for d in shown if d.one is None]),
+    ]
+    for title, rows in sorted(tables, key=lambda table: table[1][0].rank if table[1] else 0):
+        if rows:
+            lines += ["", f"{title}: {len(rows)}", *_table(rows, None if everything else SHOWN)]
+    if noise and shown and not everything:
+        lines += ["", f"noise: {noise} more differ, of the session, the job or the host: --all lists them"]
+    if found.not_compared:
+        lines += ["", "not compared:", *_unsaid(found.not_compared, None if everything else NAMES)]
+    return "\n".join(lines)
+
+
+def _headline(shown: Sequence[Difference], noise: int) -> Iterator[str]:
+    if shown:
+        first = shown[0]
+        where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
+        yield f"likeliest: {safe(first.name, LONGEST_NAME)}{where}: {_value(first)} ({first.reason})"
+    elif noise:
+        yield f"no difference but noise: {noise}, of the session, the job or the host: --all lists them"
+    else:
+        yield "no difference"
+
+
+def _table(rows: Sequence[Difference], most: int | None) -> Iterator[str]:
+    cells = [(row.kind, safe(row.name, LONGEST_NAME), _value(row), _why(row)) for row in rows[:most]]
+    widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
+    for kind, name, value, why in cells:
+        yield f"  {kind:<{widths[0]}}  {name:<{widths[1]}}  {value:<{widths[2]}}  {why}"
+    if len(rows) > len(cells):
+        yield f"  ... and {len(rows) - len(cells)} more: --all or --json lists them"
+
+
+def _why(difference: Difference) -> str:
+    """Return the reason of the rank, and what else is known; why a lock leaves something out says it all."""
+    note = safe(difference.note)
+    if difference.one is None or difference.other is None:
+        return note or difference.reason
+    return f"{difference.reason}; {note}" if note else difference.reason
+
+
+def _value(difference: Difference) -> str:
+    """Return both values, or of two lists what only one of them has."""
+    one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
+    if one is None or other is None:
+        return safe(one or other or "", LONGEST) or _EMPTY
+    lists = entries(difference.name, one, other)
+    if lists is None:
+        return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(one, other))
+    gone, new = (":".join(found) for found in lists)
+    if not gone and not new:
+        return "the same entries, in another order or number"
+    parts = [
+        f"only A {safe(gone, LONGEST // 2)}" if gone else "",
+        f"only B {safe(new, LONGEST // 2)}" if new else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _parted(one: str, other: str) -> tuple[str, str]:
+    """Return two values; of long ones what comes after their common start, which would hide the difference."""
+    if max(len(one), len(other)) <= LONGEST // 2:
+        return one, other
+    pairs = enumerate(zip(one, other, strict=False))
+    parting = next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    start = max(0, parting - SHOWN_BEFORE)
+    return (f"...{one[start:]}", f"...{other[start:]}") if start else (one, other)
+
+
+def _unsaid(unsaid: Sequence[Unsaid], most: int | None) -> Iterator[str]:
+    neither = [_WORDS.get(item.kind, item.kind) for item in unsaid if item.reason == NEITHER]
+    for item in unsaid:
+        if item.reason != NEITHER:
+            names = ", ".join(safe(name, LONGEST_NAME) for name in item.names[:most])
+            more = ", ..." if len(item.names) > len(item.names[:most]) else ""
+            listed = f" ({len(item.names)}: {names}{more})" if item.names else ""
+            yield f"  {_WORDS.get(item.kind, item.kind)}: {item.reason}{listed}"
+    if neither:
+        yield f"  {NEITHER}: {'; '.join(neither)}"

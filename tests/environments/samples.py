@@ -1,0 +1,66 @@
+"""Snapshots and images that the tests of `compare` are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reprobuild.environments.difference import Comparison
+from reprobuild.environments.opening import Running, compare
+from tests.conftest import EXAMPLE
+from tests.image.images import Entries, make_layout
+from tests.image.made import file
+
+SNAPSHOT = EXAMPLE / "snapshot"
+NOBODY = Running(python="/nonexistent/python", env={})
+NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/usr/bin:/bin"}
+SITE = "opt/env/lib/python3.11/site-packages"
+
+
+def compared(one: object, other: object, running: Running = NOBODY) -> Comparison:
+    return compare(str(one), str(other), running, NO_ENGINE, lambda text: None)
+
+
+def make_snapshot(folder: Path, capture: Mapping[str, Any] | None = None, **files: str) -> Path:
+    """Write a snapshot; `env_txt` is env.txt, and `capture` goes into capture.json."""
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        stem, _, ending = name.rpartition("_")
+        (folder / f"{stem.replace('_', '-')}.{ending}").write_text(text)
+    if capture is not None:
+        (folder / "capture.json").write_text(json.dumps({"capture": 1, "parts": {}, **capture}))
+    return folder
+
+
+def info(name: str, version: str, site: str = SITE, *, metadata: str = "", **files: str) -> Entries:
+    """Return a distribution as pip installs it; `direct_url` is its direct_url.json."""
+    folder = f"{site}/{name.replace('-', '_')}-{version}.dist-info"
+    text = metadata or f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: other\n"
+    found = [file(f"{folder}/METADATA", text.encode()), file(f"{folder}/RECORD", b"")]
+    return [*found, *(file(f"{folder}/{key}.json", value.encode()) for key, value in files.items())]
+
+
+STATUS = (
+    "Package: bash\nStatus: install ok installed\nVersion: 5.2.15-2+b7\nArchitecture: amd64\nDescription: a\n b\n\n"
+    "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\nArchitecture: amd64\n\n"
+    "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\nArchitecture: amd64\n\n"
+    "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\nArchitecture: i386\n"
+)
+
+
+def make_image(folder: Path, *more: tuple[Any, bytes], env: Mapping[str, str] | None = None) -> Path:
+    """Write a layout with a virtual environment at /opt/env, dpkg's list, and variables."""
+    variables = {"PATH": "/opt/env/bin:/usr/bin", **(env or {})}
+    entries = [
+        file("opt/env/bin/python3", b"", 0o755),
+        file("opt/env/pyvenv.cfg", b"home = /usr/bin\nversion = 3.11.2\n"),
+        file("usr/bin/python3", b"", 0o755),
+        *info("pip", "23.0", "usr/lib/python3/dist-packages"),
+        file("var/lib/dpkg/status", STATUS.encode()),
+        file("etc/os-release", b'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n'),
+        *more,
+    ]
+    config = {"Env": [f"{name}={value}" for name, value in variables.items()]}
+    return make_layout(folder, entries, config=config)

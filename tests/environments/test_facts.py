@@ -1,0 +1,210 @@
+"""Names and versions, normalised across pip and conda; lists; ranks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprobuild.environments import conda
+from reprobuild.environments.facts import (
+    KINDS,
+    LONGEST,
+    Gathered,
+    another_build,
+    bounded,
+    entries,
+    equal,
+    project,
+)
+from reprobuild.environments.rules import rank, table
+from reprobuild.resolve import environment
+
+NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)
+VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(rc[0-9])?(\+[a-z0-9]{1,6})?", fullmatch=True)
+
+
+@given(NAMES)
+def test_a_name_is_the_same_however_it_is_spelt(name: str) -> None:
+    spelt = name.upper().replace("-", "_").replace(".", "-")
+    assert project(name) == project(spelt) == project(project(name))
+    assert conda.on_pypi(name) == conda.on_pypi(spelt)
+
+
+@given(VERSIONS)
+def test_a_version_and_the_same_with_zeros(version: str) -> None:
+    public, plus, local = version.partition("+")
+    assert equal("python", "version", version, version)
+    if "rc" not in public:
+        assert equal("python", "version", version, f"{public}.0{plus}{local}")
+    assert not equal("python", "version", version, f"1!{version}")
+    assert equal("python", "version", version, f"v{version}")
+    assert not equal("system", "version", "1.0", "1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same", "build"),
+    [
+        ("1.0", "1.0.0", True, False),
+        ("2.13.0", "2.13.0+cpu", False, True),
+        ("2.13.0+cpu", "2.13.0+cu126", False, True),
+        ("2.13.0", "2.13.1+cpu", False, False),
+        ("not a version", "not a version", True, False),
+        ("not a version", "1.0", False, False),
+        ("1" * 100_000, "1" * 100_000 + ".0", False, False),
+    ],
+)
+def test_versions(one: str, other: str, same: bool, build: bool) -> None:
+    assert equal("python", "version", one, other) is same
+    assert another_build(one, other) is build
+
+
+@pytest.mark.parametrize(
+    ("filename", "built"),
+    [
+        ("pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0.tar.bz2", ("pytorch", "2.3.1", "py3.11_cuda12.1_cudnn8.9.2_0")),
+        ("libgcc-ng-13.2.0-h807b86a_5.conda", ("libgcc-ng", "13.2.0", "h807b86a_5")),
+        ("_openmp_mutex-4.5-2_gnu.json", ("_openmp_mutex", "4.5", "2_gnu")),
+        ("history", None),
+        ("a-b", None),
+    ],
+)  # fmt: skip
+def test_files_of_conda(filename: str, built: tuple[str, str, str] | None) -> None:
+    assert conda.package(filename) == built
+
+
+def test_conda_and_pip_have_one_name_for_one_project() -> None:
+    assert {conda.on_pypi(name) for name in ("pytorch", "pytorch-gpu", "torch")} == {"torch"}
+    assert conda.on_pypi("msgpack-python") == "msgpack"
+    assert conda.on_pypi("py-opencv") == "opencv-python"
+    assert conda.on_pypi("ruamel.yaml") == "ruamel-yaml"
+    assert all(project(name) == name for pair in conda.names().items() for name in pair)
+
+
+def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
+    gathered = Gathered()
+    gathered.add("python", "numpy", {"version": None})
+    gathered.add("python", "torch", {"version": "2.3.1+cu121"})
+    rows = (
+        "# platform: linux-64\n@EXPLICIT\n"
+        "https://conda.example.org/main/linux-64/numpy-1.26.4-py311h24aa872_0.conda#0123\n"
+        "https://conda.example.org/pytorch/linux-64/pytorch-2.3.1-py3.11_cuda12.1_0.tar.bz2\n"
+        "https://conda.example.org/main/linux-64/mkl-2023.1.0-h213fc3f_46344.conda\n"
+        "https://conda.example.org/main/noarch/tqdm-4.66.4-pyhd8ed1ab_0.conda\n"
+    )
+    conda.add(gathered, conda.explicit(rows))
+    assert gathered.known["python"] == {
+        "numpy": {"version": "1.26.4"}, "torch": {"version": "2.3.1+cu121"}, "tqdm": {"version": "4.66.4"},
+    }  # fmt: skip
+    assert gathered.known["conda"] == {"mkl": {"version": "2023.1.0", "build": "h213fc3f_46344"}}
+
+
+def test_what_was_stated_first_stays_and_is_counted() -> None:
+    gathered = Gathered()
+    for version in ("1", "2", "1", None):
+        gathered.add("python", "a", {"version": version})
+    gathered.add("python", "a", {"sha256": "x" * LONGEST})
+    assert gathered.known["python"] == {"a": {"version": "1", "sha256": "x" * LONGEST}}
+    assert gathered.doubled == {"python": 1}
+
+
+def test_endless_values_are_told_apart() -> None:
+    one, other = bounded("x" * LONGEST + "a"), bounded("x" * LONGEST + "\ud800")
+    assert one != other
+    assert len(one) < 120
+    assert bounded("x" * LONGEST) == "x" * LONGEST
+
+
+def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
+    gathered = Gathered()
+    rows = [
+        ("libc6", "1", "amd64", ""),
+        ("libc6", "2", "i386", ""),
+        ("a", "1", "amd64", ""),
+        ("b", "1", "all", ""),
+    ]
+    gathered.packages(rows)
+    assert {name: aspects["version"] for name, aspects in gathered.known["system"].items()} == {
+        "libc6": "1", "libc6:i386": "2", "a": "1", "b": "1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "found"),
+    [
+        ("LD_PRELOAD", "/a.so:/b.so", "/b.so /c.so", (["/a.so"], ["/c.so"])),
+        ("LD_PRELOAD", "/a.so /b.so", "/b.so /c.so", (["/a.so"], ["/c.so"])),
+        ("PATH", "/a:/b", "/b:/a", ([], [])),
+        ("PATH", "/a:/b::", "/b", (["/a"], [])),
+        ("PATH", "/a", "/b", None),
+        ("MY_FOLDERS", "/a:/b", "/c:/b", (["/a"], ["/c"])),
+        ("TEXT", "a:b", "c:b", None),
+        ("processor flags", "avx avx2", "avx avx512f", (["avx2"], ["avx512f"])),
+    ],
+)
+def test_entries_of_lists(name: str, one: str, other: str, found: tuple[list[str], list[str]] | None) -> None:
+    assert entries(name, one, other) == found
+
+
+@given(st.lists(st.sampled_from("abcdef"), min_size=2), st.lists(st.sampled_from("abcdef"), min_size=2))
+def test_entries_tell_which_are_missing(one: list[str], other: list[str]) -> None:
+    found = entries("PATH", ":".join(one), ":".join(other))
+    assert found is not None
+    assert set(one) - set(found[0]) <= set(other)
+    assert set(other) - set(found[1]) <= set(one)
+    assert not set(found[0]) & set(other)
+
+
+# --- ranks -----------------------------------------------------------------------------------
+
+# In the order that `compare` promises; docs/compare.md has it, too.
+ORDER = [
+    ("environment", "LD_PRELOAD"), ("environment", "LD_LIBRARY_PATH"), ("interpreter", "python"),
+    ("environment", "PYTHONPATH"), ("python", "torch"), ("python", "nvidia-cudnn-cu12"), ("python", "flash-attn"),
+    ("python", "numpy"),
+    ("environment", "CUBLAS_WORKSPACE_CONFIG"), ("environment", "OMP_NUM_THREADS"),
+    ("environment", "WORLD_SIZE"), ("gpu", "GPU"), ("gpu", "driver"),
+    ("system", "nvidia-driver-550"), ("source", "tinytrain"), ("recipe", "seed"),
+    ("python", "rich"), ("system", "libc6"), ("machine", "processor"), ("machine", "kernel"),
+    ("environment", "NCCL_IB_HCA"), ("environment", "CUDA_HOME"), ("release", "system"),
+    ("environment", "RUN_NOTE"), ("system", "bash"), ("module", "gcc"), ("recipe", "epoch"),
+    ("environment", "SLURM_JOB_ID"),
+]  # fmt: skip
+
+
+def test_the_order_of_ranks() -> None:
+    ranks = [rank(kind, name)[0] for kind, name in ORDER]  # type: ignore[arg-type]  # literals above
+    assert ranks == sorted(set(ranks))
+
+
+@pytest.mark.parametrize(
+    "name", ["SLURM_JOB_ID", "PWD", "HOSTNAME", "_", "LOADEDMODULES", "SSH_CLIENT", "TMPDIR"]
+)
+def test_noise(name: str) -> None:
+    place, rule = rank("environment", name)
+    assert rule.noise
+    assert place == len(table())
+
+
+@given(st.sampled_from(KINDS), st.text() | st.sampled_from(["a" * 100_000, "A\nB", ""]))
+def test_every_kind_and_name_has_a_rank(kind: object, name: str) -> None:
+    place, rule = rank(kind, name)  # type: ignore[arg-type]  # of KINDS
+    assert table()[place - 1] is rule
+    assert kind in rule.kinds
+
+
+def test_every_treatment_of_variables_has_a_rule() -> None:
+    treatments = {rule.reason for _, rule in environment.rules()}
+    known = {reason for rule in table() for reason in rule.like}
+    assert known == treatments
+
+
+def test_patterns_and_reasons_are_plain() -> None:
+    for rule in table():
+        assert rule.reason
+        assert rule.group
+        assert not (rule.names and rule.like)
+        for name in rule.names:
+            re.compile(name)
