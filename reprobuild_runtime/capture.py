@@ -494,6 +494,10 @@ class Watcher:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with nothing; a forked process has no thread of its parent's."""
         self.lock = threading.Lock()
         self.programs: List[Watched] = []
         self.alive = False
@@ -535,6 +539,7 @@ class Watcher:
 
 
 _WATCHER = Watcher()
+os.register_at_fork(after_in_child=_WATCHER.reset)
 
 
 def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> Tuple[int, str]:
@@ -1463,16 +1468,16 @@ def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: 
 def _root(entries: Mapping[bytes, Entry]) -> Folder:
     root = Folder()
     for path, entry in entries.items():
-        root.put(path, (entry.mode, entry.oid))
+        root.put(path, entry)
     return root
 
 
 class Folder(Dict[bytes, Any]):
-    """A tree of git: (mode, id) or another folder by name. It remembers its id until something in it changes."""
+    """A tree of git: mode and id, or another folder, by name. It remembers its id until something in it changes."""
 
     oid = b""
 
-    def put(self, path: bytes, entry: Optional[Tuple[bytes, bytes]]) -> None:
+    def put(self, path: bytes, entry: Optional[Tuple[bytes, ...]]) -> None:
         """Set one path, or take it out; as in an index, a file takes the place of a folder and the reverse."""
         folder, above = self, []
         *names, last = path.split(b"/")
