@@ -70,9 +70,9 @@ CUTS: tuple[Cut, ...] = (
         "                    stream.write(importlib.util.source_hash(text)",
         new="importlib.util.MAGIC_NUMBER + bytes(4) + int(os.path.getmtime(path)).to_bytes(4, 'little'))\n"
         "                    stream.write(len(text).to_bytes(4, 'little')"),
-    # A stand-in for the order of a file system, which is the same on most for the few files of a folder.
+    # A stand-in for the order of a file system: the far one has it the other way round.
     Cut(name="order of the modules", part="seal", file=_COMPILE, old="in sorted(names)",
-        new="in sorted(names, key=lambda name: hash((name, os.getpid())))"),
+        new="in sorted(names, reverse=os.stat(folder).st_blksize < 4096)"),
     Cut(name="modes and times of the context", part="image", file="reprobuild/context.py",
         old="    _settle(part, lock.epoch)\n"),
     Cut(name="order of variables", part="image", file="reprobuild/config.py",

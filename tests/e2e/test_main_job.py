@@ -44,7 +44,7 @@ def test_it_ends_with_the_digests_and_the_verdict(built_example: Built) -> None:
         f"manifest  {built_example.image.manifest}",
     ]
     assert tail[4:] == [
-        "round trip: exact", "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
+        "round trip: explained", "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
     ]  # fmt: skip
 
 

@@ -22,8 +22,11 @@ from tests.snapshot.samples import ALNUM, SECRETS
 PEM = ("-----BEGIN RSA " + "PRIVATE KEY-----\n{}\n-----END RSA " + "PRIVATE KEY-----").format(
     "MIIEpAIBAAKCAQEA" + ALNUM * 2 + "\n" + "Zm9vYmFyYmF6" + ALNUM * 2
 )
-# An unlike part of each, by which it would be found wherever it went.
-CORE = {name: text.replace(ALNUM, ALNUM[::-1] + name.replace("-", "0")) for name, text in SECRETS.items()}
+# Each with a text of its own, as long as the sample's: many shapes have one length.
+CORE = {
+    name: text.replace(ALNUM, ALNUM[turn:] + ALNUM[:turn])
+    for turn, (name, text) in enumerate(SECRETS.items(), 1)
+}
 ALARMING = (
     "HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "SENTRY_DSN", "SSH_PRIVATE_KEY", "GH_TOKEN",
     "STORAGE_SAS_URL", "SLACK_WEBHOOK", "REDISCLI_AUTH", "MLFLOW_TRACKING_PASSWORD", "JOB_COOKIE", "TLS_KEY",
