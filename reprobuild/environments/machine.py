@@ -1,4 +1,4 @@
-"""`capture.json`: what it says of interpreter, distributions, repositories, GPU and machine, checked.
+"""`capture.json`: what it says of interpreter, distributions, GPU and machine, checked; `snapshot` has the rest.
 
 Nothing in it is trusted: types are checked, texts are bounded by the size of the file, and what looks like a
 secret is cut out.
@@ -7,16 +7,13 @@ secret is cut out.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.captured import DAMAGED, FILE, NEWEST
+from reprobuild.snapshot.captured import DAMAGED, FILE
 from reprobuild.snapshot.text import LIMIT, escaped
-
-T = TypeVar("T")
 
 
 class Part(Struct, frozen=True):
@@ -44,23 +41,6 @@ class Distributions(Struct, frozen=True):
     """All that the interpreter sees."""
 
     found: tuple[Distribution, ...]
-
-
-class Diff(Struct, frozen=True):
-    """The diff of a work tree; `file` is None where there are no changes (`reason` is `done`) or it failed."""
-
-    file: str | None
-    reason: str = ""
-
-
-class Repository(Struct, frozen=True):
-    """One work tree, and the distributions that are installed from it."""
-
-    name: str
-    head: str | None
-    worktree: str
-    distributions: tuple[str, ...] = ()
-    diff: Diff | None = None
 
 
 class Gpu(Struct, frozen=True):
@@ -111,7 +91,6 @@ class Captured(Struct, frozen=True):
     parts: dict[str, Part]
     python: Python | None = None
     distributions: Distributions | None = None
-    repositories: tuple[Repository, ...] = ()
     gpu: Gpu | None = None
     machine: Machine | None = None
 
@@ -120,34 +99,19 @@ class Captured(Struct, frozen=True):
         return part in self.parts and self.parts[part].outcome == "not-there"
 
 
-class _Version(Struct, frozen=True):
-    capture: int
-
-
 def read_facts(folder: Path) -> Captured | None:
     """Return what `reprobuild capture` wrote down of a machine; None in a snapshot that a recipe took.
 
     Raises:
-        SnapshotError: the file is damaged, cannot be read, leads out of the folder, or is of a newer version.
+        SnapshotError: the file is damaged, cannot be read, or leads out of the folder.
     """
-    path, shown = folder / FILE, escaped(str(folder / FILE))
     data = beside(folder, FILE)
     if data is None:
         return None
-    version = _decoded(data, _Version, shown).capture
-    if version > NEWEST:
-        raise SnapshotError(
-            f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
-            hint="compare it with the reprobuild that took it, or a newer one",
-        )
-    return _decoded(data, Captured, escaped(str(path)))
-
-
-def _decoded(data: bytes, kind: type[T], shown: str) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=Captured)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # nested brackets
-        raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
+        raise SnapshotError(f"{escaped(str(folder / FILE))}: {escaped(str(err))}", hint=DAMAGED) from None
 
 
 def beside(folder: Path, name: str) -> bytes | None:
