@@ -162,6 +162,7 @@ def test_entries_tell_which_are_missing(one: list[str], other: list[str]) -> Non
 # In the order that `compare` promises; docs/compare.md has it, too.
 ORDER = [
     ("environment", "LD_PRELOAD"), ("environment", "LD_LIBRARY_PATH"), ("interpreter", "python"),
+    ("system", "python3.11-minimal"),
     ("environment", "PYTHONPATH"), ("python", "torch"), ("python", "nvidia-cudnn-cu12"), ("python", "flash-attn"),
     ("python", "numpy"),
     ("environment", "CUBLAS_WORKSPACE_CONFIG"), ("environment", "OMP_NUM_THREADS"),
