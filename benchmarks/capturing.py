@@ -1,8 +1,9 @@
 """How long `capture` takes against the Bash recipe that people have in their job scripts, on one environment.
 
 The environment has 300 distributions and five repositories of 1000 files each, with staged, unstaged and untracked
-changes, from each of which a distribution is installed. The recipe is the one that README shows, for all of them:
-`pip freeze`, `apt list --installed`, `printenv | sort`, and `git diff` in each folder that a `direct_url.json` names.
+changes, from each of which a distribution is installed. The recipe has the lines of the chapter on reproducibility of
+*Machine Learning Engineering*, unchanged: `module list`, `printenv | sort`, `pip freeze`, `git diff` in each folder
+that a `direct_url.json` names, and `apt list --installed`.
 Ours takes more: every change, what was staged, the commits that no remote has, and the machine.
 """
 
@@ -27,15 +28,12 @@ LIMIT = 0.3
 ROOMS = ("reprobuild_runtime/capture",)
 CAPTURE = ROOT / "reprobuild_runtime" / "capture.py"
 RECIPE = r"""
-printenv | sort > "$REPRO_DIR/env.txt"
-"$PYTHON" -m pip freeze > "$REPRO_DIR/requirements.txt" 2> /dev/null
-for record in "$CONDA_PREFIX"/lib/python*/site-packages/*.dist-info/direct_url.json; do
-    folder=$(sed -n 's|.*"url": "file://\([^"]*\)".*|\1|p' "$record")
-    test -n "$folder" || continue
-    (cd "$folder" && git diff > "$REPRO_DIR/$(basename "$folder").diff")
-done
-apt list --installed > "$REPRO_DIR/apt-packages.txt" 2> /dev/null
-"""
+module list 2> $REPRO_DIR/modules.txt
+/usr/bin/printenv | sort > $REPRO_DIR/env.txt
+pip freeze > $REPRO_DIR/requirements.txt
+perl -nle 'm|"file://(.*?/([^/]+))"| && qx[cd $1; if [ ! -z "\$(git diff)" ]; then git diff > \$REPRO_DIR/$2.diff; fi]' $CONDA_PREFIX/lib/python*/site-packages/*.dist-info/direct_url.json
+apt list --installed > $REPRO_DIR/apt-packages.txt
+"""  # noqa: E501
 _GIT = {
     "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@mail.example", "GIT_COMMITTER_NAME": "a",
     "GIT_COMMITTER_EMAIL": "a@mail.example", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
@@ -57,7 +55,12 @@ def make_environment(
         record = {"url": top.as_uri(), "dir_info": {"editable": True}}
         info = _distribution(site, f"project{number}")
         (info / "direct_url.json").write_text(json.dumps(dict(reversed(record.items()))))
-    env = {**os.environ, **_GIT, "CONDA_PREFIX": str(folder), "PYTHON": str(folder / "bin" / "python")}
+    python = folder / "bin" / "python"
+    program = folder / "bin" / "pip"
+    program.write_text(f"#!{python}\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n")
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    env = {**os.environ, **_GIT, "CONDA_PREFIX": str(folder), "PYTHON": str(python), "PATH": path}
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "PYTHONPATH"):
         env.pop(name, None)
     return env
@@ -104,10 +107,11 @@ def measure(
     """Return the figure; a capture that lacks a distribution or a repository is an error.
 
     Raises:
-        NotRunError: there is no apt or no pip here, which the recipe needs.
+        NotRunError: there is no apt or no perl here, which the recipe needs.
     """
-    if shutil.which("apt") is None:
-        raise NotRunError("there is no apt here")
+    missing = [name for name in ("apt", "perl") if shutil.which(name) is None]
+    if missing:
+        raise NotRunError(f"there is no {missing[0]} here")
     with tempfile.TemporaryDirectory(prefix="reprobuild-bench-") as scratch:
         place = Path(scratch)
         env = make_environment(place / "env", distributions, repositories, files)

@@ -24,6 +24,7 @@ from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.pipeline import LOCK
 from reprobuild.store import Store
 from tests.guard.fuzz import fuzz
+from tests.snapshot import fuzz as reading
 from tests.squashfs import squashfs_tools
 
 FUZZ_SECONDS = 600
@@ -147,9 +148,18 @@ def run_fuzz(place: Place) -> bool:
     return not found["found"]
 
 
+def run_fuzz_reading(place: Place) -> bool:
+    """Feed changed captures to everything that reads them, for ten minutes."""
+    about = machine()
+    found = reading.fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
+    print(found)
+    place.write("reading", ("secrets", "snapshot"), found, about)
+    return not found["found"]
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
-    "fuzz": run_fuzz,
+    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
 }  # fmt: skip
 
 

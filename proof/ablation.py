@@ -70,12 +70,9 @@ CUTS: tuple[Cut, ...] = (
         "                    stream.write(importlib.util.source_hash(text)",
         new="importlib.util.MAGIC_NUMBER + bytes(4) + int(os.path.getmtime(path)).to_bytes(4, 'little'))\n"
         "                    stream.write(len(text).to_bytes(4, 'little')"),
-    Cut(name="a process for each wheel's bytecode", part="seal", file=_COMPILE,
-        old="            running += 1\n            if os.fork() == 0:\n"
-        '                compile_tree(job["from"], job["to"], job["place"])\n                os._exit(0)\n',
-        new='            compile_tree(job["from"], job["to"], job["place"])\n'),
-    Cut(name="order of the modules: folders", part="seal", file=_COMPILE, old="        folders.sort()\n"),
-    Cut(name="order of the modules: files", part="seal", file=_COMPILE, old="in sorted(names)", new="in names"),
+    # A stand-in for the order of a file system, which is the same on most for the few files of a folder.
+    Cut(name="order of the modules", part="seal", file=_COMPILE, old="in sorted(names)",
+        new="in sorted(names, key=lambda name: hash((name, os.getpid())))"),
     Cut(name="modes and times of the context", part="image", file="reprobuild/context.py",
         old="    _settle(part, lock.epoch)\n"),
     Cut(name="order of variables", part="image", file="reprobuild/config.py",

@@ -19,4 +19,5 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
+    Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
 )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,13 @@ def _drills(evidence: Mapping[str, Any]) -> str:
     return said + _table(["drill", "cases"], rows)
 
 
-def _fuzz(evidence: Mapping[str, Any]) -> str:
+def _fuzz(evidence: Mapping[str, Any], things: str = "archives") -> str:
     rows = [[target, str(count)] for target, count in sorted(evidence["cases"].items())]
     said = (
-        f"{sum(evidence['cases'].values())} archives in {evidence['seconds']:.0f} s: {evidence['refused']} refused, "
+        f"{sum(evidence['cases'].values())} {things} in {evidence['seconds']:.0f} s: {evidence['refused']} refused, "
         f"{evidence['accepted']} accepted, {len(evidence['found'])} faults. {_where(evidence)}\n\n"
     )
-    return said + _table(["target", "archives"], rows)
+    return said + _table(["target", things], rows)
 
 
 def _benchmarks(evidence: Mapping[str, Any]) -> str:
@@ -105,9 +106,9 @@ def _benchmarks(evidence: Mapping[str, Any]) -> str:
     return f"{_where(evidence)}\n\n" + _table(["figure", "value", "limit", "", "against"], rows)
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
-    "benchmarks": _benchmarks,
+    "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
 }  # fmt: skip
 
 

@@ -152,8 +152,9 @@ VALUES: tuple[Rule, ...] = (
     ),
 )
 
-_NAMES = tuple((rule, re.compile(pattern, re.IGNORECASE)) for rule, pattern in NAMES)
-_VALUES = tuple((rule, re.compile(rule.pattern), re.compile(rule.pattern.encode())) for rule in VALUES)
+# The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
+# `VALUES` are compiled where a mark was found, which is seldom.
+_NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 _NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
 # `NAME=value` and `--name value` in a command line or a comment; `==` is a pinned version.
@@ -174,18 +175,16 @@ def entropy(text: str) -> float:
 
 def secret_name(name: str) -> str | None:
     """Return the rule by which a variable of this name holds a secret, or None."""
-    for rule, pattern in _NAMES:
-        if pattern.fullmatch(name):
-            return rule or None
-    return None
+    found = _NAMES.fullmatch(name)
+    return NAMES[int(str(found.lastgroup)[1:])][0] or None if found else None
 
 
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
-    for rule, pattern, _ in _VALUES:
+    for rule in VALUES:
         if any(mark in lowered for mark in rule.marks) and any(
-            rule.real(m[1]) for m in pattern.finditer(value)
+            rule.real(m[1]) for m in re.finditer(rule.pattern, value)
         ):
             return rule.name
     return None
@@ -218,8 +217,10 @@ def find(text: bytes) -> list[tuple[int, str]]:
     """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines."""
     lowered = text.lower()
     found = set()
-    for rule, _, pattern in _VALUES:
-        for start, end in _marked_lines(lowered, [mark.encode() for mark in rule.marks]):
+    for rule in VALUES:
+        lines = _marked_lines(lowered, [mark.encode() for mark in rule.marks])
+        pattern = re.compile(rule.pattern.encode() if lines else b"")
+        for start, end in lines:
             for match in pattern.finditer(text, start, end):
                 if rule.real(match[1].decode("utf-8", "replace")):
                     found.add((text.count(b"\n", 0, start) + 1, rule.name))
@@ -306,8 +307,8 @@ def _without_secrets(query: str) -> str:
 
 def _cut_values(text: str) -> tuple[str, bool]:
     """Replace each secret that is known by its looks."""
-    cut = text
-    for rule, pattern, _ in _VALUES:
-        if any(mark in text.lower() for mark in rule.marks):
-            cut = pattern.sub(lambda match: match[0].replace(match[1], GONE), cut)
+    cut, lowered = text, text.lower()
+    for rule in VALUES:
+        if any(mark in lowered for mark in rule.marks):
+            cut = re.sub(rule.pattern, lambda match: match[0].replace(match[1], GONE), cut)
     return cut, cut != text

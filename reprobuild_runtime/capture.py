@@ -24,9 +24,9 @@ import sys
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
     del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
 
-import argparse
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import math
@@ -35,7 +35,6 @@ import platform
 import re
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sysconfig
@@ -44,7 +43,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from importlib import metadata
+from importlib.machinery import PathFinder
 from types import MappingProxyType
 from typing import (
     IO,
@@ -70,6 +69,7 @@ PROGRAM = "reprobuild capture"
 # Seconds. The whole ends after SECONDS, whatever its parts may still have.
 SECONDS = 60.0
 STALE = 600.0  # and its budget: then a capture that never ended, of a killed job, is taken over
+TICK = 0.1  # between two looks at the programs that run
 LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
 BUDGETS = {
     "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
@@ -88,7 +88,9 @@ LISTED = 500  # names in one list of capture.json
 SAID = 10  # warnings on the terminal
 REPOSITORIES = 64
 AT_ONCE = 4
+DEEPEST = 200  # folders in one another
 LONGEST_WORD = 4096  # of a command line
+HEAD = 1 << 13  # of the metadata of a distribution
 
 REASONS = {
     "done": "complete",
@@ -333,9 +335,19 @@ def _take_all(
         return taken.facts
 
     for name, part in PARTS:
-        document[name] = take(name, part, BUDGETS[name])
+        if name == "distributions":
+            document[name] = take(name, part, BUDGETS[name])
     installed = (document.get("distributions") or {}).get("found", [])
-    found, lines = _take_repositories(installed, take)
+    repositories: List[Tuple[List[Dict[str, Any]], Dict[str, str]]] = []
+    others = threading.Thread(  # git works meanwhile
+        target=lambda: repositories.append(_take_repositories(installed, take)), name=PROGRAM, daemon=True
+    )
+    others.start()
+    for name, part in PARTS:
+        if name != "distributions":
+            document[name] = take(name, part, BUDGETS[name])
+    others.join()
+    found, lines = repositories[0]
     document["repositories"] = found
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _freeze(installed, lines)
@@ -419,11 +431,12 @@ def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
 
 def _run(
     argv: Sequence[str], context: Context, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
-    stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 1 << 28, codes: Sequence[int] = (0,),
+    stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0, codes: Sequence[int] = (0,),
 ) -> bytes:  # fmt: skip
     """Run a program to its end and return its output; it and its children are killed at the deadline.
 
-    Output goes to a file, so that a child that keeps it open cannot keep us.
+    Output goes to a file, so that a child that keeps it open cannot keep us. A program that says more than `most` is
+    ended, where there is one.
     """
     with contextlib.ExitStack() as stack:
         said = out or stack.enter_context(tempfile.TemporaryFile(dir=context.scratch))
@@ -437,55 +450,106 @@ def _run(
             list(argv), env=dict(env if env is not None else context.environ), cwd=cwd, stdin=given, stdout=said,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        code, reason = _wait(child, said, time.monotonic() + left, most if out else 0)
+        code, reason = _wait(child, said, time.monotonic() + left, most)
         if reason:
             raise GaveUp(reason, f"`{os.path.basename(argv[0])}` was ended")
         if code not in codes:
             raise GaveUp("failed", f"`{os.path.basename(argv[0])}` exited {code}")
+        if out:
+            return b""
+        if most and os.fstat(said.fileno()).st_size > most:
+            raise GaveUp("too-large")
         said.seek(0)
-        return b"" if out else said.read(most)
+        return said.read()
 
 
-_RUNNING: Set[int] = set()  # process groups
+class Watched:
+    """A program that runs: when it must end, and how much it may write into a file (0: as much as it likes)."""
 
+    def __init__(self, group: int, number: int, deadline: float, most: int) -> None:
+        self.group = group
+        self.number = number
+        self.deadline = deadline
+        self.most = most
+        self.reason = ""
 
-def _end_running() -> None:
-    """End the programs of parts that were left behind."""
-    for group in list(_RUNNING):
+    def look(self) -> None:
+        """End it where it is over its budget."""
+        if time.monotonic() > self.deadline:
+            self.end("timed-out")
+        elif self.most and os.fstat(self.number).st_size > self.most:
+            self.end("too-large")
+
+    def end(self, reason: str) -> None:
+        """Kill it and its children."""
+        self.reason = self.reason or reason
         with contextlib.suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
+            os.killpg(self.group, signal.SIGKILL)
+
+
+class Watcher:
+    """One thread that looks at all programs, and ends soon after the last of them.
+
+    A thread or a timer for each would take as long as git does.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with nothing; a forked process has no thread of its parent's."""
+        self.lock = threading.Lock()
+        self.programs: List[Watched] = []
+        self.alive = False
+
+    @contextlib.contextmanager
+    def watching(self, program: Watched) -> Iterator[None]:
+        """Watch a program while the body runs; what interrupts the body ends it."""
+        with self.lock:
+            self.programs.append(program)
+            if not self.alive:
+                self.alive = True
+                threading.Thread(target=self.watch, name=PROGRAM, daemon=True).start()
+        try:
+            yield
+        except BaseException:
+            program.end("failed")
+            raise
+        finally:
+            with self.lock:
+                self.programs.remove(program)
+
+    def watch(self) -> None:
+        """Look at the programs again and again."""
+        idle = 0
+        while True:
+            time.sleep(TICK)
+            with self.lock:
+                for program in self.programs:
+                    program.look()
+                idle = 0 if self.programs else idle + 1
+                if idle > 10:
+                    self.alive = False
+                    return
+
+    def end_all(self) -> None:
+        """End the programs of parts that were left behind."""
+        for program in list(self.programs):
+            program.end("failed")
+
+
+_WATCHER = Watcher()
+os.register_at_fork(after_in_child=_WATCHER.reset)
 
 
 def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> Tuple[int, str]:
     """Return the code of a program, and why it was killed. `wait` with a time limit sleeps longer than git runs."""
-    reasons: List[str] = []
-    _RUNNING.add(child.pid)
-
-    def end(reason: str) -> None:
-        reasons.append(reason)
-        with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-
-    left = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
-    clock = threading.Timer(left, end, ["timed-out"])
-    clock.daemon = True
-    clock.start()
-    try:
-        while most:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(0.5)
-                break
-            if os.fstat(said.fileno()).st_size > most:
-                end("too-large")
-                break
-        code = child.wait()
-    except BaseException:
-        end("failed")
-        raise
-    finally:
-        clock.cancel()
-        _RUNNING.discard(child.pid)
-    return code, "".join(reasons[:1])
+    program = Watched(child.pid, said.fileno(), deadline, most)
+    with _WATCHER.watching(program), contextlib.suppress(ChildProcessError):
+        os.waitid(
+            os.P_PID, child.pid, os.WEXITED | os.WNOWAIT
+        )  # so that no other one can have its number yet
+    return child.wait(), program.reason
 
 
 def _read(path: str, most: int = 1 << 20) -> bytes:
@@ -570,27 +634,75 @@ def take_distributions(context: Context) -> Taken:
     return Taken({"found": [found[name] for name in sorted(found)], "broken": broken}, withheld=withheld)
 
 
-def _distributions() -> Iterator[Tuple[metadata.Distribution, Optional[str]]]:
+class Installed:
+    """One distribution in a folder of the path: what `importlib.metadata` gives, which takes long to import."""
+
+    def __init__(self, place: str, name: str) -> None:
+        self._place = place
+        self._path = os.path.join(place, name)
+
+    def read_text(self, name: str) -> Optional[str]:
+        """Return one of its files, or itself for "", where it is one; None where there is none.
+
+        Long metadata end early, behind the first empty line: the description may be a megabyte.
+        """
+        try:
+            with open(os.path.join(self._path, name) if name else self._path, "rb", buffering=0) as stream:
+                data = stream.read(HEAD)
+                if len(data) == HEAD and (name.endswith(".json") or b"\n\n" not in data):
+                    data += stream.read()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
+            return None
+        return data.decode("utf-8", "replace")
+
+    def locate_file(self, name: str) -> str:
+        """Return the place of a file that it installed."""
+        return os.path.join(self._place, name) if name else self._place
+
+
+def _distributions() -> Iterator[Tuple[Any, Optional[str]]]:
     """Give each distribution on the path, with its folder where `setup.py develop` left an `.egg-link`."""
     for place in sys.path:
-        for dist in metadata.distributions(path=[place]):
-            yield dist, None
         try:
-            names = sorted(os.listdir(place or "."))
+            names = os.listdir(place or ".")
         except OSError:
-            continue
-        for name in names:
+            names = []
+        yield from ((dist, None) for dist in _in_place(place, names))
+        for name in sorted(names):
             if name.endswith(".egg-link"):
                 target = _text(os.path.join(place, name)).split("\n")[0].strip()
-                for dist in metadata.distributions(path=[target]):
-                    yield dist, target
+                with contextlib.suppress(OSError):
+                    yield from ((dist, target) for dist in _in_place(target, os.listdir(target)))
 
 
-def _describe(dist: metadata.Distribution, link: Optional[str]) -> Dict[str, Any]:
-    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
-    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]  # the description may be a megabyte
-    fields = dict(re.findall(r"(?im)^(name|version):[ \t]*(\S.*?)\s*$", head)[::-1])
-    named = {key.lower(): value for key, value in fields.items()}
+def _in_place(place: str, names: Sequence[str]) -> Iterator[Any]:
+    """Give the distributions of one place, whose content is given where it is a folder.
+
+    A zip file, and what else somebody's own finder may know, is left to `importlib.metadata`.
+    """
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
+    if names and finders == [PathFinder]:
+        is_egg = place.lower().endswith(".egg")
+        for name in names:
+            low = name.lower()
+            if low.endswith((".dist-info", ".egg-info")) or (is_egg and low == "egg-info"):
+                yield Installed(place.rstrip("/") or place or ".", name)
+    elif finders != [PathFinder] or os.path.isfile(place):
+        from importlib import metadata  # it takes as long as all other imports
+
+        yield from metadata.distributions(path=[place])
+
+
+def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
+    named: Dict[str, str] = {}
+    for line in (dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or "").split(
+        "\n"
+    ):
+        if not line.rstrip("\r"):
+            break  # what follows is the description
+        key, _, value = line.partition(":")
+        if value.strip():
+            named.setdefault(key.lower(), value.strip())
     if not named.get("name") or not named.get("version"):
         raise ValueError
     origin, cut = _origin(dist.read_text("direct_url.json"))
@@ -733,15 +845,16 @@ def take_dpkg(context: Context) -> Taken:
     status = _read("/var/lib/dpkg/status", 1 << 28)
     if not status:
         raise GaveUp("not-there")
-    automatic = set()
-    for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26)):
-        if fields.get("Auto-Installed") == "1":
-            automatic.add((fields.get("Package"), fields.get("Architecture")))
-    native = next((f["Architecture"] for f in _paragraphs(status) if f.get("Package") == "dpkg"), "")
+    automatic = {
+        (fields["Package"], fields["Architecture"])
+        for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
+        if fields["Auto-Installed"] == "1"
+    }
+    packages = list(_paragraphs(status, "Version", "Status"))
+    native = next((fields["Architecture"] for fields in packages if fields["Package"] == "dpkg"), "")
     rows = []
-    for fields in _paragraphs(status):
-        words = fields.get("Status", "").split()
-        if words[2:] != ["installed"]:
+    for fields in packages:
+        if fields["Status"].split()[2:] != ["installed"]:
             continue
         name, architecture = fields["Package"], fields["Architecture"]
         is_automatic = (name, native if architecture == "all" else architecture) in automatic
@@ -756,11 +869,18 @@ def take_dpkg(context: Context) -> Taken:
     return Taken(facts, {"apt-packages.txt": "".join(row + "\n" for _, _, row in sorted(rows)).encode()})
 
 
-def _paragraphs(data: bytes) -> Iterator[Dict[str, str]]:
+def _paragraphs(data: bytes, *names: str) -> Iterator[Dict[str, str]]:
+    """Give name, architecture and some other fields of each paragraph, "" for what it does not have.
+
+    The file may have megabytes: plain search is ten times as fast as a pattern.
+    """
     for block in data.decode("utf-8", "replace").split("\n\n"):
-        yield dict(
-            re.findall(r"(?m)^(Package|Version|Architecture|Status|Auto-Installed): *(\S.*?) *$", block)
-        )
+        text = f"\n{block}\n"
+        fields = {}
+        for name in ("Package", "Architecture", *names):
+            start = text.find(f"\n{name}:") + len(name) + 2
+            fields[name] = text[start : text.find("\n", start)].strip(" ") if start > len(name) + 1 else ""
+        yield fields
 
 
 def _scan(folder: str) -> List[os.DirEntry[str]]:
@@ -952,7 +1072,7 @@ def take_machine(context: Context) -> Taken:
     }
     return Taken(
         {
-            "host": socket.gethostname(),
+            "host": os.uname().nodename,
             "uname": list(os.uname()),
             "cpu": {"count": os.cpu_count(), "usable": sorted(os.sched_getaffinity(0)), **fields},
             "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
@@ -1080,6 +1200,7 @@ class Files(NamedTuple):
     large: List[Dict[str, Any]]
     inner: Dict[bytes, str]
     intended: List[bytes]
+    touched: Set[bytes]
 
 
 class Repository:
@@ -1119,7 +1240,7 @@ class Repository:
         self._silence_filters()
         self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
 
-    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 1 << 28,
+    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
             codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
         """Return what a git command says; `env` are variables of its own."""
         context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
@@ -1234,10 +1355,11 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     """
     repository = Repository(top, context)
     head = _head(repository)
-    base = _base(repository, head.commit)
+    base = _base(repository, head)
     entries, unmerged = _entries(repository)
     files = _look(repository, entries, unmerged)
-    index, work = _trees(repository, head, files, [path for path, *_ in unmerged])
+    staged = _staged(repository, head, unmerged)
+    index, work = _trees(repository, head, staged, entries, files, [path for path, *_ in unmerged])
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
@@ -1257,24 +1379,143 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts["bundle"] = None  # where a remote has all there is
     if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
         facts["bundle"] = _bundle(repository, facts, unmerged, moved)
-        facts.update(_search(repository, facts))
-    facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
+        new = _new_blobs(staged, files) if facts["unpushed"] == 0 and head.commit else None
+        facts.update(_search(repository, facts, new))
+    if facts["base"] == head.commit and facts["worktree"] == head.tree:
+        facts["diff"] = {"file": None, "from": head.commit, "bytes": 0, "reason": "done"}
+    else:
+        facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
     return Taken(facts, files=moved)
 
 
+class Staged(NamedTuple):
+    """What the index changes in one path of the tree that is checked out; a mode of zeros is no entry there."""
+
+    mode_before: bytes
+    mode: bytes
+    before: bytes
+    oid: bytes
+    path: bytes
+
+
+def _staged(
+    repository: Repository, head: Head, unmerged: Sequence[Tuple[bytes, bytes, bytes, bytes]]
+) -> Optional[List[Staged]]:
+    """Return what is staged; None before the first commit and amid conflicts, where git cannot tell."""
+    if not (head.commit and head.tree) or unmerged:
+        return None
+    words = (
+        "diff-index",
+        "--cached",
+        "--raw",
+        "--no-abbrev",
+        "-z",
+        "--no-renames",
+        "--ignore-submodules=none",
+    )
+    said = repository.git(*words, head.commit).split(b"\0")
+    rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
+    return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
+
+
 def _trees(
-    repository: Repository, head: Head, files: Files, unmerged: Sequence[bytes]
+    repository: Repository,
+    head: Head,
+    staged: Optional[Sequence[Staged]],
+    entries: Mapping[bytes, Entry],
+    files: Files,
+    unmerged: Sequence[bytes],
 ) -> Tuple[bytes, bytes]:
-    """Return the trees of the index and of the work tree."""
+    """Return the trees of the index and of the work tree.
+
+    A large repository with nothing staged has its tree already. The others are made here: git would write every tree
+    of the repository, and wait for the disk after each.
+    """
     kept = {**dict.fromkeys(unmerged), **files.changed, **files.untracked}
-    index = b""
-    if (
-        head.commit and head.tree and not unmerged
-    ):  # a large repository with nothing staged has its tree already
-        words = ("diff-index", "--cached", "--raw", "-z", "--ignore-submodules=none", head.commit)
-        index = b"" if repository.git(*words) else head.tree.encode()
-    index = index or repository.tree(dict.fromkeys(unmerged), "staged")
-    return index, repository.tree(kept, "work") if kept else index
+    index = (head.tree or "").encode() if staged == [] else b""
+    if index and not kept:
+        return index, index
+    if _is_doubtful(repository, entries, files):
+        index = index or repository.tree(dict.fromkeys(unmerged), "staged")
+        return index, repository.tree(kept, "work") if kept else index
+    root = _root(entries)
+    there: Set[bytes] = set()
+    if staged is not None:
+        for row in staged:
+            root.put(row.path, (row.mode_before, row.before) if row.mode_before.strip(b"0") else None)
+        if root.write(repository, there, known=True).decode() == head.tree:
+            for row in staged:
+                root.put(row.path, (row.mode, row.oid) if row.mode.strip(b"0") else None)
+        else:  # made by another program than git, with modes of its own
+            root = _root(entries)
+            there.clear()
+    index = index or root.write(repository, there)
+    for path, found in kept.items():
+        root.put(path, found)
+    return index, root.write(repository, there) if kept else index
+
+
+def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> bool:
+    """Whether only git can tell the trees: of an entry without content, which may only be intended to be added (such a
+    one is in no tree, and may look like an empty file that was staged), and of folders without end."""
+    empty = repository.id(b"blob 0\0").encode()
+    return any(
+        (entry.oid == empty and (path in files.touched or entry.tag != b"H")) or path.count(b"/") > DEEPEST
+        for path, entry in entries.items()
+    ) or any(path.count(b"/") > DEEPEST for path in files.untracked)
+
+
+def _root(entries: Mapping[bytes, Entry]) -> Folder:
+    root = Folder()
+    for path, entry in entries.items():
+        root.put(path, entry)
+    return root
+
+
+class Folder(Dict[bytes, Any]):
+    """A tree of git: mode and id, or another folder, by name. It remembers its id until something in it changes."""
+
+    oid = b""
+
+    def put(self, path: bytes, entry: Optional[Tuple[bytes, ...]]) -> None:
+        """Set one path, or take it out; as in an index, a file takes the place of a folder and the reverse."""
+        folder, above = self, []
+        *names, last = path.split(b"/")
+        for name in names:
+            folder.oid = b""
+            inner = folder.get(name)
+            if not isinstance(inner, Folder):
+                if entry is None:
+                    return
+                inner = folder[name] = Folder()
+            above.append((folder, name))
+            folder = inner
+        folder.oid = b""
+        if entry is not None:
+            folder[last] = entry
+        elif not isinstance(folder.get(last), Folder):
+            folder.pop(last, None)
+            while above and not folder:  # git knows no empty folders
+                folder, name = above.pop()
+                del folder[name]
+
+    def write(self, repository: Repository, there: Set[bytes], known: bool = False) -> bytes:
+        """Return the id. What is not in `there` is written and added to it; where it is `known`, it is only added."""
+        if self.oid:
+            return self.oid
+        rows = []
+        for name, entry in self.items():
+            if not isinstance(entry, Folder):
+                rows.append((name, entry[0] + b" " + name + b"\0" + bytes.fromhex(entry[1].decode())))
+            else:
+                oid = entry.write(repository, there, known)
+                rows.append((name + b"/", b"40000 " + name + b"\0" + bytes.fromhex(oid.decode())))
+        content = b"".join(row for _, row in sorted(rows))
+        self.oid = repository.id(b"tree %d\0" % len(content) + content).encode()
+        if not known and self.oid not in there:
+            repository.add(b"tree", content)
+        there.add(self.oid)
+        return self.oid
 
 
 def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
@@ -1283,11 +1524,15 @@ def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
 
 
 class Head(NamedTuple):
-    """What is checked out: the commit and its tree (None before the first), and the branch (None where detached)."""
+    """What is checked out: the commit and its tree (None before the first), and the branch (None where detached).
+
+    `pushed` says whether a branch of a remote ends at this very commit.
+    """
 
     commit: Optional[str]
     tree: Optional[str]
     branch: Optional[str]
+    pushed: bool = False
 
 
 def _head(repository: Repository) -> Head:
@@ -1295,10 +1540,11 @@ def _head(repository: Repository) -> Head:
     if said == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
         said = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
     branch = quote(said[5:]) if said[:5] == b"ref: " and len(said) > 5 else None
-    rows = repository.git("rev-parse", "HEAD^{commit}", "HEAD^{tree}", codes=(0, 128)).decode().split("\n")
+    words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--remotes")
+    rows = repository.git(*words, codes=(0, 128)).decode().split("\n")
     if len(rows) < 3:  # the first row repeats the words that name nothing
         return Head(None, None, branch)
-    return Head(rows[0], rows[1], branch)
+    return Head(rows[0], rows[1], branch, pushed=rows[0] in rows[2:])
 
 
 def _remotes(repository: Repository) -> List[Dict[str, str]]:
@@ -1316,19 +1562,21 @@ def _bare_url(url: str) -> str:
     return strip_credentials(url[short.end() :] if short else url)[0]
 
 
-def _base(repository: Repository, head: Optional[str]) -> Dict[str, Any]:
+def _base(repository: Repository, head: Head) -> Dict[str, Any]:
     """Return what a remote has, as far as this repository knows: `base`, `prerequisites` and the rest's number.
 
     Only refs/remotes count: a tag may never have been pushed.
     """
     none: Dict[str, Any] = {"base": None, "base_remote": None, "prerequisites": [], "unpushed": 0}
-    if head is None:
+    if head.commit is None:
         return none
-    rows = repository.git("rev-list", "--boundary", head, "--not", "--remotes").decode().split()
+    rows = []
+    if not head.pushed:
+        rows = repository.git("rev-list", "--boundary", head.commit, "--not", "--remotes").decode().split()
     boundary = [row[1:] for row in rows if row.startswith("-")]
     unpushed = len(rows) - len(boundary)
     if unpushed == 0:
-        boundary = [head]
+        boundary = [head.commit]
     if not boundary:
         return dict(none, unpushed=unpushed)
     remote = _holder(repository, boundary[0])
@@ -1373,8 +1621,8 @@ def _look(
     """Find what lies in the work tree and differs from the index."""
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
-    files = Files({}, {}, [], [], {}, intended)
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
+    files = Files({}, {}, [], [], {}, intended, touched)
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
@@ -1616,16 +1864,52 @@ def _bundle(
     }
 
 
-def _search(repository: Repository, facts: Dict[str, Any]) -> Dict[str, Any]:
+def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dict[bytes, bytes]]:
+    """Return path by id of what a bundle carries where all commits are with a remote; None where that is not known."""
+    if staged is None:
+        return None
+    rows = [(row.path, (row.mode, row.oid)) for row in staged if row.mode.strip(b"0")]
+    rows += [
+        (path, found) for path, found in {**files.changed, **files.untracked}.items() if found is not None
+    ]
+    return {oid: path for path, (mode, oid) in sorted(rows, reverse=True) if mode != b"160000"}
+
+
+def _search(
+    repository: Repository, facts: Dict[str, Any], new: Optional[Dict[bytes, bytes]]
+) -> Dict[str, Any]:
     """Search all that the bundle carries for secrets: file, line and rule, never the text.
 
     The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
-    were too many to be searched, the largest ones.
+    were too many to be searched, the largest ones. `new` has path by id, where it is known.
     """
-    excluded = [f"^{one}" for one in facts["prerequisites"]]
-    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
-    paths = dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
-    asked = b"".join(oid + b"\n" for oid in paths)
+    if new is None:
+        excluded = [f"^{one}" for one in facts["prerequisites"]]
+        listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+        new = dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    found: Set[Tuple[str, int, str]] = set()
+    unsearched = 0
+    try:
+        contents = _contents(repository, list(new), SEARCHED)
+    except GaveUp as err:
+        if err.reason != "too-large":
+            raise
+        chosen, unsearched = _smallest(repository, new)
+        contents = _contents(repository, chosen)
+    for oid, content in contents:
+        places = find(content)
+        for value in repository.context.secrets:
+            at = content.find(value)
+            if at >= 0:
+                places.append((content.count(b"\n", 0, at) + 1, "variable"))
+        found.update((quote(new[oid]), line, rule) for line, rule in places)
+    secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
+    return {"secrets": secrets[:LISTED], "unsearched": unsearched}
+
+
+def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
+    """Return the smallest blobs that are to be searched together, and the number of the others."""
+    asked = b"".join(oid + b"\n" for oid in oids)
     said = repository.git("cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", stdin=asked)
     rows = [row.split(b" ") for row in said.split(b"\n") if row.startswith(b"blob ")]
     blobs = sorted((int(size), oid) for _, size, oid in rows)
@@ -1634,26 +1918,21 @@ def _search(repository: Repository, facts: Dict[str, Any]) -> Dict[str, Any]:
         total += size
         if total <= SEARCHED:
             chosen.append(oid)
-    found: Set[Tuple[str, int, str]] = set()
-    for oid, content in _contents(repository, chosen):
-        places = find(content)
-        for value in repository.context.secrets:
-            at = content.find(value)
-            if at >= 0:
-                places.append((content.count(b"\n", 0, at) + 1, "variable"))
-        found.update((quote(paths[oid]), line, rule) for line, rule in places)
-    secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
-    return {"secrets": secrets[:LISTED], "unsearched": len(blobs) - len(chosen)}
+    return chosen, len(blobs) - len(chosen)
 
 
-def _contents(repository: Repository, oids: Sequence[bytes]) -> Iterator[Tuple[bytes, bytes]]:
-    """Yield id and content of the objects that are there."""
+def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> Iterator[Tuple[bytes, bytes]]:
+    """Return an iterator of id and content of the objects that are there; GaveUp where they have more than `most`."""
     if not oids:
-        return
-    said = repository.git("cat-file", "--batch", stdin=b"".join(oid + b"\n" for oid in oids))
+        return iter(())
+    asked = b"".join(oid + b"\n" for oid in oids)
+    return _objects(repository.git("cat-file", "--batch", stdin=asked, most=most), repository.context)
+
+
+def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
     at = 0
     while at < len(said):
-        repository.context.left()
+        context.left()
         end = said.index(b"\n", at)
         words = said[at:end].split(b" ")
         at = end + 1
@@ -1725,7 +2004,8 @@ def _take_repositories(
     lines: Dict[str, str] = {}
     used: Dict[str, int] = {}
     while waiting and len(found) < REPOSITORIES:
-        wave, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
+        room = REPOSITORIES - len(found)
+        wave, waiting = waiting[:room], waiting[room:]
         named = [
             _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
         ]
@@ -1755,18 +2035,20 @@ def _too_many(context: Context) -> Taken:
 def _take_wave(
     wave: List[Tuple[str, str, bool]], take: Callable[[str, Callable[[Context], Taken], float], Any]
 ) -> List[Any]:
-    """Take some repositories at once: most of the time git reads from the disk. None where one cannot be had."""
+    """Take some repositories, a few at once: most of the time git reads from the disk. None where one cannot be had."""
     records: List[Any] = [None] * len(wave)
+    waiting = list(enumerate(wave))[::-1]
 
-    def one(number: int, name: str, top: str, installed: bool) -> None:
-        def part(context: Context) -> Taken:
-            return take_repository(context, top, name, installed)
+    def work() -> None:
+        while True:
+            try:
+                number, (name, top, installed) = waiting.pop()
+            except IndexError:
+                return
+            part = functools.partial(take_repository, top=top, name=name, installed=installed)
+            records[number] = take(f"repository {name}", part, BUDGETS["repository"])
 
-        records[number] = take(f"repository {name}", part, BUDGETS["repository"])
-
-    threads = [
-        threading.Thread(target=one, args=(number, *row), daemon=True) for number, row in enumerate(wave)
-    ]
+    threads = [threading.Thread(target=work, name=PROGRAM, daemon=True) for _ in wave[:AT_ONCE]]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -1973,8 +2255,9 @@ VALUES: tuple[Rule, ...] = (
     ),
 )
 
-_NAMES = tuple((rule, re.compile(pattern, re.IGNORECASE)) for rule, pattern in NAMES)
-_VALUES = tuple((rule, re.compile(rule.pattern), re.compile(rule.pattern.encode())) for rule in VALUES)
+# The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
+# `VALUES` are compiled where a mark was found, which is seldom.
+_NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 _NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
 # `NAME=value` and `--name value` in a command line or a comment; `==` is a pinned version.
@@ -1995,18 +2278,16 @@ def entropy(text: str) -> float:
 
 def secret_name(name: str) -> str | None:
     """Return the rule by which a variable of this name holds a secret, or None."""
-    for rule, pattern in _NAMES:
-        if pattern.fullmatch(name):
-            return rule or None
-    return None
+    found = _NAMES.fullmatch(name)
+    return NAMES[int(str(found.lastgroup)[1:])][0] or None if found else None
 
 
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
-    for rule, pattern, _ in _VALUES:
+    for rule in VALUES:
         if any(mark in lowered for mark in rule.marks) and any(
-            rule.real(m[1]) for m in pattern.finditer(value)
+            rule.real(m[1]) for m in re.finditer(rule.pattern, value)
         ):
             return rule.name
     return None
@@ -2039,8 +2320,10 @@ def find(text: bytes) -> list[tuple[int, str]]:
     """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines."""
     lowered = text.lower()
     found = set()
-    for rule, _, pattern in _VALUES:
-        for start, end in _marked_lines(lowered, [mark.encode() for mark in rule.marks]):
+    for rule in VALUES:
+        lines = _marked_lines(lowered, [mark.encode() for mark in rule.marks])
+        pattern = re.compile(rule.pattern.encode() if lines else b"")
+        for start, end in lines:
             for match in pattern.finditer(text, start, end):
                 if rule.real(match[1].decode("utf-8", "replace")):
                     found.add((text.count(b"\n", 0, start) + 1, rule.name))
@@ -2127,10 +2410,10 @@ def _without_secrets(query: str) -> str:
 
 def _cut_values(text: str) -> tuple[str, bool]:
     """Replace each secret that is known by its looks."""
-    cut = text
-    for rule, pattern, _ in _VALUES:
-        if any(mark in text.lower() for mark in rule.marks):
-            cut = pattern.sub(lambda match: match[0].replace(match[1], GONE), cut)
+    cut, lowered = text, text.lower()
+    for rule in VALUES:
+        if any(mark in lowered for mark in rule.marks):
+            cut = re.sub(rule.pattern, lambda match: match[0].replace(match[1], GONE), cut)
     return cut, cut != text
 
 
@@ -2150,6 +2433,8 @@ def default_folder(environ: Mapping[str, str]) -> str:
 
 def main(words: Optional[List[str]] = None) -> int:
     """Run the command line, and return the code to exit with."""
+    import argparse  # the library call needs none
+
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Take a snapshot of this environment.")
     parser.add_argument(
         "-o", "--out", metavar="DIR", help="the folder to write (default: snapshot, or snapshot-JOB)"
@@ -2204,7 +2489,7 @@ if __name__ == "__main__":
         _code = 130
     except SystemExit as _err:
         _code = _err.code if isinstance(_err.code, int) else 0
-    _end_running()
+    _WATCHER.end_all()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -30,7 +30,7 @@ from reprobuild.snapshot import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
 from tests.snapshot.samples import SECRETS
-from tests.verify.samples import PreparedEngine, done, good_answers, make_lock, make_verdict, ruling
+from tests.verify.samples import PreparedEngine, captured, done, good_answers, make_lock, make_verdict, ruling
 
 SNAPSHOT = EXAMPLE / "snapshot"
 VERBS = tuple(cli.VERBS)
@@ -296,7 +296,7 @@ SUMMARY = {"out", "lock", "image", "verdict", "deviations"}
     ("change", "code"),
     [
         ({}, 0),
-        ({"env": [done(b"A=2\0")]}, 10),
+        ({"again": [captured(variables=b"A=2\n")]}, 10),
         (
             {
                 "probes": [

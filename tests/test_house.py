@@ -26,7 +26,7 @@ ONLY_IN = {
     "docker": {"engines"},
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
-    "yaml": {"decisions"},
+    "yaml": {"decisions", "snapshot"},  # of the user's own choices; of conda's environments
     "torch": set(),
     "numpy": set(),
 }

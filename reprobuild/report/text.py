@@ -97,6 +97,7 @@ def render_snapshot(snapshot: Snapshot) -> str:
         f"system        {len(snapshot.packages)} packages",
         f"environment   {len(snapshot.variables)} variables",
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
+        *_also(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
@@ -107,6 +108,26 @@ def render_snapshot(snapshot: Snapshot) -> str:
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
     lines += [f"needs more      {line.place}: {line.kind}: {line.text}" for line in hard]
     return "\n".join(lines)
+
+
+def _also(snapshot: Snapshot) -> list[str]:
+    """Return the lines on what only some snapshots hold."""
+    lines = []
+    if snapshot.conda:
+        by_pip = sum(package.channel == "pypi" for package in snapshot.conda)
+        lines.append(f"conda         {len(snapshot.conda) - by_pip} packages, and {by_pip} of pip")
+    if snapshot.rpms:
+        lines.append(f"rpm           {len(snapshot.rpms)} packages")
+    for report in snapshot.reports:
+        models = Counter(report.gpus)
+        said = {
+            "python": report.python, "torch": report.torch, "CUDA": report.cuda, "cuDNN": report.cudnn,
+            "driver": report.driver, "GPU": ", ".join(f"{count} {name}" for name, count in models.items()),
+            "system": report.os, "libc": report.libc,
+        }  # fmt: skip
+        told = "; ".join(f"{name} {value}" for name, value in said.items() if value) or "nothing of use"
+        lines.append(f"{report.kind:<12}  {told}")
+    return lines
 
 
 def _module(name: str, version: str | None) -> str:

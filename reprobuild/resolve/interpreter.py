@@ -16,7 +16,7 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     """Find the interpreter.
 
     The distribution's own Python is the only one that can be put into an image today, so other evidence
-    (a module, a conda line) that contradicts it is an error rather than a guess.
+    (capture.json, collect_env, a module, conda) that contradicts it is an error rather than a guess.
 
     Args:
         snapshot: the captured environment.
@@ -26,13 +26,13 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
         LockError: no evidence, or evidence that contradicts itself.
     """
     system = _system_pythons(snapshot)
-    others = [*_from_modules(snapshot), *_from_conda(snapshot)]
     if decided is not None:
         return _decided(decided, system)
-    if others:
-        version, evidence = others[0]
-        if version in system.values():
-            return _interpreter(version, evidence)
+    if seen := _seen(snapshot):
+        version, evidence = seen
+        found = system.get(_minor(version), "")
+        if found and f"{found}.".startswith(f"{version}."):
+            return _interpreter(found, evidence)
         raise LockError(
             f"the environment ran Python {version} ({evidence}), and the captured system has "
             f"{', '.join(system.values()) or 'none'}",
@@ -49,9 +49,32 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     return _interpreter(version, f"apt-packages.txt lists python{minor}")
 
 
+def _seen(snapshot: Snapshot) -> tuple[str, str] | None:
+    """Return (version, evidence) of the Python that something saw, the most exact first.
+
+    Raises:
+        LockError: two of them saw different ones.
+    """
+    seen = [*_from_reports(snapshot), *_from_conda(snapshot), *_from_modules(snapshot)]
+    if not seen:
+        conda = [line for line in snapshot.requirements if line.kind == "conda"]
+        return ("of conda, unknown", f"{conda[0].place} was built by conda") if conda else None
+    first = max(seen, key=lambda one: one[0].count("."))
+    for version, evidence in seen:
+        if not f"{first[0]}.".startswith(f"{version}."):
+            raise LockError(
+                f"the snapshot shows two Pythons: {first[0]} ({first[1]}) and {version} ({evidence})",
+                hint=HINT,
+            )
+    return first
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
 def _interpreter(version: str, evidence: str) -> Interpreter:
-    minor = ".".join(version.split(".")[:2])
-    return Interpreter(version=version, executable=f"/usr/bin/python{minor}", evidence=evidence)
+    return Interpreter(version=version, executable=f"/usr/bin/python{_minor(version)}", evidence=evidence)
 
 
 def _system_pythons(snapshot: Snapshot) -> dict[str, str]:
@@ -82,15 +105,27 @@ def _from_modules(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
 
 
 def _from_conda(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
-    conda = [line for line in snapshot.requirements if line.kind == "conda"]
-    return [("of conda, unknown", f"{conda[0].place} was built by conda")] if conda else []
+    return [
+        (package.version, f"conda's python, {package.place}")
+        for package in snapshot.conda
+        if package.name == "python"
+        and package.channel != "pypi"
+        and re.fullmatch(r"3\.\d+(\.\d+)?", package.version)
+    ]
+
+
+def _from_reports(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
+    return [
+        (report.python, f"{report.kind}, {report.place('Python version')}")
+        for report in snapshot.reports
+        if report.python
+    ]
 
 
 def _decided(decided: str, system: dict[str, str]) -> Interpreter:
     if not re.fullmatch(r"3\.\d+(\.\d+)?", decided):
         raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
-    minor = ".".join(decided.split(".")[:2])
-    version = system.get(minor, decided)
+    version = system.get(_minor(decided), decided)
     if decided.count(".") == 2 and version != decided:
         raise LockError(
             f"Python {decided} was decided, and the captured system has {version}",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
@@ -51,8 +51,11 @@ def resolve_requirements(
 ) -> tuple[tuple[Wheel, ...], tuple[Ruling, ...]]:
     """Find the file of every line that names a version on an index.
 
+    conda's own build of a distribution is on no index. Where its version is known, the wheel of the same version
+    replaces it, which must be accepted (`conda-build`).
+
     Args:
-        requirements: lines of kind `index` and `archive`; editable and VCS lines are sources, not files.
+        requirements: lines of kind `index`, `archive` and `conda`; editable and VCS lines are sources, not files.
         files: the file lists of the machine's indexes.
         target: what the wheels must fit.
 
@@ -75,7 +78,7 @@ def _ruling(line: Requirement, outcome: Outcome, reason: str, kind: str = "") ->
 def _one(
     line: Requirement, files: FileLists, target: Target, tags: Sequence[Tag]
 ) -> tuple[Wheel | None, Ruling]:
-    if line.version is None or line.kind not in ("index", "archive"):
+    if line.version is None or line.kind not in ("index", "archive", "conda"):
         return None, _ruling(line, "unresolved", _WITHOUT_FILE[line.kind], f"{line.kind}-line")
     found = files.of(line.name, line.version)
     same = [item for item in found if same_version(item.version, line.version)]
@@ -91,13 +94,17 @@ def _one(
     reason = f"{wheel.filename} from {wheel.index}"
     if wheel.yanked is not None:
         reason += f"; its publisher yanked it: {wheel.yanked or 'no reason given'}"
-    return (
-        Wheel(
-            name=canonicalize_name(line.name), version=line.version, role="environment",
-            file=files.artefact(wheel), yanked=wheel.yanked or "",
-        ),
-        _ruling(line, "pinned", reason),
+    chosen = Wheel(
+        name=canonicalize_name(line.name), version=line.version, role="environment",
+        file=files.artefact(wheel), yanked=wheel.yanked or "",
     )  # fmt: skip
+    if line.kind == "conda":
+        source = f" ({line.version_from})" if line.version_from is not UNSET else ""
+        reason = (
+            f"conda's build {line.version}{source} is replaced by the wheel of the same version: {reason}"
+        )
+        return chosen, _ruling(line, "replaced", reason, "conda-build")
+    return chosen, _ruling(line, "pinned", reason)
 
 
 def _captured_file(line: Requirement, same: Sequence[Distribution], files: FileLists) -> list[Distribution]:

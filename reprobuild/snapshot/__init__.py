@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,85 +11,118 @@ import msgspec
 from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import apt, captured, environ, freeze, modules, patches, text
+from reprobuild.snapshot import captured, conda, text
+from reprobuild.snapshot.joined import conda_versions, exact_variables, last_line
+from reprobuild.snapshot.kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
 from reprobuild.snapshot.model import Remark, Snapshot
-from reprobuild.snapshot.repositories import Captured
 
-__all__ = ["read_snapshot"]
+__all__ = ["digest", "read_snapshot"]
 
-_Parser = Callable[[bytes, str], tuple[tuple[Any, ...], tuple[Remark, ...]]]
-
-# file name, field of Snapshot, parser
-_KINDS: tuple[tuple[str, str, _Parser], ...] = (
-    ("requirements.txt", "requirements", freeze.parse),
-    ("apt-packages.txt", "packages", apt.parse),
-    ("env.txt", "variables", environ.parse),
-    ("modules.txt", "modules", modules.parse),
-    ("*.diff", "patches", patches.parse),
-)
 # Ours or for people: neither is a captured line.
-_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|capture\.json|env\.nul")
+_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
 # Of `reprobuild capture` and its recipe: what no image can be made of is shown, and does not count as unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
+# Fields that came later. They are left out of the digest where they are empty, so older snapshots keep theirs.
+_LATER = ("captured", "conda", "rpms", "reports")
 
 
 def read_snapshot(folder: Path) -> Snapshot:
     """Return all that a captured folder holds.
 
     Args:
-        folder: what the chapter's recipe wrote.
+        folder: what the chapter's recipe or `reprobuild capture` wrote; docs/snapshots.md has the names of files.
 
     Raises:
         SnapshotError: there is no such folder or nothing captured in it, or a file in it is damaged,
-            contradicts itself, leads out of the folder, or is a patch with a secret.
+            contradicts itself or another one, leads out of the folder, or is a patch with a secret.
     """
-    files = _files(folder)
-    found: dict[str, list[Any]] = {field: [] for _, field, _ in _KINDS}
-    remarks: list[Remark] = []
-    absent = {kind for kind, _, _ in _KINDS}
-    for path in files:
-        shown = text.escaped(path.name)
-        kind = "*.diff" if path.name.endswith(".diff") else path.name
-        known = next((row for row in _KINDS if row[0] == kind), None)
-        if known is not None:
-            values, notes = known[2](_bytes(path, folder), shown)
-            found[known[1]] += values
-            remarks += notes
-            absent.discard(kind)
-        elif aside := _ASIDE.fullmatch(path.name):
-            what = "the changes of a repository" if aside["changes"] else "names of untracked files"
-            remarks.append(text.remark(shown, 1, "", f"{what}, for people: not read"))
-        elif not _BESIDE.fullmatch(path.name):
-            what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
-            remarks.append(text.remark(shown, 1, "", what, understood=False))
-    if len(absent) == len(_KINDS) and not any(path.name == captured.FILE for path in files):
+    held = _Held(folder)
+    for path in _files(folder):
+        held.take(path)
+    if not held.first:
         inside = _elsewhere(folder)
         raise SnapshotError(
             f"nothing captured in `{text.escaped(str(folder))}`",
             hint=f"did you mean `{text.escaped(str(inside))}`?" if inside else _RECIPE,
         )
+    held.join()
+    there = {"env.txt" if name == "env.nul" else name for name in held.first}
+    document = held.first.get(captured.FILE)
     snapshot = Snapshot(
         digest="",
-        captured=_captured(folder),
-        remarks=tuple(remarks),
-        absent=tuple(kind for kind, _, _ in _KINDS if kind in absent),
-        **{field: tuple(values) for field, values in found.items()},
+        captured=captured.parse(document[1], document[0]) if document else None,
+        remarks=tuple(held.remarks),
+        absent=tuple(name for name in RECIPE if name not in there),
+        **{field: tuple(values) for field, values in held.found.items()},
     )
-    return replace(snapshot, digest=_digest(snapshot))
+    return replace(snapshot, digest=digest(snapshot))
 
 
-def _digest(snapshot: Snapshot) -> str:
-    """Return the snapshot's digest: secrets have been dropped by now, so it tells nothing about them."""
-    content = msgspec.to_builtins(snapshot)
-    if snapshot.captured is None:  # what there was before captures keeps its digest
-        del content["captured"]
-    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
+def digest(snapshot: Snapshot) -> str:
+    """Return the sha256 of what a snapshot holds. Secrets have been dropped by now, so it tells nothing about them."""
+    fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    kept = {name: value for name, value in fields.items() if value or name not in _LATER}
+    return hashlib.sha256(msgspec.json.encode(kept | {"digest": ""})).hexdigest()
 
 
-def _captured(folder: Path) -> Captured | None:
-    path = folder / captured.FILE
-    return captured.parse(_bytes(path, folder), captured.FILE) if path.is_symlink() or path.exists() else None
+class _Held:
+    """What the files read so far gave; `first` is the first file of each kind, with its bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found: dict[str, list[Any]] = {kind.field: [] for kind in KINDS}
+        self.remarks: list[Remark] = []
+        self.first: dict[str, tuple[str, bytes]] = {}
+
+    def take(self, path: Path) -> None:
+        """Read one file, or say what it is."""
+        shown = text.escaped(path.name)
+        kind = kind_of(path.name)
+        if kind is None and path.suffix == ".lock" and path.is_file() and not path.is_symlink():
+            kind = explicit_lock(path.name, _bytes(path, self.folder))
+        if kind is not None:
+            self._read(kind, shown, _bytes(path, self.folder))
+        elif aside := _ASIDE.fullmatch(path.name):
+            what = "the changes of a repository" if aside["changes"] else "names of untracked files"
+            self.remarks.append(text.remark(shown, 1, "", f"{what}, for people: not read"))
+        elif not _BESIDE.fullmatch(path.name):
+            what = "a folder: not read" if path.is_dir() else "a file of no known kind: not read"
+            self.remarks.append(text.remark(shown, 1, "", what, understood=False))
+
+    def _read(self, kind: Kind, shown: str, data: bytes) -> None:
+        other, same = self.first.setdefault(kind.name, (shown, data))
+        if other != shown and kind.name != "*.diff":
+            if same != data:
+                raise SnapshotError(
+                    f"`{other}` and `{shown}` are two different files of one kind ({kind.name})",
+                    hint="keep the one of the environment that ran",
+                )
+            reason = f"the same as {other}"
+            self.remarks.append(text.remark(shown, 1, "", reason, lines=last_line(data)))
+            return
+        values, notes = kind.parse(data, shown)
+        self.found[kind.field] += values
+        self.remarks += notes
+
+    def join(self) -> None:
+        """Bring together what several files say of one thing.
+
+        Raises:
+            SnapshotError: they contradict each other.
+        """
+        packages, repeated = conda.unique(self.found["conda"])
+        self.found["conda"] = list(packages)
+        self.remarks += repeated
+        self.found["requirements"] = list(conda_versions(self.found["requirements"], packages))
+        if "env.nul" in self.first and "env.txt" in self.first:
+            file, data = self.first["env.txt"]
+            both = self.found["variables"]
+            exact = [one for one in both if one.place.file != file]
+            listed = [one for one in both if one.place.file == file]
+            variables, notes = exact_variables(exact, listed, file, last_line(data))
+            self.found["variables"] = list(variables)
+            self.remarks += notes
 
 
 def _files(folder: Path) -> list[Path]:
@@ -131,8 +163,14 @@ def _bytes(path: Path, folder: Path) -> bytes:
 
 def _elsewhere(folder: Path) -> Path | None:
     """Return the only folder inside this one that holds a captured file, if there is one."""
-    names = [kind for kind, _, _ in _KINDS]
     inside = [
-        d for d in sorted(folder.iterdir()) if d.is_dir() and any(p for name in names for p in d.glob(name))
+        d for d in sorted(folder.iterdir()) if d.is_dir() and any(kind_of(path.name) for path in _inside(d))
     ]
     return inside[0] if len(inside) == 1 else None
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []

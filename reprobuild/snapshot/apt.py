@@ -17,7 +17,9 @@ _ROW = re.compile(
 _DPKG = re.compile(
     r"(?P<state>[uihrp][ncHUFWti][R ]?)\s+(?P<name>\S+)\s+(?P<version>\S+)\s*(?P<arch>[a-z0-9][a-z0-9-]+)?(?:\s.*)?"
 )
-_DPKG_HEAD = re.compile(r"Desired=.*|\|[ /|].*|\+\+\+-[=-]*.*")
+# The first line is translated: Desired=Unknown/Install/..., Gewünscht=Unbekannt/Installieren/...
+_DPKG_HEAD = re.compile(r"[^\s=/]{1,40}\s?=[^=/]{1,60}/.*|\|[ /|].*|\+\+\+-[=-]*.*")
+_RULER = re.compile(r"\+\+\+-(=+)-(=+)-(=+)-=+")
 _COLUMNS = re.compile(r"\|\|/ Name\s+Version\s+(?P<third>\S+).*")
 _LISTING = re.compile(r"\S+\s?(\.\.\.|…)(\s*\S+)?")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
@@ -39,6 +41,7 @@ _ENGLISH = re.compile(
     r"installed(,(automatic|auto-removable|local|upgradable to: \S+))?|upgradable from: \S+|residual-config"
 )
 
+_Widths = tuple[int, int, int]  # of the columns of name, version and architecture
 Read = tuple[tuple[Package, ...], tuple[Remark, ...]]
 
 
@@ -58,6 +61,8 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
     rows = text.lines(data, file)
     packages: list[Package] = []
     remarks: list[Remark] = list(text.nothing(file, rows))
+    ruler = next((match for row in rows if (match := _RULER.fullmatch(row.strip()))), None)
+    widths = (len(ruler[1]), len(ruler[2]), len(ruler[3])) if ruler else None
     old_layout = any((m := _COLUMNS.fullmatch(row.strip())) and m["third"] == "Description" for row in rows)
     for number, row in enumerate(rows, 1):
         line = row.strip()
@@ -69,7 +74,7 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
             )
             continue
         note = text.noise(file, number, line) or text.leak(file, number, line)
-        found: list[Package | Remark] = [note] if note else _row(file, number, line, old_layout)
+        found: list[Package | Remark] = [note] if note else _row(file, number, line, old_layout, widths)
         for item in found:
             if isinstance(item, Package):
                 packages.append(item)
@@ -83,9 +88,11 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
     return unique, (*remarks, *repeated)
 
 
-def _row(file: str, number: int, line: str, old_layout: bool) -> list[Package | Remark]:
+def _row(
+    file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
+) -> list[Package | Remark]:
     return (
-        _dpkg_row(file, number, line, old_layout)
+        _dpkg_row(file, number, line, old_layout, widths)
         or _apt_row(file, number, line)
         or [_other(file, number, line)]
     )
@@ -144,7 +151,9 @@ def read_status(status: str) -> _Status:
     return _Status("manual", sure=len(parts) == 1 or bool(_ENGLISH.fullmatch(status)))
 
 
-def _dpkg_row(file: str, number: int, line: str, old_layout: bool) -> list[Package | Remark]:
+def _dpkg_row(
+    file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
+) -> list[Package | Remark]:
     match = _DPKG.fullmatch(line)
     if not match or "/" in match["name"]:
         return []
@@ -162,6 +171,9 @@ def _dpkg_row(file: str, number: int, line: str, old_layout: bool) -> list[Packa
         return [
             text.remark(file, number, line, "an old `dpkg -l` that cuts names and versions", understood=False)
         ]
+    if _may_be_cut(match, widths):
+        reason = "its name or version fills the column, and this `dpkg -l` cuts what does not fit: not read"
+        return [text.remark(file, number, line, reason, understood=False)]
     if not _valid(name, match["version"]):
         return [
             text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
@@ -176,6 +188,23 @@ def _dpkg_row(file: str, number: int, line: str, old_layout: bool) -> list[Packa
             mark="manual",
         )
     ] + ([text.remark(file, number, line, "marked for removal, still installed")] if want in "rp" else [])
+
+
+def _may_be_cut(match: re.Match[str], widths: _Widths | None) -> bool:
+    """Whether a row may hold a cut name or version.
+
+    dpkg 1.16 and 1.17 cut at widths that follow from the terminal's: 14, 12 and 12 for 80 columns, and of each
+    further column a quarter, an eighth and an eighth (`list_format_init` in dpkg's src/querycmd.c). Later ones make
+    the columns as wide as the longest name and version. Without a header the row's own columns tell.
+    """
+    name, version, arch = (match.start(group) for group in ("name", "version", "arch"))
+    if widths is None:
+        widths = (version - name - 1, arch - version - 1, 12)
+        if widths[:2] != (14, 12):
+            return False
+    proportional = widths[1] == widths[2] and abs((widths[0] - 14) - 2 * (widths[1] - 12)) <= 1
+    full = len(match["name"]) >= widths[0] or len(match["version"]) >= widths[1]
+    return proportional and full
 
 
 def _other(file: str, number: int, line: str) -> Remark:

@@ -38,6 +38,7 @@ def parse(data: bytes, file: str = "env.txt") -> Read:
     """
     whole = text.decode(data, file, nul=True)
     if "\0" in whole:
+        text.check_lines(whole.count("\n") + whole.count("\0"), file)
         return _records(whole, file)
     rows = text.split(whole)
     indent = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip()), default=0)
@@ -47,17 +48,34 @@ def parse(data: bytes, file: str = "env.txt") -> Read:
     return _name_twice(reader.variables), tuple(remarks)
 
 
+def parse_exact(data: bytes, file: str = "env.nul") -> Read:
+    """Return the variables of `env -0`, and the remarks. Bytes that are no text make a value suspect, not an error.
+
+    Raises:
+        SnapshotError: it is too large, or has no NUL and is not text either.
+    """
+    if b"\0" not in data:
+        return parse(data, file)
+    text.check_size(len(data), file)
+    text.check_lines(data.count(b"\n") + data.count(b"\0"), file)
+    return _records(data.decode("utf-8", "surrogateescape"), file)
+
+
 def _records(whole: str, file: str) -> Read:
-    """Read `env -0`: nothing is torn, so nothing is suspect."""
+    """Read `env -0`: nothing is torn, so nothing else is suspect."""
     variables: list[Variable] = []
     remarks: list[Remark] = []
     line = 1
-    for record in whole.split("\0"):
+    for raw in whole.split("\0"):
+        record = raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        suspect = "its bytes are no UTF-8 text" if record != raw else ""
         lines = record.count("\n") + 1
         if _FUNCTION.match(record):
             remarks.append(_function(file, line, record, lines))
         elif match := _VARIABLE.fullmatch(record):
-            variables.append(_variable(file, line, match["name"], match["value"], lines=lines))
+            variables.append(
+                _variable(file, line, match["name"], match["value"], lines=lines, suspect=suspect)
+            )
         elif record.strip():
             remarks.append(_piece(file, line, record, "a record without a name", lines=lines))
         line += lines - 1

@@ -219,7 +219,8 @@ def _why_not(line: str) -> str:
     return "not a form that `pip freeze` prints"
 
 
-def _same_version(one: str | None, other: str | None) -> bool:
+def same_version(one: str | None, other: str | None) -> bool:
+    """Whether two versions are the same under PEP 440; others only where they are spelled alike."""
     try:
         return one == other or (one is not None and other is not None and Version(one) == Version(other))
     except InvalidVersion:
@@ -238,7 +239,7 @@ def _unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Re
             continue
         bare = one.kind == "index" and one.version is None
         same = (first.kind, first.url, first.commit, first.path) == (one.kind, one.url, one.commit, one.path)
-        if not bare and not (same and _same_version(first.version, one.version)):
+        if not bare and not (same and same_version(first.version, one.version)):
             early, late = sorted((first.place, one.place))
             raise text.broken(
                 late,

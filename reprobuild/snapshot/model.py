@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from reprobuild.snapshot.repositories import Captured
 
@@ -36,7 +36,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
     `name` is as captured; compare by `packaging.utils.canonicalize_name`. `version` is None where the
     freeze does not tell it. `url` carries no user name and no password (but the `git@` of ssh), no
     fragment and no `@commit`; its scheme is as captured (`git+https`). `path` is the local directory
-    of an editable install without a known remote, or a local file or folder.
+    of an editable install without a known remote, or a local file or folder. `version_from` is where the
+    version of a `conda` line was read, if not in the line itself.
     """
 
     place: Place
@@ -49,6 +50,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
     subdirectory: str | None = None
     sha256: str | None = None
     path: str | None = None
+    version_from: Place | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
 
 
 class Package(Struct, frozen=True, kw_only=True):
@@ -66,6 +68,67 @@ class Package(Struct, frozen=True, kw_only=True):
     mark: Mark
     suites: tuple[str, ...] = ()
     upgrade: str | None = None
+
+
+class RpmPackage(Struct, frozen=True, kw_only=True):
+    """One installed package of rpm. `version` is `[EPOCH:]VERSION-RELEASE`."""
+
+    place: Place
+    text: str
+    name: str
+    version: str
+    architecture: str
+
+
+class CondaPackage(Struct, frozen=True, kw_only=True):
+    """One package of a conda environment, as one of conda's lists or exports shows it.
+
+    `build` and `channel` are None where the list does not tell them; `channel` is `pypi` for what pip installed.
+    `url` carries no credential and no fragment. `md5` and `sha256` are of the package file.
+    """
+
+    place: Place
+    text: str
+    name: str
+    version: str
+    build: str | None = None
+    channel: str | None = None
+    url: str | None = None
+    md5: str | None = None
+    sha256: str | None = None
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """One statement of a report, in its own words. `value` is None for a secret; see `Variable` for `lines`."""
+
+    place: Place
+    name: str
+    value: str | None
+    lines: int = 1
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a program told about the machine: evidence, of which nothing is installed.
+
+    Fields are empty where the report does not tell them. `python` has two or three parts. `gpus` are models, one for
+    each device. `cuda` is what torch was built with, or for nvidia-smi the newest that the driver knows.
+    """
+
+    file: str
+    kind: Literal["capture", "collect_env", "nvidia-smi"]
+    facts: tuple[Fact, ...]
+    python: str = ""
+    torch: str = ""
+    cuda: str = ""
+    cudnn: str = ""
+    gpus: tuple[str, ...] = ()
+    driver: str = ""
+    os: str = ""
+    libc: str = ""
+
+    def place(self, name: str) -> Place:
+        """Return where the fact of this name stands; the first line if there is none."""
+        return next((fact.place for fact in self.facts if fact.name == name), Place(self.file, 1))
 
 
 class Variable(Struct, frozen=True, kw_only=True):
@@ -139,8 +202,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was captured. Secrets are not in it: names stay, values are dropped while reading.
 
     `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of
-    file (`requirements.txt`, ...) that the folder does not hold. `captured` is what `reprobuild capture` wrote beside
-    them: whole repositories, and where things lay.
+    file (`requirements.txt`, ...) that the chapter's recipe writes and the folder does not hold. `captured` is what
+    `reprobuild capture` wrote beside them: whole repositories, and where things lay.
     """
 
     digest: str
@@ -152,3 +215,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
     absent: tuple[str, ...] = ()
     captured: Captured | None = None
+    conda: tuple[CondaPackage, ...] = ()
+    rpms: tuple[RpmPackage, ...] = ()
+    reports: tuple[Report, ...] = ()

@@ -10,6 +10,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import Place, Remark
 
 LIMIT = 64 * 2**20
+LINES = 200_000  # of a list or dump; a full system has some thousands of packages
 _SHOWN = 1000
 _LONGEST = 20_000
 _LONGEST_NOISE = 500
@@ -68,6 +69,16 @@ def check_size(size: int, file: str) -> None:
         )
 
 
+def check_lines(count: int, file: str) -> None:
+    """Raise SnapshotError for more lines than a capture command prints: each costs some microseconds."""
+    if count > LINES:
+        raise broken(
+            file,
+            f"{count} lines are more than the {LINES} that a captured list may have",
+            "look at what wrote it; a full system has some thousands of packages",
+        )
+
+
 def decode(data: bytes, file: str, *, nul: bool = False) -> str:
     """Return the text of a captured file: UTF-8, or UTF-8 or UTF-16 with a byte order mark.
 
@@ -77,9 +88,10 @@ def decode(data: bytes, file: str, *, nul: bool = False) -> str:
         nul: whether NUL may stand in it, as in the output of `env -0`.
 
     Raises:
-        SnapshotError: it is too large, is not text, or holds a NUL that it must not hold.
+        SnapshotError: it is too large, has too many lines, is not text, or holds a NUL that it must not hold.
     """
     check_size(len(data), file)
+    check_lines(data.count(b"\n"), file)
     encoding = "utf-8"
     for mark, name in (
         (codecs.BOM_UTF8, "utf-8"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import types
+import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,60 @@ def test_the_first_of_each_name_and_what_cannot_be_read(
     ]
     text = capture._freeze(facts["found"], {}).decode()
     assert text == f"My.Lib==2.0\n# Editable install with no version control (old==0.1)\n-e {project}\n"
+
+
+@pytest.mark.parametrize("finder", [False, True])
+def test_every_form_of_a_distribution(
+    finder: bool, context: capture.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with the finder of somebody, which only `importlib.metadata` asks."""
+    site = tmp_path / "site"
+    plant(site, "folder")
+    plant(
+        site,
+        "long",
+        metadata="Name: long\nClassifier: x\n" + "Keywords: y\n" * capture.HEAD + "Version: 2\n\ntext\n",
+    )
+    plant(site, "windows", metadata="Name: windows\r\nVersion: 3\r\n\r\nVersion: 4\r\n")
+    url = "https://files.example/" + "x" * capture.HEAD
+    plant(site, "far", direct_url={"url": url, "archive_info": {}})
+    (site / "single-5.egg-info").write_text("Metadata-Version: 1.1\nName: single\nVersion: 5\n")
+    (site / "EGG-INFO").mkdir()
+    egg = tmp_path / "laid-6.egg" / "EGG-INFO"
+    egg.mkdir(parents=True)
+    (egg / "PKG-INFO").write_text("Name: laid\nVersion: 6\n")
+    with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
+        archive.writestr("zipped-7.dist-info/METADATA", "Name: zipped\nVersion: 7\n")
+    monkeypatch.setattr(
+        sys, "path", [f"{site}/", str(egg.parent), str(tmp_path / "zipped.zip"), str(tmp_path / "no")]
+    )
+    if finder:
+        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, NothingFinder])
+    facts = capture.take_distributions(context).facts
+    assert [(one["name"], one["version"]) for one in facts["found"]] == [
+        ("far", "1.0"), ("folder", "1.0"), ("laid", "6"), ("long", "2"), ("single", "5"), ("windows", "3"),
+        ("zipped", "7"),
+    ]  # fmt: skip
+    assert facts["found"][0]["origin"]["url"] == url
+    assert {one["location"].rstrip("/") for one in facts["found"]} == {
+        str(site),
+        str(egg.parent),
+        str(tmp_path / "zipped.zip"),
+    }
+    assert facts["broken"] == []
+
+
+class NothingFinder(metadata.DistributionFinder):
+    """A finder that finds nothing."""
+
+    @classmethod
+    def find_spec(cls, *args: Any) -> None:
+        """Find no module."""
+
+    @classmethod
+    def find_distributions(cls, *args: Any) -> Any:
+        """Find no distribution."""
+        return iter(())
 
 
 def test_rpm_lists_its_packages(

@@ -230,6 +230,31 @@ def test_the_call_in_a_training_script(tmp_path: Path) -> None:
     assert b"SET_INSIDE=yes\0" in (tmp_path / "out" / "env.nul").read_bytes()
 
 
+def test_a_forked_process_ends_its_programs_too(tmp_path: Path) -> None:
+    """What looks at the programs is a thread, and a fork takes no threads along."""
+    fake = tmp_path / "bin" / "nvidia-smi"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
+    fake.chmod(0o755)
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import os, sys\nsys.path.insert(0, {str(PROGRAM.parent)!r})\nfrom capture import capture\n"
+        "assert capture('parent')['captured']\n"
+        "if os.fork() == 0:\n"
+        f"    os.environ['PATH'] = {str(fake.parent)!r} + ':' + os.environ['PATH']\n"
+        "    assert capture('child', seconds=1.0)['captured']\n"
+        "else:\n"
+        "    assert os.wait()[1] == 0\n"
+    )
+    clone = new_origin(tmp_path)  # so that there are programs before the fork
+    done = subprocess.run(
+        [BASE, str(script)], cwd=clone, env=ENV, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    while _lives((tmp_path / "pid").read_text().strip()):
+        time.sleep(0.01)
+
+
 def test_the_command_line_is_wrong(tmp_path: Path) -> None:
     done = run_program("--nonsense", env=ENV)
     assert done.returncode == 2

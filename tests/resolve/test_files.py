@@ -9,15 +9,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from reprobuild.errors import FetchError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Artefact, Ruling, Wheel
 from reprobuild.net import Net
+from reprobuild.resolve.compose import accept
 from reprobuild.resolve.files import Distribution, FileLists, same_version
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.resolve.python import Target, newest, resolve_requirements
 from reprobuild.services import read_services
+from reprobuild.snapshot import conda
+from reprobuild.snapshot.joined import conda_versions
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
 
@@ -406,3 +410,45 @@ def test_files_of_another_project_are_not_taken(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     found: list[Distribution] = lists(links=[tmp_path.as_uri()]).of("TOOL", None)
     assert [item.filename for item in found] == ["Tool-2.0-py3-none-any.whl", "tool-1.0.tar.gz"]
+
+
+CONDA = "tool @ file:///croot/tool_1700000000000/work"
+
+
+def test_condas_build_is_replaced_by_the_wheel_of_its_version(index: Index) -> None:
+    index.add("tool-1.0-py3-none-any.whl")
+    index.add("tool-1.1-py3-none-any.whl")
+    packages, _ = conda.parse(b"tool  1.0  py311h1_0", "conda-list.txt")
+    (line,) = conda_versions([requirement(CONDA)], packages)
+    (wheel,), (ruling,) = resolve_requirements([line], lists(index.url), TARGET)
+    assert (wheel.file.filename, wheel.version) == ("tool-1.0-py3-none-any.whl", "1.0")
+    assert (ruling.outcome, ruling.kind, ruling.captured) == ("replaced", "conda-build", CONDA)
+    assert ruling.reason == (
+        "conda's build 1.0 (conda-list.txt:1) is replaced by the wheel of the same version: "
+        f"tool-1.0-py3-none-any.whl from {index.url}"
+    )
+    with pytest.raises(LockError) as err:
+        accept([ruling], ())
+    assert err.value.hint == "to go on without exactly these: --accept conda-build"
+    assert accept([ruling], ["conda-build"])[0].accepted
+
+
+def test_condas_build_without_its_list_and_without_a_wheel(index: Index) -> None:
+    index.add("tool-1.0-py3-none-any.whl")
+    wheel, ruling = lock(lists(index.url), CONDA)
+    assert (wheel, ruling.outcome, ruling.kind) == (None, "unresolved", "conda-line")
+    assert ruling.reason == "conda wrote its own build path; the version is in no file of the snapshot"
+    line = msgspec.structs.replace(requirement(CONDA), version="9.9")
+    wheels, (ruling,) = resolve_requirements([line], lists(index.url), TARGET)
+    assert (wheels, ruling.outcome, ruling.kind) == ((), "unresolved", "unknown-version")
+
+
+def test_condas_build_whose_line_tells_its_version(index: Index) -> None:
+    index.add("tool-1.0-py3-none-any.whl")
+    text = "tool @ file:///tmp/build/80754af9/tool_1644875935023/work/dist/tool-1.0-py2.py3-none-any.whl"
+    wheel, ruling = lock(lists(index.url), text)
+    assert wheel is not None
+    assert (ruling.outcome, ruling.reason.partition(":")[0]) == (
+        "replaced",
+        "conda's build 1.0 is replaced by the wheel of the same version",
+    )

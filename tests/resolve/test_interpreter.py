@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.lock import Interpreter
 from reprobuild.resolve.interpreter import resolve_interpreter
-from reprobuild.snapshot import modules
+from reprobuild.snapshot import collect_env, conda, machine, modules
 from reprobuild.snapshot.model import Package, Snapshot
 from tests.resolve.repositories import requirement
 from tests.system.samples import package
@@ -100,3 +101,63 @@ def test_another_patch_release_than_the_systems() -> None:
     ) as err:
         resolve_interpreter(snapshot(*APT), "3.11.9")
     assert err.value.hint == ("only the system's own Python can be put into the image today: --python 3.11.2")
+
+
+def seen(
+    *packages: Package,
+    conda_list: str = "",
+    report: str = "",
+    capture: str = "",
+    module: str = "",
+    built: bool = False,
+) -> Snapshot:
+    listed = conda.parse(conda_list.encode(), "conda-list.txt")[0] if conda_list else ()
+    reports = collect_env.parse(f"PyTorch version: 2\n{report}\n".encode())[0] if report else ()
+    if capture:
+        taken = f'{{"capture": 1, "python": {{"version": "{capture}", "implementation": "CPython"}}}}'
+        reports = (*reports, *machine.parse(taken.encode())[0])
+    return msgspec.structs.replace(
+        snapshot(*packages, module=module, conda=built), conda=listed, reports=reports
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "evidence"),
+    [
+        (seen(*APT, conda_list="python 3.11.2 h955ad1f_0"), "conda's python, conda-list.txt:1"),
+        (seen(*APT, conda_list="python 3.11.2 h1_0", built=True), "conda's python, conda-list.txt:1"),
+        (seen(*APT, report="Python version: 3.11.2 (main) [GCC]"), "collect_env, collect_env.txt:2"),
+        (seen(*APT, capture="3.11.2"), "capture, capture.json:1"),
+        (seen(*APT, report="Python version: 3.11 (64-bit runtime)", conda_list="python 3.11.2 h1_0"),
+         "conda's python, conda-list.txt:1"),
+        (seen(*APT, report="Python version: 3.11 (64-bit runtime)"), "collect_env, collect_env.txt:2"),
+        (seen(*APT, capture="3.11.2", module="python/3.11.2"), "capture, capture.json:1"),
+        (seen(*APT, conda_list="python 3.12.4 pypi_0 pypi\npython-dateutil 2.9 py_0"),
+         "apt-packages.txt lists python3.11"),
+    ],
+)  # fmt: skip
+def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
+    assert resolve_interpreter(given, None) == found("3.11.2", "3.11", evidence)
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "hint"),
+    [
+        (seen(*APT, conda_list="python 3.11.5 h1_0"), "the environment ran Python 3.11.5 (conda's python, "
+         "conda-list.txt:1), and the captured system has 3.11.2", f"to run it with the system's: {SAY}"),
+        (seen(*APT, report="Python version: 3.9"), "the environment ran Python 3.9 (collect_env, collect_env.txt:2), "
+         "and the captured system has 3.11.2", f"to run it with the system's: {SAY}"),
+        (seen(capture="3.12.1"), "capture.json:1), and the captured system has none", "to run it with"),
+        (seen(*APT, conda_list="python 3.11.2 h1_0", module="python/3.10.4"), "the snapshot shows two Pythons: 3.11.2 "
+         "(conda's python, conda-list.txt:1) and 3.10.4 (module python/3.10.4, modules.txt:2)", SAY),
+        (seen(*APT, conda_list="python 3.11.2 h1_0", report="Python version: 3.1"), "two Pythons: 3.11.2 ("
+         "conda's python, conda-list.txt:1) and 3.1 (collect_env, collect_env.txt:2)", SAY),
+        (seen(*APT, capture="3.11.2", report="Python version: 3.11.3 (main)"), "two Pythons: 3.11.3 (collect_env", SAY),
+    ],
+)  # fmt: skip
+def test_what_saw_another_interpreter(given: Snapshot, said: str, hint: str) -> None:
+    with pytest.raises(LockError) as caught:
+        resolve_interpreter(given, None)
+    assert said in str(caught.value)
+    assert caught.value.hint.startswith(hint)
+    assert resolve_interpreter(given, "3.11").evidence == "decided by the user"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import Module, Package, Remark, Requirement, Variable
+from reprobuild.snapshot.model import Remark
 
 ALNUM = "a1B2c3D4e5F6g7H8i9J0"
 SECRETS = {
@@ -32,17 +34,25 @@ SECRETS = {
 }
 
 
-def covered(
-    values: Iterable[Requirement | Package | Variable | Module], remarks: Iterable[Remark]
-) -> set[int]:
+def facts(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the values that have a place of their own: a report has one for each fact, a patch for each file."""
+    for value in values:
+        yield from getattr(value, "facts", None) or getattr(value, "files", None) or (value,)
+
+
+def covered(values: Iterable[Any], remarks: Iterable[Remark]) -> set[int]:
     """Return the numbers of the lines that ended in a value or a remark."""
     lines: set[int] = set()
-    for item in (*values, *remarks):
+    for item in (*facts(values), *remarks):
         lines |= set(range(item.place.line, item.place.line + getattr(item, "lines", 1)))
     return lines
 
 
 def written(data: bytes) -> set[int]:
     """Return the numbers of the lines of a captured file that are not empty."""
-    rows = text.split(text.decode(data, "x", nul=True).replace("\0", ""))
+    try:
+        whole = text.decode(data, "x", nul=True)
+    except SnapshotError:  # env.nul may hold what is no text
+        whole = data.decode("utf-8", "replace")
+    rows = text.split(whole.replace("\0", ""))
     return {number for number, row in enumerate(rows, 1) if row.strip()}

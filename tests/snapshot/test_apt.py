@@ -132,3 +132,47 @@ def test_a_repeated_row() -> None:
     )
     assert len(packages) == 2
     assert remarks[0].reason == "repeats apt-packages.txt:1"
+
+
+HEADS = {
+    "1.16, 80 columns": "+++-==============-============-============-=================================",
+    "1.16, 120 columns": "+++-========================-=================-=================-==========",
+    "today": "+++-==============-========================-============-===========",
+    "today, long": "+++-===================-============-============-===========",
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "version", "read"),
+    [
+        ("1.16, 80 columns", "libxfce4mcs-cl", "1.0", False),
+        ("1.16, 80 columns", "libx", "2.3.2.ds1-20", False),
+        ("1.16, 80 columns", "libx", "1.0", True),
+        ("1.16, 120 columns", "a" * 24, "1.0", False),
+        ("1.16, 120 columns", "a" * 23, "1" * 16, True),
+        ("today", "ntp", "1:4.2.8p12+dfsg-3ubuntu4", True),
+        ("today, long", "libxfce4mcs-client0", "1.0", True),
+        (None, "libxfce4mcs-cl", "1.0", False),
+        (None, "libxfce4mcs-client0", "1.0", True),
+    ],
+)
+def test_names_that_an_old_dpkg_may_have_cut(head: str | None, name: str, version: str, read: bool) -> None:
+    widths = [len(part) for part in HEADS[head].split("-")[1:4]] if head else [max(14, len(name)), 12, 12]
+    row = f"ii  {name:<{widths[0]}} {version:<{widths[1]}} {'amd64':<{widths[2]}} words"
+    packages, remarks = apt.parse(((HEADS[head] + "\n" if head else "") + row).encode())
+    assert bool(packages) is read
+    strange = [remark.reason for remark in remarks if not remark.understood]
+    said = "its name or version fills the column, and this `dpkg -l` cuts what does not fit: not read"
+    assert strange == ([] if read else [said])
+
+
+def test_the_head_of_dpkg_in_german() -> None:
+    head = (
+        "Gewünscht=Unbekannt/Installieren/R=Entfernen/P=Vollständig Löschen/Halten\n"
+        "| Status=Nicht/Installiert/Config/U=Entpackt/halb konFiguriert/\n"
+        "|/ Fehler?=(kein)/R=Neuinstallation notwendig\n"
+        "||/ Name           Version      Architektur  Beschreibung\n"
+    )
+    packages, remarks = apt.parse((head + "ii  adduser        3.134        all          x\n").encode())
+    assert [package.name for package in packages] == ["adduser"]
+    assert all(remark.understood for remark in remarks)

@@ -6,6 +6,7 @@ They stand in the folder that REPROBUILD_CORPUS names, and are not ours to copy.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,25 +16,30 @@ import msgspec
 import pytest
 
 from reprobuild import secrets
-from reprobuild.snapshot import apt, environ, freeze, modules, patches, read_snapshot
+from reprobuild.snapshot import conda_yaml, environ, read_snapshot
 from reprobuild.snapshot.model import Requirement
+from tests.snapshot.counts import count
+from tests.snapshot.oddities import PARSERS
+from tests.snapshot.oddity_table import ODDITIES
 from tests.snapshot.samples import covered, written
 
 CORPUS = Path(os.environ["REPROBUILD_CORPUS"])
-KINDS: dict[str, tuple[Callable[[bytes], Any], str]] = {
-    "pip_freeze": (freeze.parse, "requirements.txt"),
-    "apt_list": (apt.parse, "apt-packages.txt"),
-    "dpkg_l": (apt.parse, "apt-packages.txt"),
-    "env_dump": (environ.parse, "env.txt"),
-    "module_list": (modules.parse, "modules.txt"),
-    "git_diff": (lambda data: patches.parse(data, "x.diff"), "x.diff"),
-}
-FILES = sorted(p for kind in KINDS for p in (CORPUS / kind).iterdir())
+NAMES = {
+    "pip_freeze": "requirements.txt", "apt_list": "apt-packages.txt", "dpkg_l": "dpkg-l.txt", "env_dump": "env.txt",
+    "module_list": "modules.txt", "git_diff": "x.diff", "conda": "conda.txt", "collect_env": "collect_env.txt",
+    "nvidia_smi": "nvidia-smi.txt",
+}  # fmt: skip
+FILES = sorted(p for kind in NAMES for p in (CORPUS / kind).iterdir())
+
+
+def parser(path: Path) -> Callable[[bytes], Any]:
+    return conda_yaml.parse if path.suffix == ".yml" else PARSERS[path.parent.name]
 
 
 def read(file: str) -> tuple[Any, Any]:
     path = CORPUS / file
-    return KINDS[path.parent.name][0](path.read_bytes())
+    found: tuple[Any, Any] = parser(path)(path.read_bytes())
+    return found
 
 
 def requirement(file: str, name: str) -> Requirement:
@@ -41,22 +47,36 @@ def requirement(file: str, name: str) -> Requirement:
 
 
 def test_there_are_files() -> None:
-    assert {path.parent.name for path in FILES} == set(KINDS)
-    assert len(FILES) > 70
+    folders = {path.name for path in CORPUS.iterdir() if path.is_dir()}
+    assert {path.parent.name for path in FILES} == set(NAMES) == folders
+    assert len(FILES) > 90
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_every_line_is_accounted_for(path: Path, tmp_path: Path) -> None:
-    parse, name = KINDS[path.parent.name]
     data = path.read_bytes()
-    values, remarks = parse(data)
+    values, remarks = parser(path)(data)
+    count(path.parent.name, values, remarks)
     if path.parent.name == "git_diff":
         assert values[0].content == data
         assert values[0].files
     else:
         assert covered(values, remarks) == written(data)
-    (tmp_path / name).write_bytes(data)
+    by_suffix = {".yml": "environment.yml", ".lock": path.name}
+    (tmp_path / by_suffix.get(path.suffix, NAMES[path.parent.name])).write_bytes(data)
     assert msgspec.json.encode(read_snapshot(tmp_path))
+
+
+def test_every_oddity_of_the_list_is_in_the_table() -> None:
+    text = (CORPUS / "README.md").read_text(encoding="utf-8").partition("## Distinct syntactic oddities")[2]
+    kind, listed = "", set()
+    for line in text.split("\n"):
+        if line.startswith("### "):
+            kind = line[4:].strip()
+        elif match := re.match(r"- (.*) \(\d+/\d+\): `", line):
+            listed.add((kind, match[1]))
+    assert len(listed) > 100
+    assert listed == {(kind, label) for kind, rows in ODDITIES.items() for label in rows}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
@@ -222,3 +242,71 @@ def test_diff_oddities() -> None:
     assert ["submodule" in r.reason for r in remarks] == [True]
     _, remarks = read("git_diff/qemu_binaryfiles_submodule_tail.txt")
     assert [r.reason for r in remarks if r.understood] == ["the signature of a mail"] * 2
+
+
+@pytest.mark.parametrize(
+    ("file", "packages", "pip", "strange"),
+    [
+        ("conda_list_empty_env.txt", 0, 0, 0),
+        ("conda_list_url_channel.txt", 1, 0, 0),
+        ("conda_list_windows_commented_cu118.txt", 58, 49, 0),
+        ("condalock_explicit_win64.lock", 6, 0, 0),
+        ("gnot_env_export_nobuilds.yml", 265, 59, 0),
+        ("pangeo_explicit_env_hash_2020.lock", 172, 0, 0),
+        ("pangeo_pkg_list_IT_glitch.txt", 331, 0, 1),
+        ("repo2docker_env_frozen_py3.yml", 121, 0, 0),
+        ("repo2docker_explicit_md5_py314.lock", 173, 0, 0),
+    ],
+)
+def test_conda(file: str, packages: int, pip: int, strange: int) -> None:
+    found, remarks = read(f"conda/{file}")
+    assert (len(found), sum(p.channel == "pypi" for p in found)) == (packages, pip)
+    assert sum(not r.understood for r in remarks) == strange
+    assert all(p.md5 for p in found) or not file.endswith(".lock")
+
+
+@pytest.mark.parametrize(
+    ("file", "told", "strange"),
+    [
+        ("dstack_vllm_mi300x_indent4.txt", ("3.10.14", "2.4.1+rocm6.1", "", "", 1, ""), 0),
+        ("macos_runtimewarning_prompt.txt", ("3.10.13", "2.2.2", "", "", 0, ""), 3),
+        ("rocm62_wsl_7900xtx.txt", ("3.12.8", "2.5.1+rocm6.2", "", "", 1, ""), 0),
+        (
+            "searchsorted_nightly_3gpu.txt",
+            ("3.9.12", "1.14.0.dev20221202+cu117", "11.7", "8.4.1", 3, "515.86.01"),
+            0,
+        ),
+        ("torch213_cu130_two_gpu.txt", ("3.12.3", "2.13.0+cu130", "13.0", "9.1.0", 2, "580.105.08"), 1),
+        ("vllm_ascend_openeuler_truncated.txt", ("3.11.14", "2.8.0+cpu", "", "", 0, ""), 1),
+        ("windows_15_yesno.txt", ("3.7", "1.5.0+cu101", "10.1", "", 1, "426.25"), 0),
+        ("windows_git_bash_170.txt", ("3.8", "1.7.0", "10.2", "", 1, "451.67"), 2),
+    ],
+)
+def test_reports_of_collect_env(file: str, told: tuple[object, ...], strange: int) -> None:
+    (report,), remarks = read(f"collect_env/{file}")
+    assert told == (
+        report.python, report.torch, report.cuda, report.cudnn, len(report.gpus), report.driver,
+    )  # fmt: skip
+    assert sum(not r.understood for r in remarks) == strange
+
+
+@pytest.mark.parametrize(
+    ("file", "driver", "cuda", "gpus", "strange"),
+    [
+        ("dgx_v100_query_q.txt", "535.247.01", "12.2", ("Tesla V100-DGXS-32GB",) * 4, 0),
+        ("l40_580.txt", "580.95.05", "13.0", ("NVIDIA L40",), 0),
+        ("watch_header_1080_cut.txt", "555.58.02", "12.5", ("NVIDIA GeForce GTX 1080",) * 2, 0),
+        ("windows_wddm_581.txt", "581.95", "13.0", ("NVIDIA GeForce RTX 3060 ...",), 1),
+    ],
+)
+def test_reports_of_nvidia_smi(
+    file: str, driver: str, cuda: str, gpus: tuple[str, ...], strange: int
+) -> None:
+    (report,), remarks = read(f"nvidia_smi/{file}")
+    assert (report.driver, report.cuda, report.gpus) == (driver, cuda, gpus)
+    assert sum(not r.understood for r in remarks) == strange
+
+
+def test_a_driver_that_did_not_answer() -> None:
+    reports, remarks = read("nvidia_smi/driver_failed.txt")
+    assert (reports, [r.understood for r in remarks]) == ((), [True, False])

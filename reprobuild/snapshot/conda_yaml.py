@@ -1,0 +1,188 @@
+"""`environment.yml`: what `conda env export` writes, and what people write by hand.
+
+An export says what was installed. A file written by hand says what was asked for, so nothing in it is a version that
+can be relied on, unless it names a build.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from reprobuild.snapshot import text
+from reprobuild.snapshot.conda import NAME, PYPI, VERSION, package, unique
+from reprobuild.snapshot.model import CondaPackage, Place, Remark
+
+_LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
+_DEPTH = 8
+_FULL = re.compile(
+    rf"(?:\S+::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
+)
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
+# Nobody asks for these by name: every export of an environment with Python has them.
+_TELLING = frozenset({"ca-certificates", "openssl"})
+_HINT = "write it again with `conda env export`, or take it out of the folder"
+
+Read = tuple[tuple[CondaPackage, ...], tuple[Remark, ...]]
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes a tree of nodes, but no deep one, and none that refers to itself."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        what = "an alias" if self.check_event(yaml.AliasEvent) else "nested too deep"
+        self.depth += 1
+        if what == "an alias" or self.depth > _DEPTH:
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # types-PyYAML leaves it out
+            raise yaml.composer.ComposerError(None, None, what, event.start_mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def parse(data: bytes, file: str = "environment.yml") -> Read:
+    """Return the packages, with those of the `pip:` section, and the remarks.
+
+    Raises:
+        SnapshotError: it is not text or not YAML, is larger or deeper than conda writes, or lists one package in
+            two versions.
+    """
+    if len(data) > _LIMIT:
+        raise text.broken(file, f"{len(data)} bytes are too many for an environment", _HINT)
+    whole = text.decode(data, file)
+    rows = text.split(whole)
+    if empty := text.nothing(file, rows):
+        return (), empty
+    try:
+        root = yaml.compose(whole, Loader=_Loader)
+    except yaml.MarkedYAMLError as err:
+        line = err.problem_mark.line + 1 if err.problem_mark else 1
+        raise text.broken(
+            Place(file, line), f"not an environment: {text.shown(err.problem or '')}", _HINT
+        ) from None
+    except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
+        raise text.broken(file, f"not YAML: {text.shown(str(err))}", _HINT) from None
+    reader = _Reader(file, rows)
+    reader.read(root)
+    kept, repeated = unique(reader.found)
+    return kept, (*reader.remarks, *reader.others(), *repeated)
+
+
+class _Reader:
+    """Walks the keys that conda writes; `known` are the lines that became something."""
+
+    def __init__(self, file: str, rows: list[str]) -> None:
+        self.file = file
+        self.rows = rows
+        self.found: list[CondaPackage] = []
+        self.remarks: list[Remark] = []
+        self.known: set[int] = set()
+        self.export = False
+
+    def read(self, root: yaml.Node | None) -> None:
+        """Take the keys of the document."""
+        for key, value in _pairs(root):
+            line = key.start_mark.line + 1
+            if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
+                self._remark(line, "the packages of the environment")
+                self.export = _is_export(value)
+                for item in value.value:
+                    self._dependency(item)
+            elif key.value in ("name", "prefix", "channels", "platforms"):
+                for at in range(line, _end(value)):
+                    self._remark(at, f"conda's `{key.value}`")
+            elif key.value == "variables":
+                for at in range(line, _end(value)):  # may hold a secret
+                    self._remark(at, "a variable of the environment: not read", shown=False)
+
+    def _dependency(self, item: yaml.Node) -> None:
+        if isinstance(item, yaml.ScalarNode):
+            self._conda(item)
+            return
+        for key, value in _pairs(item):
+            if key.value == "pip" and isinstance(value, yaml.SequenceNode):
+                self._remark(key.start_mark.line + 1, "the packages of pip")
+                for each in value.value:
+                    if isinstance(each, yaml.ScalarNode):
+                        self._pip(each)
+
+    def _conda(self, item: yaml.ScalarNode) -> None:
+        match = _FULL.fullmatch(item.value)
+        if match and (match["build"] or self.export):
+            self._keep(item, match["name"], match["version"], build=match["build"])
+        elif re.match(NAME, item.value):
+            self._remark(item.start_mark.line + 1, "asked for: it does not say what was installed")
+
+    def _pip(self, item: yaml.ScalarNode) -> None:
+        line = item.start_mark.line + 1
+        if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
+            self._keep(item, match["name"], match["version"], channel=PYPI)
+        elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
+            self._remark(line, "a line for pip that pins no version: the freeze tells what was installed")
+
+    def _keep(
+        self,
+        item: yaml.Node,
+        name: str,
+        version: str,
+        *,
+        build: str | None = None,
+        channel: str | None = None,
+    ) -> None:
+        line = item.start_mark.line + 1
+        row = self.rows[line - 1]
+        if leak := text.leak(self.file, line, row):
+            self.remarks.append(leak)
+        else:
+            self.found.append(
+                package(self.file, line, row.strip(), name, version, build=build, channel=channel)
+            )
+        self.known.add(line)
+
+    def _remark(self, line: int, reason: str, *, shown: bool = True) -> None:
+        if line not in self.known and self.rows[line - 1].strip():
+            row = self.rows[line - 1] if shown else ""
+            self.remarks.append(text.remark(self.file, line, row, reason))
+            self.known.add(line)
+
+    def others(self) -> Iterator[Remark]:
+        """Yield the remarks on lines that became nothing."""
+        for number, row in enumerate(self.rows, 1):
+            line = row.strip()
+            if not line or number in self.known:
+                continue
+            if line.startswith("#"):
+                yield text.remark(self.file, number, line, "a comment")
+            elif line in ("---", "..."):
+                yield text.remark(self.file, number, line, "a mark of YAML")
+            else:
+                yield text.remark(self.file, number, line, "not what conda writes", understood=False)
+
+
+def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        yield from node.value
+
+
+def _end(node: yaml.Node) -> int:
+    """Return the number of the line after the last one on which something of a node stands."""
+    if isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last)
+    mark = node.end_mark
+    return int(mark.line) + (1 if mark.column == 0 and mark.line > node.start_mark.line else 2)
+
+
+def _is_export(dependencies: yaml.SequenceNode) -> bool:
+    """Whether the list names what nobody asks for, and Python with all three parts of its version."""
+    specs = [item.value for item in dependencies.value if isinstance(item, yaml.ScalarNode)]
+    matches = [match for spec in specs if (match := _FULL.fullmatch(spec))]
+    versions = {match["name"]: match["version"] for match in matches}
+    return not _TELLING - versions.keys() and bool(
+        re.fullmatch(r"\d+\.\d+\.\d+", versions.get("python", "3.0.0"))
+    )

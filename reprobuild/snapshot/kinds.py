@@ -1,0 +1,74 @@
+"""Which captured file is read by what: the names that the captures write, and those that people give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from reprobuild.snapshot import (
+    apt,
+    collect_env,
+    conda,
+    conda_yaml,
+    environ,
+    freeze,
+    machine,
+    modules,
+    nvidia_smi,
+    patches,
+    rpm,
+)  # fmt: skip
+from reprobuild.snapshot.model import Remark
+
+Parser = Callable[[bytes, str], tuple[tuple[Any, ...], tuple[Remark, ...]]]
+
+
+class Kind(NamedTuple):
+    """One kind of captured file.
+
+    `field` is the one of Snapshot. `others` are names that are taken for it, too; in all of them case and `_` for `-`
+    do not matter.
+    """
+
+    name: str
+    field: str
+    parse: Parser
+    others: tuple[str, ...] = ()
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("requirements.txt", "requirements", freeze.parse,
+         ("pip-freeze.txt", "freeze.txt", "pip-list.txt", "uv-pip-freeze.txt", "uv-freeze.txt",
+          "requirements-frozen.txt", "requirements-freeze.txt")),
+    Kind("apt-packages.txt", "packages", apt.parse,
+         ("apt.txt", "apt-list.txt", "dpkg.txt", "dpkg-l.txt", "dpkg-list.txt", "dpkg-packages.txt")),
+    Kind("env.txt", "variables", environ.parse,
+         ("printenv.txt", "environment.txt", "environ.txt", "env-dump.txt", "export.txt")),
+    Kind("modules.txt", "modules", modules.parse, ("module-list.txt", "modulelist.txt", "module.txt")),
+    Kind("*.diff", "patches", patches.parse),
+    Kind("env.nul", "variables", environ.parse_exact),
+    Kind("conda-explicit.txt", "conda", conda.parse, ("explicit.txt", "conda-list-explicit.txt")),
+    Kind("conda-list.txt", "conda", conda.parse),
+    Kind("conda.txt", "conda", conda.parse, ("conda-export.txt", "conda-list-export.txt")),
+    Kind("environment.yml", "conda", conda_yaml.parse,
+         ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml", "env.yml", "env.yaml")),
+    Kind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
+    Kind("capture.json", "reports", machine.parse),
+    Kind("collect-env.txt", "reports", collect_env.parse),
+    Kind("nvidia-smi.txt", "reports", nvidia_smi.parse, ("nvidia-smi-q.txt",)),
+)  # fmt: skip
+# What the chapter's recipe writes; a snapshot says which of them it lacks.
+RECIPE = tuple(kind.name for kind in KINDS[:5])
+_BY_NAME = {name: kind for kind in KINDS for name in (kind.name, *kind.others)}
+
+
+def kind_of(name: str) -> Kind | None:
+    """Return the kind of a file by its name, or None."""
+    if name.endswith(".diff"):
+        return _BY_NAME["*.diff"]
+    return _BY_NAME.get(name.lower().replace("_", "-"))
+
+
+def explicit_lock(name: str, head: bytes) -> Kind | None:
+    """Return the kind of a `*.lock` that begins as an explicit list of conda, or None."""
+    return _BY_NAME["conda-explicit.txt"] if name.endswith(".lock") and conda.is_explicit(head) else None

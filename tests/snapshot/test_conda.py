@@ -1,0 +1,211 @@
+"""conda's lists and exports, and the YAML that conda and people write."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import conda, conda_yaml
+from reprobuild.snapshot.model import CondaPackage
+
+MD5, SHA256 = "0123456789abcdef" * 2, "0123456789abcdef" * 4
+PLACE = "https://conda.example/forge/linux-64/six-1.16.0-pyh6c4a22f_0.conda"
+YAML_HINT = "write it again with `conda env export`, or take it out of the folder"
+
+
+def one(line: str) -> CondaPackage:
+    (found,), remarks = conda.parse(line.encode())
+    assert remarks == ()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (PLACE, ("six", "1.16.0", "pyh6c4a22f_0", "https://conda.example/forge", None, None)),
+        (f"{PLACE}#{MD5}", ("six", "1.16.0", "pyh6c4a22f_0", "https://conda.example/forge", MD5, None)),
+        (f"{PLACE}#sha256:{SHA256}", ("six", "1.16.0", "pyh6c4a22f_0", "https://conda.example/forge", None, SHA256)),
+        (f"{PLACE}#{SHA256.upper()}", ("six", "1.16.0", "pyh6c4a22f_0", "https://conda.example/forge", None, SHA256)),
+        (f"{PLACE}#cut", ("six", "1.16.0", "pyh6c4a22f_0", "https://conda.example/forge", None, None)),
+        ("file:///opt/pkgs/x-1-0.tar.bz2", ("x", "1", "0", None, None, None)),
+        ("https://c.example/linux-64/a-b-1!2.0-py_0.conda", ("a-b", "1!2.0", "py_0", "https://c.example", None, None)),
+        (f"zlib-1.2.13-h1_5.conda#{MD5}", ("zlib", "1.2.13", "h1_5", None, MD5, None)),
+        ("_x-0.1-main.json", ("_x", "0.1", "main", None, None, None)),
+        ("six     1.16.0    pyhd3eb1b0_1  ", ("six", "1.16.0", "pyhd3eb1b0_1", None, None, None)),
+        ("six     1.16.0    py_0   conda-forge", ("six", "1.16.0", "py_0", "conda-forge", None, None)),
+        ("six     1.16.0    py_0   https://c.example/forge", ("six", "1.16.0", "py_0", "https://c.example/forge",
+                                                              None, None)),
+        ("torch   2.3.1+cu118   pypi_0   pypi", ("torch", "2.3.1+cu118", None, "pypi", None, None)),
+        ("odd     0.1.1-2209072238   pypi_0   pypi", ("odd", "0.1.1-2209072238", None, "pypi", None, None)),
+        ("Keras   2.2.4    <pip>", ("Keras", "2.2.4", None, "pypi", None, None)),
+        ("jpeg    9d   h516909a_0", ("jpeg", "9d", "h516909a_0", None, None, None)),
+        ("six=1.16.0=py_0", ("six", "1.16.0", "py_0", None, None, None)),
+        ("six=1.16.0", ("six", "1.16.0", None, None, None, None)),
+        ("_openmp_mutex==4.5", ("_openmp_mutex", "4.5", None, None, None, None)),
+        ("odd=0.1-2=pypi_0", ("odd", "0.1-2", None, "pypi", None, None)),
+        ("json-c-0.13", ("json-c", "0.13", None, None, None, None)),
+    ],
+)  # fmt: skip
+def test_forms(line: str, expected: tuple[str | None, ...]) -> None:
+    found = one(line)
+    assert (found.name, found.version, found.build, found.channel, found.md5, found.sha256) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "understood", "reason"),
+    [
+        ("# packages in environment at /opt/env:", True, "a header"),
+        ('List of packages in environment: "/opt/env"', True, "a header"),
+        ("# Name                    Version                   Build  Channel", True, "a header"),
+        ("  Name   Version  Build  Channel", True, "a header"),
+        ("─────────────────────", True, "a header"),
+        ("@EXPLICIT", True, "the mark of an explicit list"),
+        ("# platform: linux-64", True, "a comment"),
+        ("(base) $ conda list", True, "a shell prompt"),
+        ("(env) UNIX conda list        ", True, "the command that was typed"),
+        ("WARNING conda.core: x", True, "a warning of conda"),
+        ("EnvironmentLocationNotFound: Not a conda environment: /x", False, "the capture command failed"),
+        ("CondaError: x", False, "the capture command failed"),
+        ("bash: conda: command not found", False, "the capture command failed"),
+        ("IT", False, "not a line that conda writes"),
+        ("this is prose", False, "not a line that conda writes"),
+        ("https://conda.example/linux-64/page.html", False, "not a line that conda writes"),
+        ("x" * 5000, False, "too long for a line of conda's"),
+    ],
+)
+def test_what_is_no_package(line: str, understood: bool, reason: str) -> None:
+    found, (remark,) = conda.parse(line.encode())
+    assert (found, remark.understood) == ((), understood)
+    assert remark.reason == reason
+
+
+def test_a_list_that_was_commented_out() -> None:
+    head = "# (e) C:\\x>conda list\n# # packages in environment at C:\\e:\n# #\n# # Name  Version  Build  Channel\n"
+    text = head + "# a  1  py_0\n#\n"
+    (found,), remarks = conda.parse(text.encode())
+    assert (found.name, found.place.line, len(remarks)) == ("a", 5, 5)
+    assert all(remark.understood for remark in remarks)
+
+
+def test_credentials_of_channels_are_cut() -> None:
+    secret = "t0ken-" + "0123456789"
+    (found,), (remark,) = conda.parse(
+        f"https://u:{secret}@c.example/t/{secret}/linux-64/a-1-0.conda".encode()
+    )
+    assert secret not in str(found) + str(remark)
+    assert (found.url, remark.reason) == (
+        "https://c.example/linux-64/a-1-0.conda",
+        "the address held a credential, removed",
+    )
+    (found,), _ = conda.parse(f"a  1  py_0  https://u:{secret}@c.example/forge".encode())
+    assert (found.channel, secret in found.text) == ("https://c.example/forge", False)
+
+
+def test_two_environments_in_one_list() -> None:
+    with pytest.raises(SnapshotError) as err:
+        conda.parse(b"a  1.0  py_0\na  1.1  py_0\n", "conda-list.txt")
+    assert str(err.value) == "conda-list.txt:2: conda's `a` is 1.1=py_0 here and 1.0=py_0 at conda-list.txt:1"
+    assert err.value.hint == "these are of two environments: keep the list of the one that ran"
+    with pytest.raises(SnapshotError, match=r"1\.0=py_1 here and 1\.0=py_0"):
+        conda.parse(b"a  1.0  py_0\na  1.0  py_1\n")
+
+
+def test_a_package_twice() -> None:
+    found, remarks = conda.parse(b"a=1.0\na=1.0=py_0\na  1.2  pypi_0  pypi\n")
+    assert [(p.version, p.channel) for p in found] == [("1.0", None), ("1.2", "pypi")]
+    assert [remark.reason for remark in remarks] == ["repeats conda-list.txt:1"]
+
+
+@pytest.mark.parametrize(
+    ("data", "is_one"),
+    [
+        (b"@EXPLICIT\n", True),
+        (b"# x\r\n\r\n@EXPLICIT\r\n", True),
+        (b"{}", False),
+        (b"", False),
+        (b"a\n@EXPLICIT", False),
+    ],
+)
+def test_what_is_an_explicit_list(data: bytes, is_one: bool) -> None:
+    assert conda.is_explicit(data) is is_one
+
+
+EXPORT = """name: e
+channels:
+  - pytorch
+  - defaults
+dependencies:
+  - ca-certificates=2024.7.2
+  - conda-forge::openssl=3.0.14
+  - python=3.11.5
+  - pip:
+      - torch==2.3.1+cu118
+      - numpy[extra]===1.26.4
+      - -e .
+      - git+https://u:hunter2@git.example/r
+prefix: /opt/e
+variables:
+  TOKEN: hunter2
+"""
+
+
+def test_an_export_without_builds() -> None:
+    found, remarks = conda_yaml.parse(EXPORT.encode())
+    assert [(p.name, p.version, p.build, p.channel, p.place.line) for p in found] == [
+        ("ca-certificates", "2024.7.2", None, None, 6), ("openssl", "3.0.14", None, None, 7),
+        ("python", "3.11.5", None, None, 8), ("torch", "2.3.1+cu118", None, "pypi", 10),
+        ("numpy", "1.26.4", None, "pypi", 11),
+    ]  # fmt: skip
+    assert all(remark.understood for remark in remarks)
+    lines = {remark.place.line for remark in remarks} | {package.place.line for package in found}
+    assert lines == set(range(1, 17))
+    assert "hunter2" not in str(remarks)
+
+
+@pytest.mark.parametrize(
+    ("text", "versions"),
+    [
+        ("dependencies: [python=3.11, numpy=1.26, pip]", []),  # by hand: 1.26 is any 1.26.x
+        ("dependencies: [python=3.11, numpy=1.26.4=py311_0]", ["1.26.4"]),
+        ("dependencies: [ca-certificates=1, openssl=1, python=3.11]", []),  # `--from-history`
+        ("dependencies: [ca-certificates=1, openssl=3.1, zlib=1.2]", ["1", "3.1", "1.2"]),
+        ("dependencies: ['python>=3.8', numpy]", []),
+    ],
+)
+def test_only_what_was_installed_is_a_version(text: str, versions: list[str]) -> None:
+    found, remarks = conda_yaml.parse(text.encode())
+    assert [package.version for package in found] == versions
+    assert all(remark.understood for remark in remarks)
+
+
+def test_numbers_stay_what_is_written() -> None:
+    found, _ = conda_yaml.parse(b"dependencies:\n- x=3.10=0\n- y=1e5=0\n")
+    assert [package.version for package in found] == ["3.10", "1e5"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"a: &x [1]\nb: *x\n", "environment.yml:2: not an environment: an alias"),
+        (b"dependencies: " + b"[" * 100_000, "environment.yml:1: not an environment: nested too deep"),
+        (b"a: b: c\n", "environment.yml:1: not an environment: mapping values are not allowed here"),
+        (b"- a\n---\n- b\n", "environment.yml:2: not an environment: but found another document"),
+        (b"a: \x01\n", "environment.yml: not YAML: unacceptable character"),
+        (b"# x\n" * 300_000, "environment.yml: 1200000 bytes are too many for an environment"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(SnapshotError) as err:
+        conda_yaml.parse(data)
+    assert str(err.value).startswith(said)
+    assert err.value.hint == YAML_HINT
+
+
+def test_other_yaml_is_listed() -> None:
+    found, remarks = conda_yaml.parse(b"---\nservices:\n  - x\n# c\n")
+    assert found == ()
+    assert [remark.understood for remark in remarks] == [True, False, False, True]
+    assert conda_yaml.parse(b"\n")[1][0].reason.startswith("the file is empty")
+    secret = "hf_" + "abcdefGHIJ" * 3 + "klmn"
+    found, remarks = conda_yaml.parse(f"dependencies:\n  - {secret}=1=0\n".encode())
+    assert (found, secret in str(remarks)) == ((), False)
