@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.captured import DAMAGED, FILE
-from reprobuild.snapshot.text import LIMIT, escaped
+from reprobuild.snapshot.kinds import kind_of
+from reprobuild.snapshot.text import escaped
 
 
 class Part(Struct, frozen=True):
@@ -102,35 +103,17 @@ class Captured(Struct, frozen=True):
 def read_facts(folder: Path) -> Captured | None:
     """Return what `reprobuild capture` wrote down of a machine; None in a snapshot that a recipe took.
 
+    Args:
+        folder: one that `read_snapshot` has read, so that its files are regular, and not endless.
+
     Raises:
-        SnapshotError: the file is damaged, cannot be read, or leads out of the folder.
+        SnapshotError: the file is damaged.
     """
-    data = beside(folder, FILE)
-    if data is None:
+    kinds = ((path, kind_of(path.name)) for path in sorted(folder.iterdir()))
+    path = next((path for path, kind in kinds if kind and kind.name == FILE), None)
+    if path is None:
         return None
     try:
-        return msgspec.json.decode(data, type=Captured)
+        return msgspec.json.decode(path.read_bytes(), type=Captured)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # nested brackets
-        raise SnapshotError(f"{escaped(str(folder / FILE))}: {escaped(str(err))}", hint=DAMAGED) from None
-
-
-def beside(folder: Path, name: str) -> bytes | None:
-    """Return the bytes of a file of a snapshot, or None where it has none of that name.
-
-    Raises:
-        SnapshotError: it is no regular file of this folder, is too large, or cannot be read.
-    """
-    path, shown = folder / name, escaped(str(folder / name))
-    if not path.is_symlink() and not path.exists():
-        return None
-    try:
-        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-            raise SnapshotError(f"{shown} is no regular file of the snapshot", hint=DAMAGED)
-        with path.open("rb") as stream:
-            data = stream.read(LIMIT + 1)
-    except (OSError, RuntimeError) as err:  # RuntimeError: a loop of links, before Python 3.13
-        reason = getattr(err, "strerror", None) or "a loop of links"
-        raise SnapshotError(f"{shown} cannot be read: {reason}", hint="check who owns it") from None
-    if len(data) > LIMIT:
-        raise SnapshotError(f"{shown} has more than {LIMIT} bytes", hint=DAMAGED)
-    return data
+        raise SnapshotError(f"{escaped(str(path))}: {escaped(str(err))}", hint=DAMAGED) from None

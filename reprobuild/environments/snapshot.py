@@ -21,16 +21,18 @@ from reprobuild.environments.facts import (
     project,
     series,
 )
-from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, beside, read_facts
+from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
 from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.conda import PYPI
+from reprobuild.snapshot.model import Report, Snapshot
 from reprobuild.snapshot.repositories import Captured as Whole
 from reprobuild.snapshot.repositories import Repository
 
-CONDA = "conda-explicit.txt"
+NEWEST_CUDA = "newest CUDA of the driver"
 NONE = "none"
 # Fields of nvidia-smi that say something of the environment, and what they are called here.
 _GPU_FIELDS = {
+    "memory.total": "GPU memory",
     "driver_version": "driver",
     "vbios_version": "VBIOS",
     "compute_cap": "compute capability",
@@ -55,17 +57,16 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
     snapshot, captured = read_snapshot(folder), read_facts(folder)
     gathered = Gathered()
     _lists(gathered, snapshot, captured)
-    listed = beside(folder, CONDA)
-    if listed is not None:
-        conda.add(gathered, conda.explicit(listed.decode("utf-8", "replace")))
-    elif captured and captured.without("conda"):
-        gathered.begin("conda")
+    _conda(gathered, snapshot, captured)
     _sources(gathered, snapshot)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
         unlisted["python"] = HIDDEN
     if captured:
-        unlisted["gpu"] = _captured(gathered, captured)
+        _captured(gathered, captured)
+    for report in snapshot.reports:
+        _reported(gathered, report)
+    unlisted["gpu"] = _silent(gathered, captured)
     return Side(name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled)
 
 
@@ -80,6 +81,8 @@ def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
         )
     elif captured and captured.without("dpkg"):
         gathered.begin("system")
+    if snapshot.rpms:
+        gathered.packages((rpm.name, rpm.version, rpm.architecture, "") for rpm in snapshot.rpms)
     if "env.txt" not in snapshot.absent:
         gathered.variables((variable.name, variable.value) for variable in snapshot.variables)
     if "modules.txt" not in snapshot.absent:
@@ -104,6 +107,18 @@ def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | 
             name = project(found.name)
             if not listed or name in known or name in HIDDEN:
                 gathered.add("python", name, {"version": found.version})
+
+
+def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add conda's lists; what pip has installed stands in some of them, too."""
+    if snapshot.conda or (captured and captured.without("conda")):
+        gathered.begin("conda")
+    for package in snapshot.conda:
+        if package.channel == PYPI:
+            gathered.add("python", project(package.name), {"version": package.version})
+    others = [one for one in snapshot.conda if one.channel != PYPI]
+    if others:
+        conda.add(gathered, (conda.Built(one.name, one.version, one.build or "") for one in others))
 
 
 def _sources(gathered: Gathered, snapshot: Snapshot) -> None:
@@ -159,29 +174,47 @@ def _inside(captured: Whole, one: Repository) -> Iterator[str]:
                 yield f"{child.name} {child.path} {child.worktree}"
 
 
-def _captured(gathered: Gathered, captured: Captured) -> frozenset[str]:
-    """Add what only `capture.json` says; return the names of the GPU's kind that it does not list."""
+def _captured(gathered: Gathered, captured: Captured) -> None:
+    """Add what only `capture.json` says."""
     if captured.python:
         python = captured.python
         gathered.add("interpreter", "python", {"version": python.version, "series": series(python.version)})
         _add(gathered, "interpreter", "implementation", python.implementation)
         _add(gathered, "machine", "libc", python.libc)
-    if captured.gpu:
+    if captured.gpu or captured.without("gpu"):
         gathered.begin("gpu")
-        for name, value in _gpu(captured.gpu):
-            _add(gathered, "gpu", name, value)
-    elif captured.without("gpu"):
-        gathered.begin("gpu")
+    for name, value in _gpu(captured.gpu) if captured.gpu else ():
+        _add(gathered, "gpu", name, value)
     if captured.machine:
         gathered.begin("machine")
         for name, value in _machine(captured.machine):
             _add(gathered, "machine", name, value)
         if captured.machine.release:
             gathered.add("release", "system", release_aspects(captured.machine.release))
-    # Both are known only to a job that captures itself, in its own process.
-    gpu = captured.gpu or Gpu()
-    silent = {"loaded libraries": not gpu.libraries, "CUDA of torch": not gpu.torch}
-    return frozenset(name for name, unknown in silent.items() if unknown)
+
+
+def _reported(gathered: Gathered, report: Report) -> None:
+    """Add what `collect_env` or `nvidia-smi` said; what `capture.json` has said stays."""
+    if report.kind == "capture":
+        return
+    if report.python:
+        full = report.python if report.python.count(".") == 2 else None
+        gathered.add("interpreter", "python", {"version": full, "series": series(report.python)})
+    if report.gpus:
+        _add(gathered, "gpu", "GPU", _counted(iter(report.gpus)))
+    _add(gathered, "gpu", "driver", report.driver)
+    _add(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
+
+
+def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
+    """Return the facts of GPUs that a snapshot does not tell, even where they are so.
+
+    A capture tells of all but what is known only to a job that captures itself, in its own process.
+    """
+    every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
+    inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA}
+    whole = captured is not None and (captured.gpu is not None or captured.without("gpu"))
+    return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
 
 
 def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
@@ -206,7 +239,7 @@ def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
         for row in gpu.nvidia_smi or ()
     ]
     if rows:
-        yield "GPU", _counted(f"{row.get('name', '?')} ({row.get('memory.total', '?')})" for row in rows)
+        yield "GPU", _counted(row.get("name", "?") for row in rows)
         for field, name in _GPU_FIELDS.items():
             yield name, ", ".join(sorted({row.get(field, "") for row in rows} - {""}))
     else:

@@ -87,14 +87,11 @@ def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
     gathered = Gathered()
     gathered.add("python", "numpy", {"version": None})
     gathered.add("python", "torch", {"version": "2.3.1+cu121"})
-    rows = (
-        "# platform: linux-64\n@EXPLICIT\n"
-        "https://conda.example.org/main/linux-64/numpy-1.26.4-py311h24aa872_0.conda#0123\n"
-        "https://conda.example.org/pytorch/linux-64/pytorch-2.3.1-py3.11_cuda12.1_0.tar.bz2\n"
-        "https://conda.example.org/main/linux-64/mkl-2023.1.0-h213fc3f_46344.conda\n"
-        "https://conda.example.org/main/noarch/tqdm-4.66.4-pyhd8ed1ab_0.conda\n"
-    )
-    conda.add(gathered, conda.explicit(rows))
+    rows = [
+        conda.Built("numpy", "1.26.4", "py311h24aa872_0"), conda.Built("pytorch", "2.3.1", "py3.11_cuda12.1_0"),
+        conda.Built("mkl", "2023.1.0", "h213fc3f_46344"), conda.Built("tqdm", "4.66.4", "pyhd8ed1ab_0"),
+    ]  # fmt: skip
+    conda.add(gathered, rows)
     assert gathered.known["python"] == {
         "numpy": {"version": "1.26.4"}, "torch": {"version": "2.3.1+cu121"}, "tqdm": {"version": "4.66.4"},
     }  # fmt: skip
