@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from reprobuild.environments.facts import Gathered, project
 _FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<build>[^-/\s]{1,100})\Z")
 # What the build of a package says that only one Python, or any, can use: py311h06a4308_0, pyhd8ed1ab_0.
 _PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
-_LONGEST_LINE = 4000
 
 
 class Built(NamedTuple):
@@ -44,15 +43,6 @@ def package(filename: str) -> Built | None:
     """Return what a file name of conda says, with or without its ending; None for what is none."""
     match = _FILE.match(filename.removesuffix(".conda").removesuffix(".tar.bz2").removesuffix(".json"))
     return Built(match["name"], match["version"], match["build"]) if match else None
-
-
-def explicit(text: str) -> Iterator[Built]:
-    """Yield the packages of an explicit list: addresses, each with a hash behind `#`."""
-    for line in text.splitlines():
-        if len(line) < _LONGEST_LINE and "://" in line and not line.startswith("#"):
-            found = package(line.strip().partition("#")[0].rpartition("/")[2])
-            if found:
-                yield found
 
 
 def add(gathered: Gathered, packages: Iterable[Built]) -> None:

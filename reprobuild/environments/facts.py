@@ -44,8 +44,8 @@ Aspect = Literal[
     "distribution",
     "codename",
     "commit",
-    "head",
     "tree",
+    "trees",  # of a repository and those inside of it, where no id of git is of all
     "changes",
     "sha256",
 ]

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reprobuild.archive import Entry
 from reprobuild.config import DEFAULTS
@@ -214,4 +214,6 @@ def _sources(gathered: Gathered, read: _Read) -> None:
         said = read.object(path)
         name, commit, tree = said.get("name"), said.get("commit"), said.get("tree")
         if name and isinstance(name, str) and isinstance(commit, str) and isinstance(tree, str):
-            gathered.add("source", project(name), {"commit": commit, "tree": tree})
+            installed = project(name) in gathered.known.get("python", {})
+            kind, shown = ("source", project(name)) if installed else ("job", name)
+            gathered.add(cast(Kind, kind), shown, {"commit": commit, "tree": tree})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reprobuild.compare import realised, rest
 from reprobuild.config import DEFAULTS
-from reprobuild.environments.facts import HIDDEN, Gathered, Kind, Side, project, series
+from reprobuild.environments.facts import HIDDEN, Aspects, Gathered, Kind, Side, project, series
 from reprobuild.environments.snapshot import NONE
 from reprobuild.lock import Lock, Ruling, read_lock
 
@@ -57,9 +57,13 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
     for source in lock.sources:
         name = project(source.name)
-        gathered.add("python", name, {"version": built.get(name)})
         changes = f"sha256:{source.patch}" if source.patch else NONE
-        gathered.add("source", name, {"commit": source.commit, "tree": source.tree, "changes": changes})
+        aspects: Aspects = {"commit": source.commit, "tree": source.tree, "changes": changes}
+        if source.installed:
+            gathered.add("python", name, {"version": built.get(name)})
+            gathered.add("source", name, aspects)
+        else:
+            gathered.add("job", source.name, aspects)
 
 
 def _left_out(ruling: Ruling) -> list[tuple[tuple[Kind, str], str]]:

@@ -1,4 +1,4 @@
-"""`capture.json`: what it says of interpreter, distributions, repositories, GPU and machine, checked.
+"""`capture.json`: what it says of interpreter, distributions, GPU and machine, checked; `snapshot` has the rest.
 
 Nothing in it is trusted: types are checked, texts are bounded by the size of the file, and what looks like a
 secret is cut out.
@@ -7,16 +7,14 @@ secret is cut out.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.captured import DAMAGED, FILE, NEWEST
-from reprobuild.snapshot.text import LIMIT, escaped
-
-T = TypeVar("T")
+from reprobuild.snapshot.captured import DAMAGED, FILE
+from reprobuild.snapshot.kinds import kind_of
+from reprobuild.snapshot.text import escaped
 
 
 class Part(Struct, frozen=True):
@@ -44,23 +42,6 @@ class Distributions(Struct, frozen=True):
     """All that the interpreter sees."""
 
     found: tuple[Distribution, ...]
-
-
-class Diff(Struct, frozen=True):
-    """The diff of a work tree; `file` is None where there are no changes (`reason` is `done`) or it failed."""
-
-    file: str | None
-    reason: str = ""
-
-
-class Repository(Struct, frozen=True):
-    """One work tree, and the distributions that are installed from it."""
-
-    name: str
-    head: str | None
-    worktree: str
-    distributions: tuple[str, ...] = ()
-    diff: Diff | None = None
 
 
 class Gpu(Struct, frozen=True):
@@ -111,7 +92,6 @@ class Captured(Struct, frozen=True):
     parts: dict[str, Part]
     python: Python | None = None
     distributions: Distributions | None = None
-    repositories: tuple[Repository, ...] = ()
     gpu: Gpu | None = None
     machine: Machine | None = None
 
@@ -120,53 +100,20 @@ class Captured(Struct, frozen=True):
         return part in self.parts and self.parts[part].outcome == "not-there"
 
 
-class _Version(Struct, frozen=True):
-    capture: int
-
-
 def read_facts(folder: Path) -> Captured | None:
     """Return what `reprobuild capture` wrote down of a machine; None in a snapshot that a recipe took.
 
+    Args:
+        folder: one that `read_snapshot` has read, so that its files are regular, and not endless.
+
     Raises:
-        SnapshotError: the file is damaged, cannot be read, leads out of the folder, or is of a newer version.
+        SnapshotError: the file is damaged.
     """
-    path, shown = folder / FILE, escaped(str(folder / FILE))
-    data = beside(folder, FILE)
-    if data is None:
+    kinds = ((path, kind_of(path.name)) for path in sorted(folder.iterdir()))
+    path = next((path for path, kind in kinds if kind and kind.name == FILE), None)
+    if path is None:
         return None
-    version = _decoded(data, _Version, shown).capture
-    if version > NEWEST:
-        raise SnapshotError(
-            f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
-            hint="compare it with the reprobuild that took it, or a newer one",
-        )
-    return _decoded(data, Captured, escaped(str(path)))
-
-
-def _decoded(data: bytes, kind: type[T], shown: str) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=Captured)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # nested brackets
-        raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
-
-
-def beside(folder: Path, name: str) -> bytes | None:
-    """Return the bytes of a file of a snapshot, or None where it has none of that name.
-
-    Raises:
-        SnapshotError: it is no regular file of this folder, is too large, or cannot be read.
-    """
-    path, shown = folder / name, escaped(str(folder / name))
-    if not path.is_symlink() and not path.exists():
-        return None
-    try:
-        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-            raise SnapshotError(f"{shown} is no regular file of the snapshot", hint=DAMAGED)
-        with path.open("rb") as stream:
-            data = stream.read(LIMIT + 1)
-    except (OSError, RuntimeError) as err:  # RuntimeError: a loop of links, before Python 3.13
-        reason = getattr(err, "strerror", None) or "a loop of links"
-        raise SnapshotError(f"{shown} cannot be read: {reason}", hint="check who owns it") from None
-    if len(data) > LIMIT:
-        raise SnapshotError(f"{shown} has more than {LIMIT} bytes", hint=DAMAGED)
-    return data
+        raise SnapshotError(f"{escaped(str(path))}: {escaped(str(err))}", hint=DAMAGED) from None

@@ -13,7 +13,7 @@ from reprobuild.environments.difference import Comparison, compare_sides
 from reprobuild.environments.facts import Side
 from reprobuild.environments.image import from_image
 from reprobuild.environments.lock import from_lock
-from reprobuild.environments.snapshot import change, from_snapshot
+from reprobuild.environments.snapshot import from_snapshot
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
 from reprobuild.explain import LOCK, open_image
 from reprobuild.image.squashed import is_squashed
@@ -112,8 +112,6 @@ def _here(running: Running, folder: Path) -> Side:
             f"the running environment could not be captured: {lines[-1] if lines else f'exit code {code}'}",
             hint="`reprobuild capture -o DIR` tells more; compare with DIR",
         )
-    changes = {}
-    for diff in folder.glob("*.diff"):  # one with a secret is refused by whoever reads it; a digest will do
-        changes[diff.stem] = change(diff.read_bytes())
+    for diff in folder.glob("*.diff"):  # capture.json has the trees; a diff with a secret would be refused
         diff.unlink()
-    return from_snapshot(folder, HERE, "the running environment", changes)
+    return from_snapshot(folder, HERE, "the running environment")

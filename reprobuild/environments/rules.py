@@ -43,25 +43,21 @@ def _by_kind() -> dict[Kind, tuple[tuple[int, Rule, re.Pattern[str] | None], ...
 
 
 def rank(kind: Kind, name: str) -> tuple[int, Rule]:
-    """Return the rule of a thing, and its place in the table from 1; the last one that is about all is the last.
+    """Return the rule of a thing, and its place in the table from 1.
 
     Patterns are matched against at most 200 characters: no name that a rule knows is longer.
     """
-    treated = ""
+    treated = _class(name[:200]) if kind == "environment" else ""
+    last: tuple[int, Rule] | None = None
     for place, rule, pattern in _by_kind()[kind]:
-        if pattern is not None and pattern.fullmatch(name[:200]):
+        if (pattern is not None and pattern.fullmatch(name[:200])) or treated in rule.like:
             return place, rule
-        if rule.like:
-            treated = treated or _treatment(name[:200])
-            if treated in rule.like:
-                return place, rule
-        elif pattern is None:
-            return place, rule
-    raise LookupError(f"no rule is about {kind}")  # a test tries every kind and every treatment
+        if pattern is None and not rule.like:
+            last = place, rule
+    assert last is not None, kind  # a test tries every kind
+    return last
 
 
-def _treatment(name: str) -> str:
-    """Return the reason of the rule of resolve/environment.toml that is about a variable."""
-    treatments = environment.rules()
-    found = (rule.reason for pattern, rule in treatments if pattern.fullmatch(name))
-    return next(found, treatments[-1][1].reason)  # no pattern matches a name with a newline in it
+def _class(name: str) -> str:
+    """Return the class that resolve/environment.toml gives a variable; no pattern there matches a newline."""
+    return next((rule.kind for pattern, rule in environment.rules() if pattern.fullmatch(name)), "")

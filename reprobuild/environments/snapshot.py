@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from reprobuild import secrets
@@ -21,14 +21,18 @@ from reprobuild.environments.facts import (
     project,
     series,
 )
-from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, Repository, beside, read_facts
+from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
 from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.conda import PYPI
+from reprobuild.snapshot.model import Report, Snapshot
+from reprobuild.snapshot.repositories import Captured as Whole
+from reprobuild.snapshot.repositories import Repository
 
-CONDA = "conda-explicit.txt"
+NEWEST_CUDA = "newest CUDA of the driver"
 NONE = "none"
 # Fields of nvidia-smi that say something of the environment, and what they are called here.
 _GPU_FIELDS = {
+    "memory.total": "GPU memory",
     "driver_version": "driver",
     "vbios_version": "VBIOS",
     "compute_cap": "compute capability",
@@ -44,16 +48,8 @@ _HEADERS = {
 _DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
 
 
-def from_snapshot(
-    folder: Path, name: str, form: str = "snapshot", changes: Mapping[str, str] | None = None
-) -> Side:
+def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
     """Return what a snapshot states.
-
-    Args:
-        folder: of the snapshot.
-        name: what the user called it.
-        form: what it is.
-        changes: {name: digest} of diffs that were taken out of the folder.
 
     Raises:
         SnapshotError: see `read_snapshot` and `machine.read_facts`.
@@ -61,18 +57,16 @@ def from_snapshot(
     snapshot, captured = read_snapshot(folder), read_facts(folder)
     gathered = Gathered()
     _lists(gathered, snapshot, captured)
-    listed = beside(folder, CONDA)
-    if listed is not None:
-        conda.add(gathered, conda.explicit(listed.decode("utf-8", "replace")))
-    elif captured and captured.without("conda"):
-        gathered.begin("conda")
-    diffs = {patch.name: change(patch.content) for patch in snapshot.patches}
-    _sources(gathered, snapshot, captured, {**diffs, **(changes or {})})
+    _conda(gathered, snapshot, captured)
+    _sources(gathered, snapshot)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
         unlisted["python"] = HIDDEN
     if captured:
-        unlisted["gpu"] = _captured(gathered, captured)
+        _captured(gathered, captured)
+    for report in snapshot.reports:
+        _reported(gathered, report)
+    unlisted["gpu"] = _silent(gathered, captured)
     return Side(name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled)
 
 
@@ -87,6 +81,8 @@ def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
         )
     elif captured and captured.without("dpkg"):
         gathered.begin("system")
+    if snapshot.rpms:
+        gathered.packages((rpm.name, rpm.version, rpm.architecture, "") for rpm in snapshot.rpms)
     if "env.txt" not in snapshot.absent:
         gathered.variables((variable.name, variable.value) for variable in snapshot.variables)
     if "modules.txt" not in snapshot.absent:
@@ -113,71 +109,112 @@ def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | 
                 gathered.add("python", name, {"version": found.version})
 
 
-def change(diff: bytes) -> str:
-    """Return what identifies a diff."""
-    return f"sha256:{hashlib.sha256(diff).hexdigest()}" if diff.strip() else NONE
+def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
+    """Add conda's lists; what pip has installed stands in some of them, too."""
+    if snapshot.conda or (captured and captured.without("conda")):
+        gathered.begin("conda")
+    for package in snapshot.conda:
+        if package.channel == PYPI:
+            gathered.add("python", project(package.name), {"version": package.version})
+    others = [one for one in snapshot.conda if one.channel != PYPI]
+    if others:
+        conda.add(gathered, (conda.Built(one.name, one.version, one.build or "") for one in others))
 
 
-def _sources(
-    gathered: Gathered, snapshot: Snapshot, captured: Captured | None, changes: Mapping[str, str]
-) -> None:  # fmt: skip
-    """Add the repositories: commits of the freeze, digests of diffs, trees where whole work trees were captured."""
-    if "requirements.txt" not in snapshot.absent or changes:
+def _sources(gathered: Gathered, snapshot: Snapshot) -> None:
+    """Add the repositories: whole work trees that were captured, else commits of the freeze and digests of diffs."""
+    if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
         gathered.begin("source")
     for line in snapshot.requirements:
         if line.kind in ("vcs", "editable"):
             gathered.add("source", project(line.name), {"commit": line.commit})
-    trees = _by_distribution(captured.repositories) if captured else {}
-    for name, digest in changes.items():
-        gathered.add("source", project(trees.get(name) or name), {"changes": digest})
+    whole = {one.name for one in snapshot.captured.repositories} if snapshot.captured else set()
+    for patch in snapshot.patches:
+        if patch.name not in whole:
+            digest = hashlib.sha256(patch.content).hexdigest()
+            gathered.add("source", project(patch.name), {"changes": f"sha256:{digest}"})
     for remark in snapshot.remarks:  # an empty diff is no patch: there were no changes
         name = project(remark.place.file.removesuffix(".diff"))
         if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
             gathered.known["source"][name].setdefault("changes", NONE)
-    if captured is None:
-        return
+    if snapshot.captured:
+        _repositories(gathered, snapshot.captured)
+
+
+def _repositories(gathered: Gathered, captured: Whole) -> None:
+    """Add the work trees that were captured; those that lie inside of others are a part of them."""
     gathered.begin("job")
-    for repository in captured.repositories:
-        for owner in repository.distributions:
-            gathered.add("source", project(owner), _repository(repository))
-        if not repository.distributions:
-            gathered.add("job", repository.name, _repository(repository))
+    for one in captured.repositories:
+        clean = one.diff.file is None and one.diff.reason == "done"
+        inner = sorted(_inside(captured, one))
+        aspects: dict[Aspect, str | None] = {
+            "changes": NONE if clean and not inner else None,
+        }
+        if inner:  # a lock has the tree of all together, which only git can tell
+            together = "\n".join([one.worktree, *inner]).encode()
+            aspects["trees"] = f"sha256:{hashlib.sha256(together).hexdigest()}"
+        else:
+            aspects["tree"] = one.worktree
+        for owner in map(project, one.distributions):
+            gathered.add("source", owner, aspects)
+            if one.head:  # the freeze has the newest commit that a remote has, and that is what a lock names
+                gathered.known["source"][owner].setdefault("commit", one.head)
+        if not one.distributions and one.parent is None:
+            gathered.add("job", one.name, {**aspects, "commit": one.head})
 
 
-def _repository(repository: Repository) -> dict[Aspect, str | None]:
-    diff = repository.diff
-    clean = diff is not None and diff.file is None and diff.reason == "done"
-    return {"head": repository.head, "tree": repository.worktree, "changes": NONE if clean else None}
+def _inside(captured: Whole, one: Repository) -> Iterator[str]:
+    """Yield place and tree of each repository inside of another, at any depth; each is inside of one at most once."""
+    waiting, seen = [one.name], {one.name}
+    while waiting:
+        for child in captured.inside(waiting.pop()):
+            if child.name not in seen:
+                seen.add(child.name)
+                waiting.append(child.name)
+                yield f"{child.name} {child.path} {child.worktree}"
 
 
-def _by_distribution(repositories: tuple[Repository, ...]) -> dict[str, str]:
-    """Return {name of the repository, and of its diff: the distribution installed from it}."""
-    return {r.name: r.distributions[0] for r in repositories if r.distributions}
-
-
-def _captured(gathered: Gathered, captured: Captured) -> frozenset[str]:
-    """Add what only `capture.json` says; return the names of the GPU's kind that it does not list."""
+def _captured(gathered: Gathered, captured: Captured) -> None:
+    """Add what only `capture.json` says."""
     if captured.python:
         python = captured.python
         gathered.add("interpreter", "python", {"version": python.version, "series": series(python.version)})
         _add(gathered, "interpreter", "implementation", python.implementation)
         _add(gathered, "machine", "libc", python.libc)
-    if captured.gpu:
+    if captured.gpu or captured.without("gpu"):
         gathered.begin("gpu")
-        for name, value in _gpu(captured.gpu):
-            _add(gathered, "gpu", name, value)
-    elif captured.without("gpu"):
-        gathered.begin("gpu")
+    for name, value in _gpu(captured.gpu) if captured.gpu else ():
+        _add(gathered, "gpu", name, value)
     if captured.machine:
         gathered.begin("machine")
         for name, value in _machine(captured.machine):
             _add(gathered, "machine", name, value)
         if captured.machine.release:
             gathered.add("release", "system", release_aspects(captured.machine.release))
-    # Both are known only to a job that captures itself, in its own process.
-    gpu = captured.gpu or Gpu()
-    silent = {"loaded libraries": not gpu.libraries, "CUDA of torch": not gpu.torch}
-    return frozenset(name for name, unknown in silent.items() if unknown)
+
+
+def _reported(gathered: Gathered, report: Report) -> None:
+    """Add what `collect_env` or `nvidia-smi` said; what `capture.json` has said stays."""
+    if report.kind == "capture":
+        return
+    if report.python:
+        full = report.python if report.python.count(".") == 2 else None
+        gathered.add("interpreter", "python", {"version": full, "series": series(report.python)})
+    if report.gpus:
+        _add(gathered, "gpu", "GPU", _counted(iter(report.gpus)))
+    _add(gathered, "gpu", "driver", report.driver)
+    _add(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
+
+
+def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
+    """Return the facts of GPUs that a snapshot does not tell, even where they are so.
+
+    A capture tells of all but what is known only to a job that captures itself, in its own process.
+    """
+    every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
+    inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA}
+    whole = captured is not None and (captured.gpu is not None or captured.without("gpu"))
+    return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
 
 
 def _add(gathered: Gathered, kind: Kind, name: str, value: str) -> None:
@@ -202,7 +239,7 @@ def _gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
         for row in gpu.nvidia_smi or ()
     ]
     if rows:
-        yield "GPU", _counted(f"{row.get('name', '?')} ({row.get('memory.total', '?')})" for row in rows)
+        yield "GPU", _counted(row.get("name", "?") for row in rows)
         for field, name in _GPU_FIELDS.items():
             yield name, ", ".join(sorted({row.get(field, "") for row in rows} - {""}))
     else:

@@ -30,8 +30,20 @@ def make_snapshot(folder: Path, capture: Mapping[str, Any] | None = None, **file
         stem, _, ending = name.rpartition("_")
         (folder / f"{stem.replace('_', '-')}.{ending}").write_text(text)
     if capture is not None:
-        (folder / "capture.json").write_text(json.dumps({"capture": 1, "parts": {}, **capture}))
+        (folder / "capture.json").write_text(
+            json.dumps({"capture": 1, "parts": {}, "repositories": [], **capture})
+        )
     return folder
+
+
+def repository(name: str, worktree: str, **more: Any) -> dict[str, Any]:
+    """Return a repository as capture.json has it: without changes, where `more` does not say otherwise."""
+    return {
+        "name": name, "folder": f"/home/ada/{name}", "object_format": "sha1", "head": "c" * 40, "branch": None,
+        "remotes": [], "base": None, "prerequisites": [], "index": worktree, "worktree": worktree, "bundle": None,
+        "diff": {"file": None, "from": "c" * 40, "reason": "done"}, "unmerged": [], "flags": {}, "settings": {},
+        "attributes": "", "shallow": [], "left_out": [], "parent": None, "path": "", **more,
+    }  # fmt: skip
 
 
 def info(name: str, version: str, site: str = SITE, *, metadata: str = "", **files: str) -> Entries:

@@ -87,14 +87,11 @@ def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
     gathered = Gathered()
     gathered.add("python", "numpy", {"version": None})
     gathered.add("python", "torch", {"version": "2.3.1+cu121"})
-    rows = (
-        "# platform: linux-64\n@EXPLICIT\n"
-        "https://conda.example.org/main/linux-64/numpy-1.26.4-py311h24aa872_0.conda#0123\n"
-        "https://conda.example.org/pytorch/linux-64/pytorch-2.3.1-py3.11_cuda12.1_0.tar.bz2\n"
-        "https://conda.example.org/main/linux-64/mkl-2023.1.0-h213fc3f_46344.conda\n"
-        "https://conda.example.org/main/noarch/tqdm-4.66.4-pyhd8ed1ab_0.conda\n"
-    )
-    conda.add(gathered, conda.explicit(rows))
+    rows = [
+        conda.Built("numpy", "1.26.4", "py311h24aa872_0"), conda.Built("pytorch", "2.3.1", "py3.11_cuda12.1_0"),
+        conda.Built("mkl", "2023.1.0", "h213fc3f_46344"), conda.Built("tqdm", "4.66.4", "pyhd8ed1ab_0"),
+    ]  # fmt: skip
+    conda.add(gathered, rows)
     assert gathered.known["python"] == {
         "numpy": {"version": "1.26.4"}, "torch": {"version": "2.3.1+cu121"}, "tqdm": {"version": "4.66.4"},
     }  # fmt: skip
@@ -162,6 +159,7 @@ def test_entries_tell_which_are_missing(one: list[str], other: list[str]) -> Non
 # In the order that `compare` promises; docs/compare.md has it, too.
 ORDER = [
     ("environment", "LD_PRELOAD"), ("environment", "LD_LIBRARY_PATH"), ("interpreter", "python"),
+    ("system", "python3.11-minimal"),
     ("environment", "PYTHONPATH"), ("python", "torch"), ("python", "nvidia-cudnn-cu12"), ("python", "flash-attn"),
     ("python", "numpy"),
     ("environment", "CUBLAS_WORKSPACE_CONFIG"), ("environment", "OMP_NUM_THREADS"),
@@ -195,10 +193,11 @@ def test_every_kind_and_name_has_a_rank(kind: object, name: str) -> None:
     assert kind in rule.kinds
 
 
-def test_every_treatment_of_variables_has_a_rule() -> None:
-    treatments = {rule.reason for _, rule in environment.rules()}
-    known = {reason for rule in table() for reason in rule.like}
-    assert known == treatments
+def test_every_class_of_variables_is_thought_of() -> None:
+    classes = {rule.kind for _, rule in environment.rules()}
+    known = {kind for rule in table() for kind in rule.like}
+    assert classes - known == {"preload", "fetching", "cache", "locale", "unknown"}
+    assert known <= classes
 
 
 def test_patterns_and_reasons_are_plain() -> None:
