@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def _benchmarks(evidence: Mapping[str, Any]) -> str:
     return f"{_where(evidence)}\n\n" + _table(["figure", "value", "limit", "", "against"], rows)
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
 }  # fmt: skip

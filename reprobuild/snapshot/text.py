@@ -10,7 +10,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import Place, Remark
 
 LIMIT = 64 * 2**20
-LINES = 200_000  # of a list or dump; a full system has some thousands of packages
+LINES = 50_000  # of a list or dump; a full system has some thousands of packages
 _SHOWN = 1000
 _LONGEST = 20_000
 _LONGEST_NOISE = 500

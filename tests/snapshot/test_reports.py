@@ -137,6 +137,14 @@ def test_newer_heads_lists_and_parts() -> None:
     assert [remark.reason for remark in remarks] == ["a part of a GPU"]
 
 
+def test_what_does_not_print_is_escaped() -> None:
+    (report,), _ = nvidia_smi.parse(
+        "GPU 0: Te\ufeffsla (UUID: GPU-e50d)\n=NVSMI LOG=\na\u202eb : \ufeffc".encode()
+    )
+    assert report.gpus == ("Te\\ufeffsla",)
+    assert [(fact.name, fact.value) for fact in report.facts[1:]] == [("a\\u202eb", "\\ufeffc")]
+
+
 def test_a_log_of_nvidia_smi() -> None:
     (report,), remarks = nvidia_smi.parse(LOG.encode())
     assert (report.driver, report.cuda, report.gpus) == ("535.247.01", "12.2", ("Tesla V100",))
