@@ -181,7 +181,8 @@ def test_a_snapshot() -> None:
 
 def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
     for name, content in {
-        "conda-list.txt": "python 3.11.5 h1_0\nsix 1.16.0 pypi_0 pypi\n",
+        "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\n",
+        "conda-list.txt": "python 3.11.5 h1_0\nsix 1.16.0 pypi_0 pypi\ntool 1.0 py_0\n",
         "rpm-packages.txt": "bash 5.1-2.el9 x86_64\n",
         "capture.json": '{"capture": 1, "python": {"version": "3.11.5", "implementation": "CPython"}}',
         "collect_env.txt": "PyTorch version: 2.5.1\nPython version: 3.11.5 (main)\nGPU models and configuration: \n"
@@ -191,7 +192,7 @@ def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
     lines = render_snapshot(read_snapshot(tmp_path)).splitlines()
     assert lines[5:10] == [
-        "conda         1 packages, and 1 of pip",
+        "conda         2 packages, and 1 of pip",
         "rpm           1 packages",
         "capture       python 3.11.5",
         "collect_env   python 3.11.5; torch 2.5.1; GPU 2 NVIDIA H100",

@@ -55,7 +55,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
     Kind("capture.json", "reports", machine.parse),
     Kind("collect-env.txt", "reports", collect_env.parse),
-    Kind("nvidia-smi.txt", "reports", nvidia_smi.parse, ("nvidia-smi-q.txt",)),
+    Kind("nvidia-smi.txt", "reports", nvidia_smi.parse),
+    Kind("nvidia-smi-q.txt", "reports", nvidia_smi.parse),
 )  # fmt: skip
 # What the chapter's recipe writes; a snapshot says which of them it lacks.
 RECIPE = tuple(kind.name for kind in KINDS[:5])
