@@ -7,6 +7,7 @@ file, where whatever could be a torn piece is marked as suspect. Values of secre
 
 from __future__ import annotations
 
+import codecs
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -57,13 +58,15 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
     """Return the variables of `env -0`, and the remarks. Bytes that are no text make a value suspect, not an error.
 
     Raises:
-        SnapshotError: it is too large, or has no NUL and is not text either.
+        SnapshotError: it is too large, is UTF-16 without its mark, or has no NUL and is not text either.
     """
-    if b"\0" not in data:
+    if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return parse(data, file)
     text.check_size(len(data), file)
     text.check_lines(data.count(b"\n") + data.count(b"\0"), file)
-    return _records(data.decode("utf-8", "surrogateescape"), file)
+    whole = data.decode("utf-8", "surrogateescape")
+    text.check_nul(whole, file, nul=True)
+    return _records(whole, file)
 
 
 def _records(whole: str, file: str) -> Read:

@@ -185,6 +185,7 @@ def test_the_interpreter_of_capture_json() -> None:
         (b'{"capture": 1, "python": {"version": 3}}', DAMAGED),
         (b'{"capture": 1, "python": {"version": "3.11.2; rm"}}', DAMAGED),
         (b'{"capture": 1, "python": {}}', DAMAGED),
+        (b'{"capture": 1, "python": {"version": "3.11.2", "libc": "\xef("}}', DAMAGED),
         (b'{"capture": 1, "x": ' + b"[" * 100_000, DAMAGED),
     ],
 )
