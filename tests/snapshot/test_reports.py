@@ -79,6 +79,13 @@ def test_what_is_no_line_of_a_report_is_listed() -> None:
     assert report.torch == "1"
 
 
+def test_pieces_of_variables_are_not_kept() -> None:
+    given = "PyTorch version: 2\nENV Variables:\nAPI_KEY=hunter2\nhunter3\n"
+    reports, remarks = collect_env.parse(given.encode())
+    assert "hunter" not in str((reports, remarks))
+    assert [(r.place.line, r.understood) for r in remarks] == [(2, True), (4, False)]
+
+
 def test_two_reports_and_none() -> None:
     reports, _ = collect_env.parse(b"PyTorch version: 1.0\nOS: A\nPyTorch version: 2.0\n")
     assert [(report.torch, report.os) for report in reports] == [("1.0", "A"), ("2.0", "")]
