@@ -175,3 +175,31 @@ def test_a_snapshot() -> None:
     )
     assert "needs more      requirements.txt:" in text
     assert "absent        nothing" in text
+
+
+def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
+    for name, content in {
+        "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\n",
+        "conda-list.txt": "python 3.11.5 h1_0\nsix 1.16.0 pypi_0 pypi\ntool 1.0 py_0\n",
+        "rpm-packages.txt": "bash 5.1-2.el9 x86_64\n",
+        "capture.json": '{"capture": 1, "repositories": [], "python": {"version": "3.11.5", "implementation": "CPython"}}',
+        "collect_env.txt": "PyTorch version: 2.5.1\nPython version: 3.11.5 (main)\nGPU models and configuration: \n"
+        "GPU 0: NVIDIA H100\nGPU 1: NVIDIA H100\n",
+        "nvidia-smi.txt": "NVIDIA-SMI has failed\n=NVSMI LOG=\na : b\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+    lines = render_snapshot(read_snapshot(tmp_path)).splitlines()
+    assert lines[5:10] == [
+        "conda         2 packages, and 1 of pip",
+        "rpm           1 packages",
+        "capture       python 3.11.5",
+        "collect_env   python 3.11.5; torch 2.5.1; GPU 2 NVIDIA H100",
+        "nvidia-smi    nothing of use",
+    ]
+    assert (
+        "not understood  nvidia-smi.txt:1: nvidia-smi failed: it saw no GPU: NVIDIA-SMI has failed" in lines
+    )
+    assert not any(
+        line.startswith(("conda", "rpm"))
+        for line in render_snapshot(read_snapshot(EXAMPLE / "snapshot")).splitlines()
+    )

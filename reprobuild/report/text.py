@@ -6,10 +6,12 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
+from msgspec import UNSET
+
 from reprobuild.builders import NATIVE
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.verdict import Verdict
 
 
@@ -106,8 +108,13 @@ def render_snapshot(snapshot: Snapshot) -> str:
     strange = [remark for remark in snapshot.remarks if not remark.understood]
     lines += [f"not understood  {remark.place}: {remark.reason}: {remark.text}" for remark in strange]
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
-    lines += [f"needs more      {line.place}: {line.kind}: {line.text}" for line in hard]
+    lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version(line)}" for line in hard]
     return "\n".join(lines)
+
+
+def _version(line: Requirement) -> str:
+    known = line.version is not None and line.version_from is not UNSET
+    return f" is {line.version} ({line.version_from})" if known else ""
 
 
 def _also(snapshot: Snapshot) -> list[str]:

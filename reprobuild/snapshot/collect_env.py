@@ -137,6 +137,9 @@ class _Reader:
         if match and self.section == "variables":
             hidden = secrets.secret_variable(match["key"], match["value"])
             self._keep(number, f"variable {match['key']}", None if hidden else match["value"])
+        elif self.section == "variables":
+            reason = "no variable, or a piece of one, which may be a secret: not kept"
+            self._remark(number, "", reason, understood=False)
         elif match:
             self._keep(number, f"{self.section}: {match['key']}", match["value"] or "")
         elif self.section == "cpu" and not self.named:

@@ -119,7 +119,7 @@ def _package(file: str, number: int, line: str) -> CondaPackage | None:
         by_pip = build in ("<pip>", "pypi_0")
         return package(
             file, number, line, match["name"], match["version"], build=None if by_pip else build,
-            channel=PYPI if by_pip else channel,
+            channel=PYPI if by_pip else channel and text.escaped(channel),
         )  # fmt: skip
     if match := _EXPORT_PIP.fullmatch(line):
         return package(file, number, line, match["name"], match["version"], channel=PYPI)

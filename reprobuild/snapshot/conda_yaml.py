@@ -7,6 +7,7 @@ can be relied on, unless it names a build.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import yaml
@@ -67,7 +68,7 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
         raise text.broken(file, f"not YAML: {text.shown(str(err))}", _HINT) from None
-    reader = _Reader(file, rows)
+    reader = _Reader(file, rows, whole)
     reader.read(root)
     kept, repeated = unique(reader.found)
     return kept, (*reader.remarks, *reader.others(), *repeated)
@@ -76,9 +77,11 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
 class _Reader:
     """Walks the keys that conda writes; `known` are the lines that became something."""
 
-    def __init__(self, file: str, rows: list[str]) -> None:
+    def __init__(self, file: str, rows: list[str], whole: str) -> None:
         self.file = file
         self.rows = rows
+        # YAML ends lines at other characters, too, so its own numbers are not those that editors show.
+        self.starts = [0, *(match.end() for match in re.finditer("\n", whole))]
         self.found: list[CondaPackage] = []
         self.remarks: list[Remark] = []
         self.known: set[int] = set()
@@ -87,18 +90,29 @@ class _Reader:
     def read(self, root: yaml.Node | None) -> None:
         """Take the keys of the document."""
         for key, value in _pairs(root):
-            line = key.start_mark.line + 1
+            line = self._line(key)
             if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
                 self._remark(line, "the packages of the environment")
                 self.export = _is_export(value)
                 for item in value.value:
                     self._dependency(item)
             elif key.value in ("name", "prefix", "channels", "platforms"):
-                for at in range(line, _end(value)):
+                for at in range(line, self._end(value)):
                     self._remark(at, f"conda's `{key.value}`")
             elif key.value == "variables":
-                for at in range(line, _end(value)):  # may hold a secret
+                for at in range(line, self._end(value)):  # may hold a secret
                     self._remark(at, "a variable of the environment: not read", shown=False)
+
+    def _line(self, node: yaml.Node) -> int:
+        return bisect_right(self.starts, node.start_mark.index)
+
+    def _end(self, node: yaml.Node) -> int:
+        """Return the number of the line after the last one on which something of a node stands."""
+        if isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
+            last = node.value[-1]
+            return self._end(last[1] if isinstance(last, tuple) else last)
+        # The end is where the next thing may begin: at the start of a line, the node ends on the line before.
+        return max(self._line(node), bisect_right(self.starts, node.end_mark.index - 1)) + 1
 
     def _dependency(self, item: yaml.Node) -> None:
         if isinstance(item, yaml.ScalarNode):
@@ -106,7 +120,7 @@ class _Reader:
             return
         for key, value in _pairs(item):
             if key.value == "pip" and isinstance(value, yaml.SequenceNode):
-                self._remark(key.start_mark.line + 1, "the packages of pip")
+                self._remark(self._line(key), "the packages of pip")
                 for each in value.value:
                     if isinstance(each, yaml.ScalarNode):
                         self._pip(each)
@@ -116,10 +130,10 @@ class _Reader:
         if match and (match["build"] or self.export):
             self._keep(item, match["name"], match["version"], build=match["build"])
         elif re.match(NAME, item.value):
-            self._remark(item.start_mark.line + 1, "asked for: it does not say what was installed")
+            self._remark(self._line(item), "asked for: it does not say what was installed")
 
     def _pip(self, item: yaml.ScalarNode) -> None:
-        line = item.start_mark.line + 1
+        line = self._line(item)
         if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
             self._keep(item, match["name"], match["version"], channel=PYPI)
         elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
@@ -134,7 +148,7 @@ class _Reader:
         build: str | None = None,
         channel: str | None = None,
     ) -> None:
-        line = item.start_mark.line + 1
+        line = self._line(item)
         row = self.rows[line - 1]
         if leak := text.leak(self.file, line, row):
             self.remarks.append(leak)
@@ -167,15 +181,6 @@ class _Reader:
 def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
         yield from node.value
-
-
-def _end(node: yaml.Node) -> int:
-    """Return the number of the line after the last one on which something of a node stands."""
-    if isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
-        last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
-    mark = node.end_mark
-    return int(mark.line) + (1 if mark.column == 0 and mark.line > node.start_mark.line else 2)
 
 
 def _is_export(dependencies: yaml.SequenceNode) -> bool:

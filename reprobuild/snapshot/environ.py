@@ -7,7 +7,9 @@ file, where whatever could be a torn piece is marked as suspect. Values of secre
 
 from __future__ import annotations
 
+import codecs
 import re
+from bisect import bisect_right
 from collections import Counter
 
 from msgspec.structs import replace
@@ -23,8 +25,12 @@ _EXPORT = re.compile(
     r"(?:export|declare\s+-[a-z]*x[a-z]*|typeset\s+-x)\s+(?P<rest>[A-Za-z_]\w*(?:=.*)?)", re.ASCII
 )
 _FUNCTION = re.compile(r"(?:(?P<name>BASH_FUNC_[^\s=]+)|[A-Za-z_]\w*)=\(\)\s*\{.*", re.ASCII)
+# `set` of a shell: these two are in every one, quoted, and never in an environment.
+_OF_SET = re.compile(r"IFS=\$'.*|BASH_VERSINFO=\(.*")
+_SET_FUNCTION = re.compile(r"[A-Za-z_][\w.:-]* \(\)\s*")
 _COMMENTED = re.compile(r"#\s*(export\s+)?[A-Za-z_]\w*=.*", re.ASCII)
-_LONGEST = 1000  # lines of one quoted value: a private key has some dozens
+_LONGEST = 300  # lines of one quoted value: a private key has some dozens
+_LARGEST = 1 << 17  # of one variable, for Linux (MAX_ARG_STRLEN)
 _NOT_KEPT = "({} characters, not kept: a piece of a value may be a piece of a secret)"
 
 Read = tuple[tuple[Variable, ...], tuple[Remark, ...]]
@@ -52,13 +58,15 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
     """Return the variables of `env -0`, and the remarks. Bytes that are no text make a value suspect, not an error.
 
     Raises:
-        SnapshotError: it is too large, or has no NUL and is not text either.
+        SnapshotError: it is too large, is UTF-16 without its mark, or has no NUL and is not text either.
     """
-    if b"\0" not in data:
+    if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return parse(data, file)
     text.check_size(len(data), file)
     text.check_lines(data.count(b"\n") + data.count(b"\0"), file)
-    return _records(data.decode("utf-8", "surrogateescape"), file)
+    whole = data.decode("utf-8", "surrogateescape")
+    text.check_nul(whole, file, nul=True)
+    return _records(whole, file)
 
 
 def _records(whole: str, file: str) -> Read:
@@ -99,7 +107,9 @@ class _Blocks:
         self.torn_secret = self.sorted and (
             self.pem or any(m and _open_secret(m["name"], m["value"]) for m in map(_VARIABLE.fullmatch, body))
         )
+        self.of_set = any(_OF_SET.fullmatch(row) for row in rows)
         self.ends = [i for i, row in enumerate(rows) if row == "}"]
+        self.functions = [i for i, row in enumerate(rows) if self._is_function(row)]
 
     def read_all(self) -> None:
         """Take every line: the module list that some tools put in front, then one block after the other."""
@@ -108,8 +118,10 @@ class _Blocks:
             row = self.rows[self.at]
             if not row.strip():
                 self.at += 1
-            elif _FUNCTION.match(row):
+            elif self._is_function(row):
                 self._function()
+            elif self.of_set and _VARIABLE.fullmatch(row):
+                self._export(row)
             elif (match := _EXPORT.fullmatch(row)) and "=" in row:
                 self._export(match["rest"])
             elif (match := _VARIABLE.fullmatch(row)) and not is_fragment(
@@ -132,6 +144,9 @@ class _Blocks:
             self._remark(line, self.rows[line - 1], "a module list in front of the variables")
         self.at = end
 
+    def _is_function(self, row: str) -> bool:
+        return bool(_FUNCTION.match(row) or (self.of_set and _SET_FUNCTION.fullmatch(row)))
+
     def _function(self) -> None:
         """Swallow an exported shell function: to its `}`, or to the next name where the end was cut off."""
         if self.sorted:
@@ -139,12 +154,11 @@ class _Blocks:
             self.at += 1
             return
         start, row = self.at, self.rows[self.at]
-        rest = range(start + 1, len(self.rows))
-        following = next((i for i in rest if _FUNCTION.match(self.rows[i])), len(self.rows))
-        closing = next((i for i in self.ends if start < i < following), None)
+        following = _after(self.functions, start, len(self.rows))
+        closing = _after(self.ends, start, following)
         if row.rstrip().endswith("}") and row.count("{") == row.count("}"):
             self.at = start + 1
-        elif closing is not None:
+        elif closing < following:
             self.at = closing + 1
         else:
             self.at = next(
@@ -161,14 +175,18 @@ class _Blocks:
         value = unquote(quoted)
         # A quote that stays open goes on in the next lines: `declare -x` writes values so.
         while value.open and lines < _LONGEST and start + lines < len(self.rows):
-            if _EXPORT.fullmatch(self.rows[start + lines]):
+            row = self.rows[start + lines]
+            if _EXPORT.fullmatch(row) or len(quoted) + len(row) > _LARGEST:
                 break
-            quoted += "\n" + self.rows[start + lines]
+            quoted += "\n" + row
             lines += 1
-            value = unquote(quoted)
+            if '"' in row or "'" in row:
+                value = unquote(quoted)
         if value.open:
             lines, value = 1, unquote(rest.partition("=")[2])
         suspect = "a quote that is never closed" if value.open else self._suspicion(name, value.text)
+        if self.of_set:
+            suspect = suspect or "`set` printed it, which does not tell what was exported"
         self._keep(name, value.text, lines, suspect)
         if value.comment:
             self._remark(start + 1, value.comment, "a comment behind the value")
@@ -228,6 +246,12 @@ class _Blocks:
         self.remarks.append(text.remark(self.file, line, row, reason, understood=understood))
 
 
+def _after(places: list[int], start: int, otherwise: int) -> int:
+    """Return the first of these places after `start`, which rise; `otherwise` if it is not before that."""
+    at = bisect_right(places, start)
+    return min(places[at], otherwise) if at < len(places) else otherwise
+
+
 def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, suspect: str = "") -> Variable:
     rule = secrets.secret_variable(name, value)
     return Variable(
@@ -241,7 +265,7 @@ def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, su
 
 
 def _function(file: str, line: int, row: str, lines: int) -> Remark:
-    name = row.partition("=")[0]
+    name = re.split(r"[=\s]", row, maxsplit=1)[0]
     return text.remark(file, line, f"{name}=() {{", "a shell function", lines=lines)
 
 

@@ -51,11 +51,12 @@ KINDS: tuple[Kind, ...] = (
     Kind("conda-list.txt", "conda", conda.parse),
     Kind("conda.txt", "conda", conda.parse, ("conda-export.txt", "conda-list-export.txt")),
     Kind("environment.yml", "conda", conda_yaml.parse,
-         ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml", "env.yml", "env.yaml")),
+         ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml")),
     Kind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
     Kind("capture.json", "reports", machine.parse),
     Kind("collect-env.txt", "reports", collect_env.parse),
-    Kind("nvidia-smi.txt", "reports", nvidia_smi.parse, ("nvidia-smi-q.txt",)),
+    Kind("nvidia-smi.txt", "reports", nvidia_smi.parse),
+    Kind("nvidia-smi-q.txt", "reports", nvidia_smi.parse),
 )  # fmt: skip
 # What the chapter's recipe writes; a snapshot says which of them it lacks.
 RECIPE = tuple(kind.name for kind in KINDS[:5])

@@ -47,7 +47,7 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
                 "read it with the reprobuild that took it, or a newer one",
             )
         python = msgspec.json.decode(data, type=_Document).python
-    except (msgspec.DecodeError, RecursionError) as err:  # nested brackets
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
         raise text.broken(file, text.escaped(str(err)), DAMAGED) from None
     if python is None:
         return (), ()

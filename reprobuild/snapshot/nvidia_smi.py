@@ -8,8 +8,8 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Fact, Place, Remark, Report
 
 _VERSIONS = re.compile(
-    r"\|\s*NVIDIA-SMI\s+(?P<smi>\S+)\s+(Driver|KMD) Version:\s+(?P<driver>\S+)"
-    r"(\s+CUDA (UMD )?Version:\s+(?P<cuda>\S+))?\s*\|"
+    r"\|\s*NVIDIA-SMI\s+\S+\s+(Driver|KMD) Version:\s+(?P<driver>[\w.]+)"
+    r"(\s+CUDA (UMD )?Version:\s+(?P<cuda>[\w./]+))?\s*\|"
 )
 _GPU = re.compile(
     r"\|\s+(?P<index>\d{1,3})\s+(?P<name>\S.*?\S)\s+(On|Off|N/A|WDDM|TCC|MCDM)\s*\|\s+(?P<bus>[0-9A-Fa-f:.]{7,16})\s.*\|"
@@ -64,7 +64,7 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[Fact | Remark]
             [Fact(place=place, name="CUDA Version", value=match["cuda"])] if match["cuda"] else []
         )
     if match := _GPU.fullmatch(line) or _LISTED.fullmatch(line):
-        gpu = Fact(place=place, name="Product Name", value=match["name"])
+        gpu = Fact(place=place, name="Product Name", value=text.shown(match["name"]))
         cut = text.remark(file, number, match["name"], "nvidia-smi cut this name", understood=False)
         return [gpu, cut] if "..." in match["name"] else [gpu]
     if _PART.fullmatch(line):
@@ -72,7 +72,9 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[Fact | Remark]
     if _TABLE.fullmatch(line):
         return [text.remark(file, number, line, "a line of the table")]
     if log and (match := _FACT.fullmatch(line)) and not _HEADING.fullmatch(line):
-        return [Fact(place=place, name=match["name"], value=text.shown(match["value"] or "").strip())]
+        return [
+            Fact(place=place, name=text.shown(match["name"]), value=text.shown(match["value"] or "").strip())
+        ]
     if log and _HEADING.fullmatch(line):
         return [text.remark(file, number, line, "a heading")]
     return [text.remark(file, number, line, "not a line of nvidia-smi", understood=False)]

@@ -32,6 +32,7 @@ _SIDES: dict[bytes, tuple[str, str]] = {
     b"---": ("old", ""),
     b"+++": ("new", ""),
 }
+_AT_ONCE = 5000  # lines searched for secrets at once: the first one found is enough
 _CUT = "the diff is cut short: capture it again, and check that the disk was not full"
 
 Read = tuple[tuple[Patch, ...], tuple[Remark, ...]]
@@ -242,15 +243,18 @@ class _Walk:
 
 def _refuse_secrets(walk: _Walk) -> None:
     """Raise for a secret on any line: a context or removed line is carried along like an added one."""
-    scanned = b"\n".join(b"" if i in walk.binary else row for i, row in enumerate(walk.rows))
-    for line, rule in secrets.find(scanned):
-        sign = walk.rows[line - 1][:1]
-        side = {b"+": "an added line", b"-": "a removed line"}.get(sign, "a line")
-        raise walk.broken(
-            line - 1,
-            f"{side} holds a secret ({rule})",
-            "take it out of the source, read it from the environment, revoke it, and capture again",
-        )
+    for start in range(0, len(walk.rows), _AT_ONCE):
+        rows = walk.rows[start : start + _AT_ONCE]
+        scanned = b"\n".join(b"" if i in walk.binary else row for i, row in enumerate(rows, start))
+        for line, rule in secrets.find(scanned):
+            at = start + line - 1
+            sign = walk.rows[at][:1]
+            side = {b"+": "an added line", b"-": "a removed line"}.get(sign, "a line")
+            raise walk.broken(
+                at,
+                f"{side} holds a secret ({rule})",
+                "take it out of the source, read it from the environment, revoke it, and capture again",
+            )
 
 
 def _by_name(file: str, name: str) -> tuple[Remark, ...]:

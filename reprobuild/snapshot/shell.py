@@ -78,7 +78,7 @@ def _ansi(body: str) -> str:
 
 
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
-_LONGEST = 1000
+_LONGEST = 300  # lines of one value in brackets
 
 
 def promises_more(value: str) -> bool:

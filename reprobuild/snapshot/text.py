@@ -10,7 +10,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import Place, Remark
 
 LIMIT = 64 * 2**20
-LINES = 200_000  # of a list or dump; a full system has some thousands of packages
+LINES = 50_000  # of a list or dump; a full system has some thousands of packages
 _SHOWN = 1000
 _LONGEST = 20_000
 _LONGEST_NOISE = 500
@@ -110,6 +110,12 @@ def decode(data: bytes, file: str, *, nul: bool = False) -> str:
             f"byte {err.start} is not {encoding.upper()} text",
             "save the file as UTF-8 (`iconv -f LATIN1 -t UTF-8`), or capture again with LC_ALL=C.UTF-8",
         ) from None
+    check_nul(text, file, nul=nul)
+    return text
+
+
+def check_nul(text: str, file: str, *, nul: bool) -> None:
+    """Raise SnapshotError for a NUL that must not be there, or so many that it is UTF-16 without its mark."""
     wide = text[:2000].count("\0") * 3 > len(text[:2000])
     if "\0" in text and (not nul or wide):
         raise broken(
@@ -119,7 +125,6 @@ def decode(data: bytes, file: str, *, nul: bool = False) -> str:
             if wide
             else "the file is damaged or binary: capture it again",
         )
-    return text
 
 
 def split(text: str) -> list[str]:

@@ -209,3 +209,12 @@ def test_other_yaml_is_listed() -> None:
     secret = "hf_" + "abcdefGHIJ" * 3 + "klmn"
     found, remarks = conda_yaml.parse(f"dependencies:\n  - {secret}=1=0\n".encode())
     assert (found, secret in str(remarks)) == ((), False)
+
+
+def test_lines_are_those_that_editors_show() -> None:
+    """YAML also ends lines at U+2028, U+0085 and a lone carriage return."""
+    found, remarks = conda_yaml.parse(
+        "name: e\u2028\u2028\n#\x85\u2028\ndependencies:\n- a=1=0\r\nprefix: /e\r".encode()
+    )
+    assert [(package.name, package.place.line) for package in found] == [("a", 4)]
+    assert {remark.place.line for remark in remarks} == {1, 2, 3, 5}

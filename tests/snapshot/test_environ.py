@@ -197,3 +197,20 @@ def test_a_secret_in_a_comment_is_not_shown() -> None:
 def test_an_empty_file_is_said() -> None:
     _, remarks = environ.parse(b"")
     assert "gave nothing" in remarks[0].reason
+
+
+def test_set_of_a_shell_is_unquoted_and_never_trusted() -> None:
+    head = "BASH_VERSINFO=([0]=\"5\" [1]=\"2\")\nHOME=/root\nIFS=$' \\t\\n'\nPS4='+ '\n"
+    found, remarks = read(head + "f () \n{ \n    echo A=1\n}\n_=x\n")
+    assert {name: v.value for name, v in found.items()} == {
+        "BASH_VERSINFO": '([0]="5" [1]="2")', "HOME": "/root", "IFS": " \t\n", "PS4": "+ ", "_": "x",
+    }  # fmt: skip
+    assert {v.suspect for v in found.values()} == {"`set` printed it, which does not tell what was exported"}
+    assert [(r.place.line, r.lines, r.text) for r in remarks] == [(5, 4, "f=() {")]
+
+
+def test_a_quoted_value_is_not_looked_for_without_end() -> None:
+    found, _ = read("export A='x\n" + "y\n" * 400 + "z'\nB=1\n")
+    assert found["A"].suspect == "a quote that is never closed"
+    found, _ = read("export A='x\n" + "y\n" * 200 + "z'\nB=1\n")
+    assert (found["A"].suspect, found["A"].lines) == ("", 202)

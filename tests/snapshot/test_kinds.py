@@ -138,6 +138,15 @@ def test_bytes_that_are_no_text_are_suspect(tmp_path: Path) -> None:
     assert [remark.understood for remark in found.remarks] == [False]
 
 
+def test_wide_text_is_no_env_nul(tmp_path: Path) -> None:
+    (tmp_path / "env.nul").write_bytes("A=1\n".encode("utf-16"))
+    assert [(v.name, v.value) for v in read_snapshot(tmp_path).variables] == [("A", "1")]
+    (tmp_path / "env.nul").write_bytes("A=1\n".encode("utf-16-le"))
+    with pytest.raises(SnapshotError) as err:
+        read_snapshot(tmp_path)
+    assert err.value.hint == "the file looks like UTF-16 without its mark: save it as UTF-8"
+
+
 def test_rpm(snapshot: Write) -> None:
     found = snapshot(**{
         "rpm-packages.txt": "bash 5.1-2.el9 x86_64\ngpg-pubkey 1-2 (none)\nzlib-1.2-3.el9.x86_64\nkernel 1:5-1 x86_64\n"
@@ -193,9 +202,19 @@ def test_two_lists_of_conda_must_agree(snapshot: Write) -> None:
     }
     found = snapshot(**both)
     assert ([p.place.file for p in found.conda], [r.reason for r in found.remarks]) == (
-        ["conda-explicit.txt"], ["repeats conda-explicit.txt:1"],
+        ["conda-explicit.txt"], [
+            "repeats conda-explicit.txt:1",
+            "there is no freeze beside it: what conda and pip installed is shown, and not built",
+        ],
     )  # fmt: skip
     with pytest.raises(
         SnapshotError, match=r"conda-list\.txt:1: conda's `six` is 1\.15\.0=py_0 here and 1\.16\.0=py_0"
     ):
         snapshot(**{"conda-list.txt": "six 1.15.0 py_0\n"})
+
+
+def test_the_page_names_every_file() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "snapshots.md").read_text(encoding="utf-8")
+    names = [name for kind in KINDS for name in (kind.name, *kind.others)]
+    known = {"*.diff": "NAME.diff", "collect-env.txt": "collect_env.txt"}
+    assert [name for name in names if f"`{known.get(name, name)}`" not in page] == []

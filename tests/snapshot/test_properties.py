@@ -166,7 +166,7 @@ def test_four_times_the_text_takes_about_four_times_as_long(
     for row in ROWS[kind]:
         ratio = 99.0
         for _ in range(3):  # the first look may be disturbed
-            ratio = seconds(kind, make(row, 60_000)) / max(0.02, seconds(kind, make(row, 15_000)))
+            ratio = seconds(kind, make(row, 40_000)) / max(0.02, seconds(kind, make(row, 10_000)))
             if ratio < 8:
                 break
         assert ratio < 8, row

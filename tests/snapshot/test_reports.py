@@ -79,6 +79,13 @@ def test_what_is_no_line_of_a_report_is_listed() -> None:
     assert report.torch == "1"
 
 
+def test_pieces_of_variables_are_not_kept() -> None:
+    given = "PyTorch version: 2\nENV Variables:\nAPI_KEY=hunter2\nhunter3\n"
+    reports, remarks = collect_env.parse(given.encode())
+    assert "hunter" not in str((reports, remarks))
+    assert [(r.place.line, r.understood) for r in remarks] == [(2, True), (4, False)]
+
+
 def test_two_reports_and_none() -> None:
     reports, _ = collect_env.parse(b"PyTorch version: 1.0\nOS: A\nPyTorch version: 2.0\n")
     assert [(report.torch, report.os) for report in reports] == [("1.0", "A"), ("2.0", "")]
@@ -137,6 +144,14 @@ def test_newer_heads_lists_and_parts() -> None:
     assert [remark.reason for remark in remarks] == ["a part of a GPU"]
 
 
+def test_what_does_not_print_is_escaped() -> None:
+    (report,), _ = nvidia_smi.parse(
+        "GPU 0: Te\ufeffsla (UUID: GPU-e50d)\n=NVSMI LOG=\na\u202eb : \ufeffc".encode()
+    )
+    assert report.gpus == ("Te\\ufeffsla",)
+    assert [(fact.name, fact.value) for fact in report.facts[1:]] == [("a\\u202eb", "\\ufeffc")]
+
+
 def test_a_log_of_nvidia_smi() -> None:
     (report,), remarks = nvidia_smi.parse(LOG.encode())
     assert (report.driver, report.cuda, report.gpus) == ("535.247.01", "12.2", ("Tesla V100",))
@@ -177,6 +192,7 @@ def test_the_interpreter_of_capture_json() -> None:
         (b'{"capture": 1, "python": {"version": 3}}', DAMAGED),
         (b'{"capture": 1, "python": {"version": "3.11.2; rm"}}', DAMAGED),
         (b'{"capture": 1, "python": {}}', DAMAGED),
+        (b'{"capture": 1, "python": {"version": "3.11.2", "libc": "\xef("}}', DAMAGED),
         (b'{"capture": 1, "x": ' + b"[" * 100_000, DAMAGED),
     ],
 )

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 
 from reprobuild import secrets
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import patches
 from tests.snapshot.samples import ALNUM, SECRETS
 
 
@@ -171,3 +173,12 @@ def test_find_takes_any_bytes(data: bytes) -> None:
 def test_stripping_twice_changes_nothing_more(url: str) -> None:
     once, _ = secrets.strip_credentials(f"https://{url}")
     assert secrets.strip_credentials(once)[0] == once
+
+
+def test_a_secret_far_down_in_a_diff_is_named_by_its_line() -> None:
+    many = 12_000
+    head = f"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,{many + 1} @@\n"
+    content = (head + "+x\n" * many + "+" + SECRETS["huggingface"] + "\n").encode()
+    with pytest.raises(SnapshotError) as err:
+        patches.parse(content, "x.diff")
+    assert str(err.value) == f"x.diff:{many + 5}: an added line holds a secret (huggingface)"
