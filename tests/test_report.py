@@ -182,7 +182,8 @@ def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
         "requirements.txt": "tool @ file:///croot/tool_1700000000000/work\n",
         "conda-list.txt": "python 3.11.5 h1_0\nsix 1.16.0 pypi_0 pypi\ntool 1.0 py_0\n",
         "rpm-packages.txt": "bash 5.1-2.el9 x86_64\n",
-        "capture.json": '{"capture": 1, "repositories": [], "python": {"version": "3.11.5", "implementation": "CPython"}}',
+        "capture.json": '{"capture": 1, "repositories": [], '
+        '"python": {"version": "3.11.5", "implementation": "CPython"}}',
         "collect_env.txt": "PyTorch version: 2.5.1\nPython version: 3.11.5 (main)\nGPU models and configuration: \n"
         "GPU 0: NVIDIA H100\nGPU 1: NVIDIA H100\n",
         "nvidia-smi.txt": "NVIDIA-SMI has failed\n=NVSMI LOG=\na : b\n",

@@ -58,7 +58,7 @@ def parse(data: bytes, shown: str) -> Captured:
                 hint="read it with the reprobuild that took it, or a newer one",
             )
         return msgspec.json.decode(data, type=Captured)
-    except (msgspec.DecodeError, RecursionError) as err:  # nested brackets
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
 
 
