@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
-import msgspec
-
 from reprobuild.environments.facts import Gathered, project
+from reprobuild.snapshot.conda_names import names, on_pypi
 
 # https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
 _FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<build>[^-/\s]{1,100})\Z")
@@ -24,19 +21,6 @@ class Built(NamedTuple):
     name: str
     version: str
     build: str
-
-
-@cache
-def names() -> dict[str, str]:
-    """Return {name in conda: name on PyPI} of those that differ."""
-    raw = files("reprobuild.environments").joinpath("conda_names.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, str])
-
-
-def on_pypi(name: str) -> str:
-    """Return the name that a package of conda would have on PyPI."""
-    found = project(name)
-    return names().get(found, found)
 
 
 def package(filename: str) -> Built | None:

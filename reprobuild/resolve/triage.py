@@ -8,12 +8,16 @@ from reprobuild.decisions import Decisions
 from reprobuild.lock import Ruling, Setting
 from reprobuild.resolve.environment import Surrounded, preload_packages, resolve_environment
 from reprobuild.resolve.modules import find_loaded
+from reprobuild.resolve.others import rule_others
 from reprobuild.resolve.places import Places, find_places, place_repositories
 from reprobuild.snapshot.model import Snapshot
 
 
 class Triage(Struct, frozen=True, kw_only=True):
-    """The settings of the image, a ruling for each variable and module, and the system packages that they need."""
+    """The settings of the image, the system packages that they need, and where things will stand.
+
+    `rulings` has one for each variable and module, and for each package of conda and rpm.
+    """
 
     settings: tuple[Setting, ...]
     rulings: tuple[Ruling, ...]
@@ -35,6 +39,6 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
         around=Surrounded(places=places, loaded=loaded),
     )  # fmt: skip
     return Triage(
-        settings=settings, rulings=(*rulings, *loaded.rulings()), places=places,
+        settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_others(snapshot, decisions.drop)), places=places,
         packages=(*preload_packages(settings), *loaded.packages()),
     )  # fmt: skip

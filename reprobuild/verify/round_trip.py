@@ -24,7 +24,7 @@ _EXCLUDED: dict[str, Code] = {
     "session": "site-variable", "scheduler": "site-variable", "modules": "site-variable", "fabric": "site-variable",
     "fetching": "site-variable", "cache": "not-baked", "unknown": "not-baked", "locale": "not-baked",
     "host-package": "host-only", "other-architecture": "host-only", "not-needed": "not-needed",
-    "module": "base-provided",
+    "module": "base-provided", "conda": "base-provided",
 }  # fmt: skip
 # Variables that our own hooks set where a seed is given: docs/design.md.
 _OWN = frozenset({"PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG"})

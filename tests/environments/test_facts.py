@@ -21,6 +21,7 @@ from reprobuild.environments.facts import (
 )
 from reprobuild.environments.rules import rank, table
 from reprobuild.resolve import environment
+from reprobuild.snapshot.conda_names import names, on_pypi
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)
 VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(rc[0-9])?(\+[a-z0-9]{1,6})?", fullmatch=True)
@@ -30,7 +31,7 @@ VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(rc[0-9])?(\+[a-z0-9]{1,
 def test_a_name_is_the_same_however_it_is_spelt(name: str) -> None:
     spelt = name.upper().replace("-", "_").replace(".", "-")
     assert project(name) == project(spelt) == project(project(name))
-    assert conda.on_pypi(name) == conda.on_pypi(spelt)
+    assert on_pypi(name) == on_pypi(spelt)
 
 
 @given(VERSIONS)
@@ -76,11 +77,11 @@ def test_files_of_conda(filename: str, built: tuple[str, str, str] | None) -> No
 
 
 def test_conda_and_pip_have_one_name_for_one_project() -> None:
-    assert {conda.on_pypi(name) for name in ("pytorch", "pytorch-gpu", "torch")} == {"torch"}
-    assert conda.on_pypi("msgpack-python") == "msgpack"
-    assert conda.on_pypi("py-opencv") == "opencv-python"
-    assert conda.on_pypi("ruamel.yaml") == "ruamel-yaml"
-    assert all(project(name) == name for pair in conda.names().items() for name in pair)
+    assert {on_pypi(name) for name in ("pytorch", "pytorch-gpu", "torch")} == {"torch"}
+    assert on_pypi("msgpack-python") == "msgpack"
+    assert on_pypi("py-opencv") == "opencv-python"
+    assert on_pypi("ruamel.yaml") == "ruamel-yaml"
+    assert all(project(name) == name for pair in names().items() for name in pair)
 
 
 def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:

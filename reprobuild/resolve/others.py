@@ -1,0 +1,41 @@
+"""Packages that no image is made of: conda's and rpm's. Each line has its ruling all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.decisions import is_named
+from reprobuild.lock import Outcome, Ruling
+from reprobuild.snapshot.conda_names import on_pypi
+from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
+
+
+def rule_others(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
+    """Yield a ruling for each package of conda, and of rpm."""
+    listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
+    for package in snapshot.conda:
+        outcome, reason, kind = _of_conda(package, listed, drop)
+        yield _ruling(package.place, package.name, outcome, reason, kind)
+    for rpm in snapshot.rpms:
+        reason = "an rpm of the captured host; the image's system is another distribution"
+        yield _ruling(rpm.place, rpm.name, "excluded", reason, "host-package")
+
+
+def _of_conda(
+    package: CondaPackage, listed: Collection[str], drop: Collection[str]
+) -> tuple[Outcome, str, str]:
+    if is_named(package.name, drop):
+        return "excluded", "dropped by decision", "decision"
+    if on_pypi(package.name) in listed:
+        return "excluded", "the freeze has it, too, and says what becomes of it", "conda"
+    if package.name == "python":
+        return "excluded", "the interpreter; the image has its own of this version", "conda"
+    build = f" {package.build}" if package.build else ""
+    reason = "no image is made of conda's packages, and no wheel was captured for it"
+    return "unresolved", f"{package.version}{build} of conda: {reason}", "conda-package"
+
+
+def _ruling(place: Place, name: str, outcome: Outcome, reason: str, kind: str) -> Ruling:
+    return Ruling(file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind)
