@@ -29,7 +29,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-# Why a captured line is not in the image as it was: docs/verdict.md.
+# Why a captured line is not in the image as it was: docs/round-trip.md.
 Code = Literal[
     "base-provided", "host-only", "secret-withheld", "site-variable", "not-baked", "not-needed", "path-rewritten",
     "replaced-version", "other-spelling", "decision", "unrecoverable", "unexplained",

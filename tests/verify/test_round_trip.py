@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -20,7 +22,7 @@ from reprobuild.verify.round_trip import (
     compare_packages,
     judge_round_trip,
 )
-from reprobuild.verify.verdict import Difference
+from reprobuild.verify.verdict import Code, Difference
 from tests.verify.samples import deb, frozen, make_lock, ruling, source
 
 
@@ -208,3 +210,8 @@ def test_every_class_of_variable_has_a_code() -> None:
         lock = make_lock(rulings=(ruling("x", "", outcome="excluded", kind=rule.kind),))
         found = [d.code for d in compare_captured(lock)]
         assert rule.kind == "numerics" or found != ["unexplained"], rule.kind
+
+
+def test_the_page_has_every_code() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "round-trip.md").read_text()
+    assert tuple(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == get_args(Code)
