@@ -200,7 +200,9 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
             _write(claim, document, texts, files)
             captured = _publish(claim, folder)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if program:
+            _finish_undisturbed()
+        _remove(scratch, tries=50 if program else 1)
         if not captured:  # else the name is free, and may be another's already
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
@@ -272,6 +274,22 @@ def _scratch(claim: str) -> str:
     with contextlib.suppress(OSError):
         return tempfile.mkdtemp(prefix="reprobuild-capture-")
     return tempfile.mkdtemp(prefix=".scratch.", dir=os.path.dirname(claim))
+
+
+def _finish_undisturbed() -> None:
+    """Let nobody interrupt what takes the temporary files away, or write into them."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _WATCHER.end_all()
+
+
+def _remove(folder: str, tries: int) -> None:
+    """Remove a folder, into which parts that were interrupted may still write for a moment."""
+    shutil.rmtree(folder, ignore_errors=True)
+    while tries > 1 and os.path.lexists(folder):
+        time.sleep(0.02)
+        shutil.rmtree(folder, ignore_errors=True)
+        tries -= 1
 
 
 def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files: Dict[str, str]) -> None:
@@ -446,11 +464,16 @@ def _run(
             given.write(stdin)
             given.seek(0)
         left = context.left()
-        child = subprocess.Popen(
-            list(argv), env=dict(env if env is not None else context.environ), cwd=cwd, stdin=given, stdout=said,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        code, reason = _wait(child, said, time.monotonic() + left, most)
+        with _WATCHER.lock:  # so that it is known before anybody can look for what has to be ended
+            if _WATCHER.closed:
+                raise GaveUp("failed")
+            child = subprocess.Popen(
+                list(argv), env=dict(env if env is not None else context.environ), cwd=cwd, stdin=given, stdout=said,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            program = Watched(child.pid, said.fileno(), time.monotonic() + left, most)
+            _WATCHER.programs.append(program)
+        code, reason = _wait(child, program)
         if reason:
             raise GaveUp(reason, f"`{os.path.basename(argv[0])}` was ended")
         if code not in codes:
@@ -501,12 +524,12 @@ class Watcher:
         self.lock = threading.Lock()
         self.programs: List[Watched] = []
         self.alive = False
+        self.closed = False
 
     @contextlib.contextmanager
     def watching(self, program: Watched) -> Iterator[None]:
-        """Watch a program while the body runs; what interrupts the body ends it."""
+        """Watch one of the programs while the body runs; what interrupts the body ends it."""
         with self.lock:
-            self.programs.append(program)
             if not self.alive:
                 self.alive = True
                 threading.Thread(target=self.watch, name=PROGRAM, daemon=True).start()
@@ -533,7 +556,10 @@ class Watcher:
                     return
 
     def end_all(self) -> None:
-        """End the programs of parts that were left behind."""
+        """End the programs of parts that were left behind, which can start no more of them."""
+        self.closed = True
+        if self.lock.acquire(timeout=1.0):  # one that is being started
+            self.lock.release()
         for program in list(self.programs):
             program.end("failed")
 
@@ -542,13 +568,11 @@ _WATCHER = Watcher()
 os.register_at_fork(after_in_child=_WATCHER.reset)
 
 
-def _wait(child: subprocess.Popen[bytes], said: IO[bytes], deadline: float, most: int) -> Tuple[int, str]:
+def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
     """Return the code of a program, and why it was killed. `wait` with a time limit sleeps longer than git runs."""
-    program = Watched(child.pid, said.fileno(), deadline, most)
     with _WATCHER.watching(program), contextlib.suppress(ChildProcessError):
-        os.waitid(
-            os.P_PID, child.pid, os.WEXITED | os.WNOWAIT
-        )  # so that no other one can have its number yet
+        # Not collected yet, so that no other process can have its number while it may be killed.
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     return child.wait(), program.reason
 
 
@@ -695,9 +719,8 @@ def _in_place(place: str, names: Sequence[str]) -> Iterator[Any]:
 
 def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
     named: Dict[str, str] = {}
-    for line in (dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or "").split(
-        "\n"
-    ):
+    text = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or dist.read_text("") or ""
+    for line in text.split("\n"):
         if not line.rstrip("\r"):
             break  # what follows is the description
         key, _, value = line.partition(":")
@@ -1275,7 +1298,8 @@ class Repository:
         folder = os.path.join(self.objects, name[:2])
         path = os.path.join(folder, name[2:])
         if not os.path.exists(path):
-            os.makedirs(folder, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)  # not those above it, which are gone where the capture was stopped
             with open(path, "wb") as stream:
                 stream.write(zlib.compress(whole, 1))
         return name.encode()
@@ -1404,16 +1428,8 @@ def _staged(
     """Return what is staged; None before the first commit and amid conflicts, where git cannot tell."""
     if not (head.commit and head.tree) or unmerged:
         return None
-    words = (
-        "diff-index",
-        "--cached",
-        "--raw",
-        "--no-abbrev",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=none",
-    )
-    said = repository.git(*words, head.commit).split(b"\0")
+    words = ("diff-index", "--cached", "--raw", "--no-abbrev", "-z", "--no-renames")
+    said = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
     rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
 
@@ -1446,7 +1462,7 @@ def _trees(
         if root.write(repository, there, known=True).decode() == head.tree:
             for row in staged:
                 root.put(row.path, (row.mode, row.oid) if row.mode.strip(b"0") else None)
-        else:  # made by another program than git, with modes of its own
+        else:  # no index makes such a tree: one with an empty folder, say
             root = _root(entries)
             there.clear()
     index = index or root.write(repository, there)
@@ -1456,8 +1472,11 @@ def _trees(
 
 
 def _is_doubtful(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> bool:
-    """Whether only git can tell the trees: of an entry without content, which may only be intended to be added (such a
-    one is in no tree, and may look like an empty file that was staged), and of folders without end."""
+    """Whether only git can tell the trees.
+
+    It can where folders lie in one another without end, and where an entry may only be intended to be added: such a
+    one is in no tree, and looks like an empty file that was staged.
+    """
     empty = repository.id(b"blob 0\0").encode()
     return any(
         (entry.oid == empty and (path in files.touched or entry.tag != b"H")) or path.count(b"/") > DEEPEST
@@ -1922,7 +1941,7 @@ def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes
 
 
 def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> Iterator[Tuple[bytes, bytes]]:
-    """Return an iterator of id and content of the objects that are there; GaveUp where they have more than `most`."""
+    """Return an iterator of id and content of the blobs that are there; GaveUp where all have more than `most`."""
     if not oids:
         return iter(())
     asked = b"".join(oid + b"\n" for oid in oids)
@@ -1937,7 +1956,8 @@ def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
         words = said[at:end].split(b" ")
         at = end + 1
         if words[-1] != b"missing":
-            yield words[0], said[at : at + int(words[2])]
+            if words[1] == b"blob":
+                yield words[0], said[at : at + int(words[2])]
             at += int(words[2]) + 1
 
 

@@ -311,6 +311,26 @@ def test_what_is_half_done_goes_away_when_it_is_stopped(number: int, code: int, 
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_capture_that_is_stopped_at_any_moment_leaves_nothing(number: int, tmp_path: Path) -> None:
+    """Amid repositories, which several threads write about, too: as `scancel` does."""
+    clone = new_origin(tmp_path)
+    for step in range(12):
+        place = tmp_path / f"job{step}"
+        place.mkdir()
+        argv = [BASE, str(PROGRAM), "-o", str(place / "out")]
+        with subprocess.Popen(
+            argv, env=ENV | {"TMPDIR": str(place)}, cwd=clone, stderr=subprocess.DEVNULL
+        ) as child:
+            while not list(place.glob("reprobuild-capture-*")) and child.poll() is None:
+                time.sleep(0.001)
+            time.sleep(step * 0.01)
+            child.send_signal(number)
+        left = {path.name for path in place.iterdir()}
+        assert left in (set(), {"out"})
+        assert not left or document(place / "out")["capture"] == capture.VERSION
+
+
 def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
     """With PYTHONSAFEPATH (Python 3.11) the folder of the file is not on the path: nothing is taken off it."""
     folder = tmp_path / "site" / "my_lib-1.0.dist-info"
