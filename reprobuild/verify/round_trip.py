@@ -72,8 +72,9 @@ def compare_freeze(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
             name = canonicalize_name(ruling.subject)
             found += _compare_line(ruling, inside.pop(name, None), sources.get(name))
     found += [_difference(FREEZE, "", item["freeze"]) for item in inside.values()]
-    if frozen.get("python") != lock.interpreter.version:
-        found.append(_difference("python", lock.interpreter.version, str(frozen.get("python"))))
+    wanted, python = lock.interpreter.version, str(frozen.get("python"))
+    if python != wanted and not python.startswith(f"{wanted}."):  # 3.11 asks for no more than that
+        found.append(_difference("python", wanted, python))
     return found
 
 

@@ -124,14 +124,18 @@ def test_lines_of_other_lists_are_not_the_freeze() -> None:
 
 
 def test_freeze_another_interpreter() -> None:
-    lock = make_lock(rulings=())
-    (found,) = compare_freeze(lock, {**frozen(), "python": "3.11.9"})
-    assert (found.list, found.captured, found.image, found.code) == (
-        "python",
-        "3.11.2",
-        "3.11.9",
-        "unexplained",
-    )
+    def inside(python: str, wanted: str) -> list[str]:
+        lock = make_lock(rulings=())
+        interpreter = msgspec.structs.replace(lock.interpreter, version=wanted)
+        found = compare_freeze(
+            msgspec.structs.replace(lock, interpreter=interpreter), {**frozen(), "python": python}
+        )
+        assert {(d.list, d.captured, d.code) for d in found} <= {("python", wanted, "unexplained")}
+        return [d.image for d in found]
+
+    assert inside("3.11.2", "3.11.2") == inside("3.11.2", "3.11") == []
+    assert inside("3.11.9", "3.11.2") == ["3.11.9"]
+    assert inside("3.11.2", "3.1") == ["3.11.2"]
 
 
 def test_freeze_a_folder_becomes_its_place_in_the_image() -> None:
