@@ -69,6 +69,11 @@ def _real_login(text: str) -> bool:
     )
 
 
+def _token_login(text: str) -> bool:
+    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
+    return _random(text.partition(":")[0])
+
+
 class Rule(NamedTuple):
     """One kind of secret.
 
@@ -143,6 +148,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
     ),
     Rule("url-credential", ("://",), r"://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,300})@", _real_login),
+    Rule("url-token", ("://",), r"://([A-Za-z0-9_.~+-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@", _token_login),
     Rule(
         "assigned",
         ("key", "token", "secret", "passw"),

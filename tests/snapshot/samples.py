@@ -29,6 +29,7 @@ SECRETS = {
     "private-key": "-----BEGIN RSA " + "PRIVATE KEY-----",
     "azure-key": "AccountKey=" + ALNUM * 2 + "==",
     "wandb": 'wandb.login(key="' + "0123456789abcdef" * 2 + '01234567")',
+    "url-token": "https://" + ALNUM + "@example.org/x",
     "url-credential": "https://alice:" + "s3kr1t-pa55@example.org/x",
     "assigned": 'password = "' + ALNUM + '"',
 }

@@ -95,6 +95,8 @@ def test_a_secret_is_known_by_its_looks(rule: str, sample: str) -> None:
         "https://example.org:8080/simple",
         "postgres://user:password@localhost/db",
         "https://{user}:{password}@example.org",
+        "ssh://git@example.org/team/project-with-a-long-name-2024.git",
+        "https://someone@example.org/x",
         "AKIAIOSFODNN7EXAMPLE",
         'password = "your-password-goes-here-1"',
     ],
@@ -117,6 +119,10 @@ def test_values_that_are_no_secrets(value: str) -> None:
         ("OPTIONS", "--verbose --api-key=tiger", "key"),
         ("XLA_FLAGS", "--xla_gpu_deterministic_ops=true", None),
         ("PIP_INDEX_URL", SECRETS["url-credential"], "url-credential"),
+        ("RUN_URL", f"https://{ALNUM}:x-oauth-basic@example.org/", "url-credential"),
+        ("RUN_URL", f"https://{ALNUM}:x@example.org/", "url-token"),
+        ("RUN_URL", f"https://{ALNUM}@example.org/", "url-token"),
+        ("RUN_URL", "https://ada@example.org/", None),
     ],
 )
 def test_variables(name: str, value: str, rule: str | None) -> None:
