@@ -146,8 +146,15 @@ def test_an_error_without_a_name_is_given_one(tmp_path: Path) -> None:
         stream.write(b"x")
 
 
-def test_a_full_disk_under_dpkg(tmp_path: Path) -> None:
-    err = Failed("could not install the base", code=1, stderr="dpkg: error: write: No space left on device\n")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "dpkg: error: write: No space left on device\n",
+        "tar: tree.tar: Wrote only 8192 of 10240 bytes\ntar: exiting\n",
+    ],
+)
+def test_a_full_disk_under_dpkg(said: str, tmp_path: Path) -> None:
+    err = Failed("could not install the base", code=1, stderr=said)
     assert isinstance(err, EngineError)
     assert _remedy(err, Store(tmp_path)) == (
         f"the disk of {tmp_path} is full: make room there, or name another folder with `--store`"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO
@@ -180,9 +181,13 @@ def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch
         raise BuildError(str(err), hint=_remedy(err, store)) from None
 
 
+# tar says no more than that its last block was cut short.
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes")
+
+
 def _remedy(err: Failed, store: Store) -> str:
     """Return what helps against a failed installation; programs tell of a full disk in their own words."""
-    if any(words in err.stderr for words in ("No space left on device", "Disk quota exceeded")):
+    if _FULL.search(err.stderr):
         return f"the disk of {store.root} is full: make room there, or name another folder with `--store`"
     return "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
 
