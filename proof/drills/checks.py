@@ -88,7 +88,7 @@ class Checks:
         return True
 
     def check_error(self, done: subprocess.CompletedProcess[str], words: str, stage: str) -> str:
-        """Check that an error says what it should, by a pattern, and return its first line without the paths of this machine."""
+        """Check that an error says what a pattern means; return its first line without the paths of this machine."""
         if done.returncode not in ERRORS or "Traceback" in done.stderr or "hint: " not in done.stderr:
             raise Broken(f"exit code {done.returncode}, and it said: {done.stderr[-500:]}")
         if not re.search(words, done.stderr):
