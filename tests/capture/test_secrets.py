@@ -20,6 +20,8 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import read_snapshot
 from reprobuild_runtime import capture
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, take, write
+from tests.e2e.test_planted_secrets import forms
+from tests.e2e.test_planted_secrets import planted as fifty
 from tests.snapshot.samples import ALNUM, SECRETS
 
 PEM = (
@@ -220,3 +222,18 @@ def test_innocent_variables_are_kept(name: str, value: str) -> None:
     taken = capture.take_environment(context)
     assert taken.texts["env.nul"] == f"{name}={value}\0".encode()
     assert taken.withheld == []
+
+
+def test_fifty_planted_secrets_are_in_no_byte_of_a_capture(tmp_path: Path) -> None:
+    variables, _, texts = fifty()
+    program = [BASE, str(PROGRAM), "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        program, cwd=tmp_path, env=ENV | variables, capture_output=True, text=True, check=True
+    )
+    everything = captured_bytes(tmp_path / "out") + done.stdout.encode() + done.stderr.encode()
+    captured = [text for text in texts if any(text in value for value in variables.values())]
+    assert len(captured) >= 40
+    for text in captured:
+        assert not [form for form in forms(text) if form in everything], text
+    named = {one["name"] for one in document(tmp_path / "out")["withheld"]}
+    assert set(variables) <= named
