@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from reprobuild.decisions import Decisions
 from reprobuild.image.build import Image
 from reprobuild.report.html import render_html
 from reprobuild.report.text import (
@@ -15,6 +17,8 @@ from reprobuild.report.text import (
     render_snapshot,
     render_text,
 )
+from reprobuild.report.triage import render_triage
+from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 from reprobuild.verify.verdict import Comparison, Determinism, Difference
 from tests.conftest import EXAMPLE
@@ -204,3 +208,25 @@ def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
         line.startswith(("conda", "rpm"))
         for line in render_snapshot(read_snapshot(EXAMPLE / "snapshot")).splitlines()
     )
+
+
+def test_the_triage_of_the_example() -> None:
+    rulings = triage_snapshot(read_snapshot(EXAMPLE / "snapshot"), Decisions(drop=("OMP_*",))).rulings
+    lines = render_triage(rulings).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("baked")] == [
+        "CUDA_DEVICE_MAX_CONNECTIONS", "LANG", "LD_PRELOAD", "MKL_NUM_THREADS", "NCCL_ALGO", "TOKENIZERS_PARALLELISM",
+    ]  # fmt: skip
+    cpu = "torch 2.13.0+cpu is built for the CPU, and nothing uses it"
+    assert f"left out      cuda (module): {cpu}" in lines
+    assert any(
+        line.startswith("left out      LD_LIBRARY_PATH (path): /apps/nccl") and cpu in line for line in lines
+    )
+    counts = dict(pair.split(" ")[::-1] for pair in re.findall(r"\d+ \w+", lines[-1]))
+    assert {name: counts[name] for name in ("decision", "secret", "scheduler")} == {
+        "decision": "1", "secret": "1", "scheduler": "32",
+    }  # fmt: skip
+
+
+def test_the_triage_shows_what_cannot_be_had() -> None:
+    text = render_triage([ruling("LD_PRELOAD", "", outcome="unresolved", kind="site-library", reason="a\nb")])
+    assert text.splitlines()[0] == "unresolved    LD_PRELOAD (site-library): a\\nb"

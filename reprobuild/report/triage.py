@@ -20,7 +20,7 @@ def render_triage(rulings: Iterable[Ruling]) -> str:
         elif ruling.outcome in ("unresolved", "replaced"):
             lines.append(f"{ruling.outcome:<12}  {name} ({ruling.kind}): {reason}")
         elif ruling.kind == "module" or reason.startswith("left out: "):
-            lines.append(f"left out      {name} ({ruling.kind}): {reason}")
+            lines.append(f"left out      {name} ({ruling.kind}): {reason.removeprefix('left out: ')}")
         else:
             counts[ruling.kind] += 1
     others = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
