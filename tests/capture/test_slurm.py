@@ -178,15 +178,24 @@ def test_what_kills_the_cluster_leaves_nothing(packages: Path, tmp_path: Path) -
     with subprocess.Popen(argv, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
-        below = descendants(program.pid)
-        names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in below}
-        assert {"munged", "slurmctld", "slurmd", "sleep"} <= names
+        wanted, below, deadline = {"munged", "slurmctld", "slurmd", "sleep"}, [], time.monotonic() + 20
+        while wanted - {name_of(pid) for pid in below} and time.monotonic() < deadline:
+            below = descendants(program.pid)  # `sh` may not have become `sleep` yet
+        names = {name_of(pid) for pid in below}
         program.send_signal(signal.SIGKILL)
+    assert wanted <= names
     deadline = time.monotonic() + 60
     while any(map(lives, below)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(lives, below))
     assert not Path("/run/slurm/slurm.conf").exists()
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def lives(pid: int) -> bool:
