@@ -93,7 +93,13 @@ def quote_dockerfile(value: str) -> str:
 
 
 def quote_workdir(path: str) -> str:
-    r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks."""
+    r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks.
+
+    Raises:
+        BuildError: it holds a control character, which would end the line.
+    """
+    if not path.isprintable():
+        raise BuildError(f"the working folder {path!r} cannot stand in a recipe", hint="make the lock again")
     return re.sub(r"""([\\"'$])""", r"\\\1", path)
 
 

@@ -148,7 +148,12 @@ VALUES: tuple[Rule, ...] = (
         r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
     ),
     Rule("url-credential", ("://",), r"://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,300})@", _real_login),
-    Rule("url-token", ("://",), r"://([A-Za-z0-9_.~+-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@", _token_login),
+    Rule(
+        "url-token",
+        ("http",),
+        r"(?i:https?)://([A-Za-z0-9_~+-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
+        _token_login,
+    ),
     Rule(
         "assigned",
         ("key", "token", "secret", "passw"),

@@ -5,10 +5,13 @@ Their ids are in capture.json, and git computes them again from what the bundle 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
 from reprobuild import proc, secrets
 from reprobuild.errors import LockError, ReproError
@@ -16,7 +19,7 @@ from reprobuild.lock import Ruling
 from reprobuild.resolve.origins import Origin
 from reprobuild.resolve.repository import Repository as Git
 from reprobuild.restore.bundle import damaged, read_pack
-from reprobuild.restore.paths import check_path
+from reprobuild.restore.paths import check_path, check_paths
 from reprobuild.snapshot.captured import FILE, unquoted
 from reprobuild.snapshot.repositories import Captured, Repository
 from reprobuild.snapshot.text import escaped
@@ -35,26 +38,34 @@ class Tree(Struct, frozen=True, kw_only=True):
     address: str
 
 
-def captured_tree(one: Repository, captured: Captured, folder: Path, origin: Origin | None, git: Git) -> Tree:
+def captured_tree(
+    one: Repository, captured: Captured, folder: Path, origins: Mapping[str, Origin], git: Git, name: str = ""
+) -> Tree:
     """Return the tree of a captured repository, whose objects are then in `git`.
 
     Args:
         folder: the snapshot, with its bundles.
-        origin: the user's own word on where the repository is; else it is looked for where it was captured, and
-            at its remotes.
+        origins: the user's own word on where repositories are, by canonical name; else they are looked for where they
+            were captured, and at their remotes.
+        name: the repository's other name among them, that of its source.
         git: an empty scratch repository.
 
     Raises:
         SnapshotError: the capture is damaged or incomplete.
         LockError: a commit that only a remote had is nowhere to be had.
     """
+    origin = origins.get(canonicalize_name(one.name)) or origins.get(name)
     tree = _tree(one, folder, origin, git)
-    # A submodule that was not checked out was an empty folder, which no tree has.
-    inner: dict[str, str | None] = {blob.path: None for blob in git.blobs(tree) if blob.mode == "160000"}
+    blobs = git.blobs(tree)
+    # A submodule that was not checked out was an empty folder, which no tree has; bytecode is Python's own cache,
+    # which the image's Python writes anew, and which does not count when the tree is computed there.
+    inner: dict[str, str | None] = {
+        blob.path: None for blob in blobs if blob.mode == "160000" or "__pycache__" in blob.path.split("/")
+    }
     for child in captured.inside(one.name):
         check_path(unquoted(child.path), one.name)
         path = unquoted(child.path).decode("utf-8", "surrogateescape")
-        inner[path] = captured_tree(child, captured, folder, None, git).tree
+        inner[path] = captured_tree(child, captured, folder, origins, git).tree
     # Commits have their trees; without one the work tree's own commit stands for it.
     commit = one.head or (one.bundle.refs.get("worktree") if one.bundle else None)
     if commit is None:
@@ -87,6 +98,8 @@ def _tree(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str
         raise damaged(one, "its bundle is damaged or lacks objects") from None
     if found != one.worktree:
         raise damaged(one, f"its files are another tree than {FILE} says")
+    paths = [os.fsencode(blob.path) for blob in git.blobs(found)]
+    check_paths(paths, set(), one.name)
     return found
 
 
@@ -102,11 +115,11 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
                     if not git.has(oid):
                         git.fetch_remote(place.place, oid)
         except ReproError as err:
-            said.append(f"  {escaped(place.place)}: {secrets.redact(str(err)).splitlines()[0]}")
+            said.append(f"  {_shown(place)}: {secrets.redact(str(err)).splitlines()[0]}")
             continue
         if all(git.has(oid) for oid in needed):
             return
-        said.append(f"  {escaped(place.place)}: it does not have the commit")
+        said.append(f"  {_shown(place)}: it does not have the commit")
     missing = [oid for oid in needed if not git.has(oid)]
     if missing:
         raise LockError(
@@ -116,13 +129,20 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
         )
 
 
+def _shown(place: Origin) -> str:
+    return escaped(secrets.redact(place.place))
+
+
 def _places(one: Repository, origin: Origin | None) -> Iterator[Origin]:
     """Yield where to look: the user's word alone, else the captured folder if it is there, and the remotes."""
     if origin is not None:
         yield origin
         return
-    folder = Path(one.folder)
-    if folder.is_absolute() and (folder / ".git").exists():
+    folder = Path(unquoted(one.folder).decode("utf-8", "surrogateescape"))
+    there = False
+    with contextlib.suppress(OSError):  # somebody else's, or no name of a folder here
+        there = folder.is_absolute() and (folder / ".git").exists()
+    if there:
         yield Origin(place=one.folder, local=folder, revision=None)
     for remote in one.remotes:
         if remote.url and not remote.url.startswith("-"):

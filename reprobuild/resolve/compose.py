@@ -20,7 +20,7 @@ from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.resolve.interpreter import resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
-from reprobuild.resolve.places import Places
+from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
 from reprobuild.resolve.sources import Given, resolve_sources
@@ -195,8 +195,10 @@ def _excluded(file: str, line: int, subject: str, reason: str, captured: str) ->
 def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> str:
     """Return where commands start: where the job did, else in the only source."""
     command = snapshot.captured.command if snapshot.captured else None
-    found = places.move(command.folder) if command and command.folder else None
-    return found or (sources[0].path if len(sources) == 1 else "/workspace")
+    found = places.move(text_of(command.folder)) if command and command.folder else None
+    if found and found.isprintable():
+        return found
+    return sources[0].path if len(sources) == 1 else "/workspace"
 
 
 def _workload(decisions: Decisions) -> Workload | None:

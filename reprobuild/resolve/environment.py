@@ -126,7 +126,9 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
             raise UsageError(
                 f"bake gives one value to the pattern {name}", hint="leave the value out, or name one"
             )
-        plain = [v for v in captured.values() if v.value is not None and NAME.fullmatch(v.name)]
+        plain = [
+            v for v in captured.values() if v.value is not None and not v.suspect and NAME.fullmatch(v.name)
+        ]
         matching = [v for v in plain if is_named(v.name, (name,))]
         if not matching:
             raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -15,6 +14,8 @@ from packaging.utils import canonicalize_name
 from reprobuild.lock import Outcome, Ruling
 from reprobuild.snapshot.model import Module, Requirement
 
+# Below the folder of a module: its own libraries, and not another product that was made with it.
+_LIBRARIES = re.compile(r"(/(lib|lib32|lib64|targets|compat|extras|nvvm)(/.*)?)?")
 EVIDENCE = "a module of the captured cluster; evidence only, the image has its own libraries"
 
 
@@ -64,16 +65,17 @@ class Loaded(Struct, frozen=True, kw_only=True):
         for family in families():
             if any(re.fullmatch(folder, path) for folder in family.folders):
                 return self._counterpart(family, "")
-        for module in self.modules:
-            if _lies_in(module, path):
-                return self._of_module(module)
-        return None
+        ends = [(end, module) for module in self.modules if (end := _end_in(module, path))]
+        if not ends:
+            return None
+        end, module = max(ends, key=lambda pair: pair[0])  # of `gcc/12.2/hdf5/1.14/lib` it is hdf5's
+        return self._of_module(module) if _LIBRARIES.fullmatch(path, end) else None
 
     def _of_module(self, module: Module) -> Counterpart | None:
-        for part, version in _parts(module):
-            for family in families():
-                if any(re.fullmatch(pattern, part) for pattern in family.modules):
-                    return self._counterpart(family, version)
+        name, version = _product(module)
+        for family in families():
+            if any(re.fullmatch(pattern, name) for pattern in family.modules):
+                return self._counterpart(family, version)
         return None
 
     def _counterpart(self, family: Family, version: str) -> Counterpart:
@@ -127,20 +129,19 @@ def _found(family: Family, reason: str) -> Counterpart:
     return Counterpart(family=family.name, outcome="excluded", reason=reason)
 
 
-def _parts(module: Module) -> list[tuple[str, str]]:
-    """Return each part of a module's name, in lower case, with what follows it: `compilers/GCC/12.2` has gcc, 12.2."""
-    parts = [*(module.name.split("/")), *((module.version or "").split("/")), ""]
-    return [(part.lower(), after) for part, after in itertools.pairwise(parts) if part]
+def _product(module: Module) -> tuple[str, str]:
+    """Return what a module is, in lower case, and its version: `compilers/GCC/12.2` is gcc, 12.2."""
+    parts = [part for part in (*module.name.split("/"), *(module.version or "").split("/")) if part]
+    first = next((n for n, part in enumerate(parts) if n and re.match(r"v?\d", part)), len(parts))
+    return parts[first - 1].lower(), parts[first] if first < len(parts) else ""
 
 
-def _lies_in(module: Module, path: str) -> bool:
-    """Tell whether a folder looks like one of a module: `.../cuda/12.4/lib64`, `.../cuda-12.4/lib64`."""
-    parts = _parts(module)
-    for name, version in [part for part in parts if part[1]] or parts:
-        pattern = re.escape(name) + (rf"[-/]?{re.escape(version.lower())}" if version else "")
-        if re.search(rf"/{pattern}(/|$)", path.lower()):
-            return True
-    return False
+def _end_in(module: Module, path: str) -> int:
+    """Return where a module's own folder ends in a path (`.../cuda/12.4`, `.../cuda-12.4`), 0 where it is not there."""
+    name, version = _product(module)
+    pattern = re.escape(name) + (rf"[-/]?{re.escape(version.lower())}" if version else "") + r"(-[a-z0-9]+)?"
+    ends = [match.end() for match in re.finditer(rf"/{pattern}(?=/|\Z)", path.lower())]
+    return max(ends, default=0)
 
 
 def _ruling(module: Module, found: Counterpart | None) -> Ruling:

@@ -13,11 +13,17 @@ from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
 
 
 def rule_others(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
-    """Yield a ruling for each package of conda, and of rpm."""
+    """Yield a ruling for each package of conda and of rpm, and for each folder of the job that was dropped."""
     listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     for package in snapshot.conda:
         outcome, reason, kind = _of_conda(package, listed, drop)
         yield _ruling(package.place, package.name, outcome, reason, kind)
+    for one in snapshot.captured.repositories if snapshot.captured else ():
+        if one.parent is None and not one.distributions and is_named(one.name, drop):
+            place = Place("capture.json", 0)
+            yield _ruling(
+                place, one.name, "excluded", "the folder of the job: dropped by decision", "decision"
+            )
     for rpm in snapshot.rpms:
         reason = "an rpm of the captured host; the image's system is another distribution"
         yield _ruling(rpm.place, rpm.name, "excluded", reason, "host-package")

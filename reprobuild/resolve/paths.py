@@ -43,9 +43,12 @@ def rewrite_libraries(value: str, places: Places, loaded: Loaded) -> Rewritten:
 def rewrite_sources(value: str, places: Places) -> Rewritten:
     """Return `PYTHONPATH` for the image: captured repositories and the environment are there, other folders are not."""
     entries = [(entry, places.move(entry)) for entry in _entries(value)]
+    relative = [
+        f"{entry} (relative)" for entry in dict.fromkeys(value.split(":")) if entry and entry[0] != "/"
+    ]
     return Rewritten(
         value=":".join(moved for _, moved in entries if moved),
-        left_out=tuple(entry for entry, moved in entries if not moved), missing=(),
+        left_out=(*(entry for entry, moved in entries if not moved), *relative), missing=(),
     )  # fmt: skip
 
 

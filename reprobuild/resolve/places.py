@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
+import re
 from collections.abc import Collection, Iterable
 
 from msgspec import Struct
@@ -10,11 +12,13 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.decisions import is_named
 from reprobuild.lock import PREFIX
+from reprobuild.snapshot.captured import unquoted
 from reprobuild.snapshot.model import Requirement, Variable
 from reprobuild.snapshot.repositories import Captured, Repository
 
 # The environment's folder, where no capture.json says it; the first that is there.
 _PREFIXES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_SITE = re.compile(r"/lib(64)?/python3\.\d+/site-packages(/|\Z)")
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -30,10 +34,14 @@ class Placed(Struct, frozen=True, kw_only=True):
         return source_path(self.name)
 
 
-class Places(Struct, frozen=True):
-    """Folders of the captured machine with their folders in the image, the longest first."""
+class Places(Struct, frozen=True, kw_only=True):
+    """Folders of the captured machine with their folders in the image, the longest first.
+
+    `environment` is the folder of the captured environment, of which only the distributions are in the image.
+    """
 
     moved: tuple[tuple[str, str], ...] = ()
+    environment: str = ""
 
     def move(self, path: str) -> str | None:
         """Return the path in the image of a captured one, or None where it is below no known folder."""
@@ -41,6 +49,9 @@ class Places(Struct, frozen=True):
         for old, new in self.moved:
             if clean == old or clean.startswith(old + "/"):
                 return new + clean[len(old) :]
+        rest = clean[len(self.environment) :]
+        if self.environment and clean.startswith(self.environment + "/") and _SITE.match(rest):
+            return PREFIX + rest
         return None
 
 
@@ -55,34 +66,49 @@ def place_repositories(
     """Return the captured repositories that become sources: one for each editable line, then the job's own folder."""
     if captured is None:
         return ()
-    found, names = [], set()
+    found: list[Placed] = []
+    names: set[str] = set()
     for line in lines:
-        name = str(canonicalize_name(line.name))
-        names.add(name)
-        one = captured.installs(name) if line.kind == "editable" else None
-        if one is not None and not is_named(line.name, drop):
-            found.append(Placed(repository=one, line=line, name=name))
+        if line.kind in ("editable", "vcs") and not is_named(line.name, drop):
+            name = str(canonicalize_name(line.name))
+            names.add(name)
+            one = captured.installs(name) if line.kind == "editable" else None
+            if one is not None:
+                found.append(Placed(repository=one, line=line, name=name))
     for one in captured.repositories:
         if one.parent is None and not one.distributions and not is_named(one.name, drop):
-            name = str(canonicalize_name(one.name))
-            name = str(canonicalize_name(f"{one.name}-job")) if name in names else name
+            name = _free(str(canonicalize_name(one.name)), names)
+            names.add(name)
             found.append(Placed(repository=one, line=None, name=name))
     return tuple(found)
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return the name, or one like it that no other source has."""
+    others = (f"{name}-job{number or ''}" for number in itertools.count())
+    return next(one for one in (name, *itertools.islice(others, len(taken) + 1)) if one not in taken)
 
 
 def find_places(
     captured: Captured | None, placed: Iterable[Placed], variables: Iterable[Variable] = ()
 ) -> Places:
     """Return what is known of the places of an environment."""
-    found = {posixpath.normpath(p.repository.folder): p.path for p in placed if _is_own(p.repository.folder)}
+    folders = [(text_of(one.repository.folder), one.path) for one in placed]
+    found = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
     values = {variable.name: variable.value or "" for variable in variables}
     known = (
-        [captured.python.prefix] if captured and captured.python else [values.get(n, "") for n in _PREFIXES]
+        [text_of(captured.python.prefix)]
+        if captured and captured.python
+        else [values.get(n, "") for n in _PREFIXES]
     )
-    prefix = next((folder for folder in known if _is_own(folder)), "")
-    if prefix:
-        found[posixpath.normpath(prefix)] = PREFIX
-    return Places(tuple(sorted(found.items(), key=lambda pair: -len(pair[0]))))
+    prefix = next((posixpath.normpath(folder) for folder in known if _is_own(folder)), "")
+    moved = tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
+    return Places(moved=moved, environment=prefix)
+
+
+def text_of(folder: str) -> str:
+    """Return a captured folder as variables write it; capture.json has odd ones in git's quotes."""
+    return unquoted(folder).decode("utf-8", "surrogateescape")
 
 
 def _is_own(folder: str) -> bool:

@@ -7,6 +7,7 @@ blobs that it gives must be those that the patch names.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -21,11 +22,12 @@ from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.origins import Origin
 from reprobuild.resolve.patching import patch_of, patched
-from reprobuild.resolve.places import Placed, place_repositories, source_path
+from reprobuild.resolve.places import Placed, place_repositories, source_path, text_of
 from reprobuild.resolve.repository import Repository
 from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Requirement
 from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.repositories import Repository as CapturedRepository
 from reprobuild.snapshot.text import escaped
 from reprobuild.store import Store, hash_file
 
@@ -114,12 +116,18 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
             hint="what goes into the image is read from the bundle: make the change in the repository, and capture "
             "it again",
         )
+    known = {one.diff.start, one.base, one.head}
+    if line and line.commit and not any(oid and oid.startswith(line.commit) for oid in known):
+        raise SnapshotError(
+            f"{line.place}: commit {line.commit[:12]} of {line.name} is none that {FILE} knows",
+            hint="the freeze and the capture are of two moments: capture again",
+        )
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
-        found = captured_tree(one, given.captured, given.folder, given.origins.get(name), repository)
+        found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
         changes = one.bundle.sha256 if one.bundle and found.changed else None
         commit = (line.commit if line else None) or found.commit
-        blank = _blank(line, name)
+        blank = replace(_blank(line, name), subdirectory=_subdirectory(line, one))
         source = replace(blank, commit=commit, tree=found.tree, patch=changes, url=_address(line, found))
         source = _keep(repository, source, given.store, folder, dated=found.commit)
     place = one.bundle.file if one.bundle else one.folder
@@ -133,8 +141,17 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
     return _Made(source, (*rulings, *rule_losses(one, given.captured)), used)
 
 
+def _subdirectory(line: Requirement | None, one: CapturedRepository) -> str:
+    """Return the folder of the project inside its repository; a line with a path alone does not name it."""
+    if line is None or line.subdirectory or not line.path:
+        return (line.subdirectory if line else None) or ""
+    inside = posixpath.relpath(line.path.removeprefix("file://"), text_of(one.folder))
+    return "" if inside == "." or inside.startswith("../") or inside == ".." else inside
+
+
 def _address(line: Requirement | None, found: Tree) -> str:
-    return (line.url if line else None) or found.address
+    """Return the address of a source; a line that has none keeps none, so that the image's own line is like it."""
+    return (line.url or "") if line else found.address
 
 
 def _blank(line: Requirement | None, name: str) -> Source:

@@ -57,9 +57,25 @@ def parse(data: bytes, shown: str) -> Captured:
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        return msgspec.json.decode(data, type=Captured)
+        found = msgspec.json.decode(data, type=Captured)
+        _check_parents(found)
+        return found
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
+
+
+def _check_parents(found: Captured) -> None:
+    """Refuse two repositories of one name, and one that would lie inside of itself."""
+    parents = {one.name: one.parent for one in found.repositories}
+    if len(parents) != len(found.repositories):
+        raise msgspec.DecodeError("two repositories have one name")
+    for name in parents:
+        above, seen = parents[name], {name}
+        while above is not None:
+            if above in seen or above not in parents:
+                raise msgspec.DecodeError(f"the repository {name} lies in none that is there, or in itself")
+            seen.add(above)
+            above = parents[above]
 
 
 def unquoted(written: str) -> bytes:

@@ -119,7 +119,11 @@ def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[
     if isinstance(again, str):
         unanswered += [f"{name} was not compared: {again}" for name in (PACKAGES, VARIABLES)]
     else:
-        differences += compare_packages(lock, again) + compare_environment(lock, again)
+        for name, compare in ((PACKAGES, compare_packages), (VARIABLES, compare_environment)):
+            if name in again.absent:
+                unanswered.append(f"{name} was not compared: the capture inside the image did not have it")
+            else:
+                differences += compare(lock, again)
     return differences, unanswered
 
 

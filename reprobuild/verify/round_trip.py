@@ -151,7 +151,7 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
     wrong = [
         _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
-        if inside.get(name) != value
+        if inside.get(name) != value and not (name in _OWN and not value)
     ]
     strangers = sorted(inside.keys() - baked.keys() - _OWN)
     return wrong + [_difference(VARIABLES, "", name) for name in strangers if _matters(name)]

@@ -9,13 +9,19 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from reprobuild.archive import read_tar
 from reprobuild.decisions import Decisions
-from reprobuild.errors import LockError, ReproError, SnapshotError
+from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
+from reprobuild.render import quote_workdir
+from reprobuild.resolve.captured_sources import rule_losses
+from reprobuild.resolve.compose import _workdir
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import DAMAGED
+from reprobuild.snapshot.repositories import LargeFile
 from reprobuild.store import Store
 from tests.capture.repositories import git, locked, new_origin, take, write
 from tests.capture.test_reading import captured, dirty
@@ -133,6 +139,13 @@ def test_what_was_lost_is_unresolved(tmp_path: Path, store: Store) -> None:
     _, rulings = locked(tmp_path / "out", store, {})
     lost = {(r.subject, r.outcome, r.kind) for r in rulings if r.outcome != "pinned"}
     assert ("clone/large.bin", "unresolved", "file-left-out") in lost
+    found = read_snapshot(tmp_path / "out").captured
+    assert found
+    large = LargeFile(path="small.dat", sha256="a" * 64, size=3)
+    one = msgspec.structs.replace(found.repositories[0], lfs=(large,), left_out=(), left_out_count=4)
+    assert [(r.subject, r.outcome, r.kind) for r in rule_losses(one, found)] == [
+        ("clone/...", "unresolved", "file-left-out"), ("clone/small.dat", "unresolved", "lfs-pointer"),
+    ]  # fmt: skip
 
 
 def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> None:
@@ -145,6 +158,103 @@ def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> Non
     assert places.move(f"{top}/../clone/") == "/src/my-lib"
     assert places.move(f"{top}-other") is None
     assert places.move("/") is None
+
+
+def test_a_wheel_of_the_folders_name_changes_no_place(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    take(top, tmp_path / "out")
+    (tmp_path / "out" / "requirements.txt").write_text("clone==1.0\n")
+    (source,), _ = locked(tmp_path / "out", store, {})
+    places = triage_snapshot(read_snapshot(tmp_path / "out"), Decisions()).places
+    assert places.move(str(top)) == source.path == "/src/clone"
+
+
+def edited(out: Path, **fields: object) -> None:
+    """Change fields of the only captured repository, or of the document where they are its."""
+    path = out / "capture.json"
+    document = json.loads(path.read_text())
+    for name, value in fields.items():
+        (document if name in ("command", "repositories") else document["repositories"][0])[name] = value
+    path.write_text(json.dumps(document))
+
+
+def test_a_folder_with_a_newline_reaches_no_recipe(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    take(top, tmp_path / "out")
+    edited(tmp_path / "out", command={"folder": f"{top}/x\nRUN touch /pwned"})
+    snapshot = read_snapshot(tmp_path / "out")
+    sources, _ = locked(tmp_path / "out", store, {})
+    assert _workdir(snapshot, triage_snapshot(snapshot, Decisions()).places, sources) == "/src/clone"
+    with pytest.raises(BuildError, match="cannot stand in a recipe") as err:
+        quote_workdir("/src/a\nRUN x")
+    assert err.value.hint == "make the lock again"
+
+
+def test_a_password_of_the_users_source_is_not_told(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    take(top, tmp_path / "out")
+    with pytest.raises(LockError) as err:
+        locked(tmp_path / "out", store, {"clone": "http://ada:s3kr1t-pa55@127.0.0.1:1/x.git"})
+    assert "127.0.0.1" in str(err.value)
+    assert "s3kr1t" not in str(err.value) + err.value.hint
+
+
+def test_bytecode_of_the_captured_machine_is_left_to_pythons_cache(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    write(top, "pkg/__pycache__/x.cpython-311.pyc", b"stale")
+    write(top, "pkg/x.py", b"x = 1\n")
+    take(top, tmp_path / "out")
+    (source,), _ = locked(tmp_path / "out", store, {})
+    with store.verified(source.file.sha256, source.name).open("rb") as stream:
+        names = [entry.path for entry, _ in read_tar(stream)]
+    assert "pkg/x.py" in names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_a_freeze_of_another_moment_is_refused(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    dirty(top)
+    out = captured(tmp_path, top, top, cwd=top)
+    freeze = (out / "requirements.txt").read_text()
+    base = json.loads((out / "capture.json").read_text())["repositories"][0]["base"]
+    (out / "requirements.txt").write_text(freeze.replace(base, "0" * 39 + "1"))
+    with pytest.raises(
+        SnapshotError, match=r"commit 000000000000 of my_lib is none that capture\.json knows"
+    ) as err:
+        locked(out, store, {})
+    assert err.value.hint == "the freeze and the capture are of two moments: capture again"
+
+
+def test_a_project_inside_a_repository_without_a_remote(tmp_path: Path, store: Store) -> None:
+    top = new_origin(tmp_path)
+    git(top, "remote", "remove", "origin")
+    write(top, "pkgs/a/pyproject.toml", b"[project]\n")
+    (source,), _ = locked(captured(tmp_path, top, top / "pkgs" / "a", cwd=tmp_path), store, {})
+    assert (source.subdirectory, source.url) == ("pkgs/a", "")
+
+
+@pytest.mark.parametrize("parent", ["clone", "nobody"])
+def test_repositories_that_lie_in_themselves_or_nowhere(tmp_path: Path, parent: str) -> None:
+    take(new_origin(tmp_path), tmp_path / "out")
+    edited(tmp_path / "out", parent=parent)
+    with pytest.raises(SnapshotError, match="lies in none that is there, or in itself") as err:
+        read_snapshot(tmp_path / "out")
+    assert err.value.hint == DAMAGED
+    edited(tmp_path / "out", parent=None)
+    one = json.loads((tmp_path / "out" / "capture.json").read_text())["repositories"][0]
+    edited(tmp_path / "out", repositories=[one, one])
+    with pytest.raises(SnapshotError, match="two repositories have one name"):
+        read_snapshot(tmp_path / "out")
+
+
+def test_a_dropped_folder_has_its_ruling(tmp_path: Path) -> None:
+    take(new_origin(tmp_path), tmp_path / "out")
+    rulings = triage_snapshot(read_snapshot(tmp_path / "out"), Decisions(drop=("clone",))).rulings
+    assert [(r.subject, r.outcome, r.kind) for r in rulings if r.file == "capture.json"] == [
+        ("clone", "excluded", "decision")
+    ]
 
 
 def test_the_folder_of_the_job_beside_an_installed_one(tmp_path: Path, store: Store) -> None:

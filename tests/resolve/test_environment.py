@@ -122,7 +122,7 @@ def test_a_library_of_the_site_is_unresolved(library: str) -> None:
     assert rulings["LD_PRELOAD"].reason.startswith(f"{library} is a library of the captured site")
 
 
-PLACES = Places((("/home/ada/env/v", "/opt/env"), ("/home/ada/lib", "/src/lib")))
+PLACES = Places(moved=(("/home/ada/lib", "/src/lib"),), environment="/home/ada/env/v")
 
 
 def loaded(modules: str = "", **distributions: str) -> Loaded:
@@ -144,7 +144,10 @@ def test_folders_of_captured_repositories_are_those_of_the_image() -> None:
     found, ruling = listed("PYTHONPATH", value, around)
     assert found == "/src/lib/src:/opt/env/lib/python3.11/site-packages"
     assert (ruling.outcome, ruling.kind) == ("pinned", "path")
-    assert ruling.reason == "folders of modules, as they are in the image; left out: /scratch/other"
+    assert (
+        ruling.reason
+        == "folders of modules, as they are in the image; left out: /scratch/other, relative (relative)"
+    )
     found, ruling = listed("PYTHONPATH", "/home/ada/libother", around)
     assert (found, ruling.outcome, ruling.reason) == (None, "excluded", "left out: /home/ada/libother")
 
@@ -224,6 +227,36 @@ def test_modules(module: str, distributions: Mapping[str, str], outcome: str, re
     assert (ruling.outcome, ruling.reason, ruling.line) == (outcome, reason, 2)
     assert ruling.kind == ("module-replaced" if outcome == "replaced" else "module")
     assert found.packages() == (["openmpi-bin"] if outcome == "replaced" else [])
+
+
+@pytest.mark.parametrize(
+    ("modules", "path"),
+    [
+        ("gcc/12.2.0 hdf5/1.14.3", "/sw/spack/rocky8/gcc-12.2.0/hdf5-1.14.3-abc/lib"),
+        ("gcc/12.2", "/opt/apps/gcc/12.2/hdf5/1.14/lib"),
+        ("fftw/3.3.10/gcc/12.2", "/sw/fftw/3.3.10/gcc/12.2/lib"),
+    ],
+)
+def test_a_library_that_was_made_with_a_compiler_is_not_the_compilers(modules: str, path: str) -> None:
+    _, ruling = listed("LD_LIBRARY_PATH", path, Surrounded(loaded=loaded(modules)))
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "site-library-path")
+
+
+def test_the_product_of_a_module_is_what_stands_before_its_version() -> None:
+    (ruling,) = loaded("py-torch/2.0").rulings()
+    assert ruling.reason == EVIDENCE
+    (ruling,) = loaded("fftw/3.3.10/gcc/12.2").rulings()
+    assert ruling.reason == EVIDENCE
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH"])
+def test_libraries_of_the_environment_that_no_wheel_brings(name: str) -> None:
+    value = "/home/ada/env/v/lib" + "/libjemalloc.so" * (name == "LD_PRELOAD")
+    found, ruling = listed(name, value, Surrounded(places=PLACES))
+    assert (found, ruling.outcome) == (None, "unresolved")
+    wheel = "/home/ada/env/v/lib/python3.11/site-packages/nvidia/cudnn/lib"
+    found, _ = listed("LD_LIBRARY_PATH", wheel, Surrounded(places=PLACES))
+    assert found == wheel.replace("/home/ada/env/v", "/opt/env")
 
 
 def test_patterns_bake_and_drop() -> None:

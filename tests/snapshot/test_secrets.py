@@ -97,6 +97,8 @@ def test_a_secret_is_known_by_its_looks(rule: str, sample: str) -> None:
         "https://{user}:{password}@example.org",
         "ssh://git@example.org/team/project-with-a-long-name-2024.git",
         "https://someone@example.org/x",
+        "docker://python3.11-slim-bookworm@sha256:0123",
+        "ssh://jean.baptiste.dupont2@login.example.org/x",
         "AKIAIOSFODNN7EXAMPLE",
         'password = "your-password-goes-here-1"',
     ],

@@ -267,3 +267,12 @@ def test_what_was_left_out_is_explained() -> None:
     assert (verdict.round_trip, verdict.exit_code) == ("explained", 0)
     (found,) = verdict.differences
     assert (found.captured, found.code) == ("HF_TOKEN", "secret-withheld")
+
+
+def test_a_list_that_the_capture_inside_did_not_have() -> None:
+    whole = captured().outputs
+    for name in ("apt-packages.txt", "env.txt"):
+        answer = done(**{path: data for path, data in whole.items() if path != f"again/{name}"})
+        verdict, _ = check(answers={"again": [answer]})
+        assert verdict.notes == (f"{name} was not compared: the capture inside the image did not have it",)
+        assert (verdict.round_trip, verdict.exit_code) == ("not-run", 9)
