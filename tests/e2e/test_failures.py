@@ -57,7 +57,10 @@ def test_a_diff_that_does_not_apply(built_example: Built, example_copy: Path, tm
     assert code == 4
     assert "tinytrain.diff:" in said
     assert "does not apply: it was made on blob 1234567" in said
-    assert "hint: the change was staged, or the commit is another" in said
+    assert (
+        "was staged, and is not in the diff\nhint: a plain `git diff` leaves staged changes out"
+        in said.replace("\n\n", "\n")
+    )
 
 
 def test_a_stopped_engine(built_example: Built) -> None:
