@@ -1691,7 +1691,8 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
 def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
     """Compare one tracked path with its index entry, byte for byte."""
     found = _object(repository, path, entry, files, most)
-    if entry is not None and found == (entry.mode, entry.oid):
+    # Of a path that is only intended to be added the index has an empty file, and no tree has it.
+    if entry is not None and found == (entry.mode, entry.oid) and path not in files.intended:
         return
     if found is not None or not os.path.lexists(os.path.join(os.fsencode(repository.top), path)):
         files.changed[path] = found

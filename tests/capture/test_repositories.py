@@ -449,3 +449,15 @@ def test_a_change_in_the_moment_of_the_index(tmp_path: Path) -> None:
     assert status(top).endswith(b" kept.py\0")
     proved(top, tmp_path, tmp_path / "origin.git")
     assert (tmp_path / "again" / "kept.py").read_bytes() == b"ONE\n"
+
+
+@pytest.mark.parametrize("born", [True, False])
+def test_an_empty_file_that_is_only_intended_to_be_added(tmp_path: Path, born: bool) -> None:
+    top = new_origin(tmp_path)
+    if not born:
+        top = tmp_path / "unborn"
+        top.mkdir()
+        git(top, "init", "-q", ".")
+    write(top, "empty.py", b"")
+    git(top, "add", "-N", "empty.py")
+    proved(top, tmp_path, tmp_path / "origin.git" if born else None)
