@@ -22,7 +22,8 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")
 def compile_tree(source: str, target: str, place: str) -> None:
     """Compile every module below `source` to `target`, as if it stood at `place`."""
     warnings.simplefilter("ignore")
-    for folder, _, names in os.walk(source):
+    for folder, folders, names in os.walk(source):
+        folders.sort()
         for name in sorted(names):
             if name.endswith(".py"):
                 path = os.path.join(folder, name)
