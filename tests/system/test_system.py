@@ -96,7 +96,7 @@ def test_a_wanted_package_without_any_version_is_unresolved() -> None:
 
 def test_what_nothing_needs_is_excluded_whatever_its_version() -> None:
     _, rulings = resolve([package("a", "9"), package("b", "9", "auto-removable")], stanza("a", "1"))
-    assert outcome(rulings["a"]) == outcome(rulings["b"]) == ("excluded", "")
+    assert outcome(rulings["a"]) == outcome(rulings["b"]) == ("excluded", "not-needed")
     assert rulings["a"].reason == "not needed by what was asked for"
 
 
