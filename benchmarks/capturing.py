@@ -33,7 +33,7 @@ module list 2> $REPRO_DIR/modules.txt
 pip freeze > $REPRO_DIR/requirements.txt
 perl -nle 'm|"file://(.*?/([^/]+))"| && qx[cd $1; if [ ! -z "\$(git diff)" ]; then git diff > \$REPRO_DIR/$2.diff; fi]' $CONDA_PREFIX/lib/python*/site-packages/*.dist-info/direct_url.json
 apt list --installed > $REPRO_DIR/apt-packages.txt
-"""  # noqa: E501
+"""  # noqa: E501  # as the chapter prints it
 _GIT = {
     "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@mail.example", "GIT_COMMITTER_NAME": "a",
     "GIT_COMMITTER_EMAIL": "a@mail.example", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
