@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from reprobuild.apt.configured import configured_index
 from reprobuild.fetch import fetch
 from reprobuild.lock import Lock
 from reprobuild.net import Net
-from reprobuild.resolve.apt_index import configured_index
 from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
 

@@ -16,6 +16,7 @@ from typing import IO
 
 from msgspec import structs
 
+from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
@@ -25,7 +26,7 @@ from reprobuild.lock import Base, Deb
 from reprobuild.proc import Failed
 from reprobuild.realise import java
 from reprobuild.realise.cleanup import leftover_of
-from reprobuild.realise.debs import Control, batches, open_part, read_control
+from reprobuild.realise.order import batches
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
 from reprobuild.sandbox import Bind, Root, left_behind, run_in_root

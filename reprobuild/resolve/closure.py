@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from debian.debian_support import Version
 from msgspec import Struct
 
+from reprobuild.apt.index import Candidate, SystemIndex, newest
+from reprobuild.apt.relations import Group, Relation
 from reprobuild.errors import LockError
-from reprobuild.resolve.deb_index import Candidate, Group, Relation, SystemIndex, newest
 
 # Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
 _PREFERRED = {"usrmerge": "usr-is-merged"}

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.apt.configured import configured_index
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
 from reprobuild.net import Net
-from reprobuild.resolve.apt_index import configured_index
 from reprobuild.resolve.build_requires import resolve_build_requires
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from debian.debian_support import Version
 
+from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Deb, Outcome, Ruling
 from reprobuild.resolve.closure import Choice, Closure, upstream
-from reprobuild.resolve.deb_index import SystemIndex
 from reprobuild.resolve.system_rules import exclusion
 from reprobuild.snapshot.model import Package
 

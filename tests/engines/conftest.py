@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.apt.configured import configured_index
 from reprobuild.archive import Entry, TarWriter
 from reprobuild.engines import docker, podman
 from reprobuild.engines.model import Engine
@@ -28,7 +29,6 @@ from reprobuild.image.build import Image
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.lock import write_lock
 from reprobuild.pipeline import read_image
-from reprobuild.resolve.apt_index import configured_index
 from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
 from tests.conftest import ROOT, Built, reprobuild

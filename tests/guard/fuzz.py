@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from reprobuild.apt.deb import open_part, read_control
 from reprobuild.archive import list_tar
 from reprobuild.errors import ReproError
 from reprobuild.guard import names
@@ -34,7 +35,6 @@ from reprobuild.image.wheel import wheel_entries
 from reprobuild.lock import PREFIX, Artefact, Wheel
 from reprobuild.realise.base import _rewrite
 from reprobuild.realise.bytecode import _unpack_modules
-from reprobuild.realise.debs import open_part, read_control
 from reprobuild.realise.unpack import extract, unpack_root
 from reprobuild.realise.wheels import _unpack
 from reprobuild.store import Store

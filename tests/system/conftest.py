@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.apt.configured import configured_index
+from reprobuild.apt.index import SystemIndex
 from reprobuild.lock import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.resolve.apt_index import configured_index
-from reprobuild.resolve.deb_index import SystemIndex
 from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
 from tests.system.samples import EPOCH, bring

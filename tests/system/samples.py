@@ -10,8 +10,8 @@ from pathlib import Path
 
 import requests
 
+from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.lock import Artefact, Deb
-from reprobuild.resolve.deb_index import PackagesFile, SystemIndex
 from reprobuild.snapshot.model import Mark, Package, Place
 from reprobuild.store import Store
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.apt.configured import configured_index
+from reprobuild.apt.index import SystemIndex
 from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Base
-from reprobuild.resolve.apt_index import configured_index
-from reprobuild.resolve.deb_index import SystemIndex
 from reprobuild.resolve.system import resolve_base
 from reprobuild.store import Store
 from tests.system.samples import bring, names_in, package, stanza

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from reprobuild.apt.deb import Control, open_part, read_control
+from reprobuild.apt.relations import relations
 from reprobuild.errors import BuildError
-from reprobuild.realise.debs import Control, batches, open_part, read_control
-from reprobuild.resolve.deb_index import relations
+from reprobuild.realise.order import batches
 from tests.system.samples import ar_bytes, member, tar_bytes
 
 CONTROL = b"Package: tool\nVersion: 1\nPre-Depends: aa\nDepends: bb | cc (>= 1)\nProvides: dd (= 1), ee\n"

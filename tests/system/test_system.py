@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from reprobuild.apt.index import PackagesFile, SystemIndex
+from reprobuild.apt.relations import relations
 from reprobuild.errors import LockError
 from reprobuild.lock import Base, Ruling
 from reprobuild.resolve.closure import upstream
-from reprobuild.resolve.deb_index import PackagesFile, SystemIndex, relations
 from reprobuild.resolve.system import resolve_base
 from reprobuild.resolve.system_rules import exclusion
 from reprobuild.snapshot.model import Package

@@ -14,9 +14,9 @@ from pathlib import Path
 from debian.deb822 import Deb822
 from msgspec import Struct
 
+from reprobuild.apt.index import PackagesFile, SystemIndex, without_credentials
 from reprobuild.errors import FetchError, LockError
 from reprobuild.proc import Failed, run
-from reprobuild.resolve.deb_index import PackagesFile, SystemIndex, without_credentials
 
 # Suites that apt takes nothing from unasked (`NotAutomatic: yes` in their Release files).
 _NOT_AUTOMATIC = ("-backports", "-backports-sloppy", "-proposed", "-proposed-updates")

@@ -7,50 +7,19 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from debian.deb822 import Packages, PkgRelation
+from debian.deb822 import Packages
 from debian.debian_support import Version
 from msgspec import Struct
 
+from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
 from reprobuild.errors import LockError
 from reprobuild.lock import Artefact
 
-# Debian Policy 5.6.1 and 5.6.12; a name ends up on dpkg's command line.
-NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-VERSION = re.compile(r"[A-Za-z0-9.+~:-]+")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*(/[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*)*")
 _PRIORITIES = ("required", "important", "standard", "optional")
 _FIRST = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
 _PROVIDES = re.compile(rb"^Provides: *(.+)", re.MULTILINE)
 _WORD = re.compile(rb"(?:^|, *)([a-z0-9][a-z0-9+.-]+)")
-
-
-class Relation(Struct, frozen=True):
-    """One alternative of a dependency: a name and perhaps a condition on its version."""
-
-    name: str
-    operator: str = ""
-    version: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.operator} {self.version})" if self.operator else self.name
-
-    def allows(self, version: str) -> bool:
-        """Tell whether a package of this version meets the condition."""
-        if not self.operator:
-            return True
-        have, want = Version(version), Version(self.version)
-        return bool(
-            {
-                "<<": have < want,
-                "<=": have <= want,
-                "=": have == want,
-                ">=": have >= want,
-                ">>": have > want,
-            }.get(self.operator, False)
-        )
-
-
-Group = tuple[Relation, ...]
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -90,18 +59,6 @@ class PackagesFile(Struct, frozen=True, kw_only=True):
     uri: str
     content: bytes
     automatic: bool = True
-
-
-def relations(text: str) -> tuple[Group, ...]:
-    """Read a relation field (`Depends`, `Provides`, ...): groups of alternatives, in their order."""
-    groups = []
-    for group in PkgRelation.parse_relations(text) if text.strip() else []:
-        alternatives = []
-        for item in group:
-            operator, version = item.get("version") or ("", "")
-            alternatives.append(Relation(item["name"], operator, version))
-        groups.append(tuple(alternatives))
-    return tuple(groups)
 
 
 def without_credentials(uri: str) -> str:

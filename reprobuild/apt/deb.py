@@ -1,4 +1,4 @@
-"""What is in `.deb` files, and the one order in which they are installed."""
+"""What is in `.deb` files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import lzma
 import os
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -15,9 +15,9 @@ import zstandard
 from debian.deb822 import Deb822
 from msgspec import Struct
 
+from reprobuild.apt.relations import Group, relations
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
-from reprobuild.resolve.deb_index import Group, Relation, relations
 
 _DAMAGED = "remove the file from the store and run `reprobuild fetch LOCK` again"
 _LONGEST_CONTROL = 4 << 20  # bytes; those of Debian have at most some 10 000
@@ -130,53 +130,3 @@ def read_control(deb: Path, name: str) -> Control:
                     provides=tuple(r.name for g in relations(fields.get("Provides", "")) for r in g),
                 )
     raise BuildError(f"{name} is not a Debian package: it has no control file", hint=_DAMAGED)
-
-
-def batches(controls: Sequence[Control], essential: Iterable[str]) -> list[list[str]]:
-    """Return the names in the order of installation, in batches that are unpacked and then configured.
-
-    The first batch are the essential packages. The others come after what they need; those that need each
-    other stay together; a batch ends where a package must find others configured (Pre-Depends).
-    """
-    first = sorted(essential)
-    controls = sorted(controls, key=lambda control: control.name)
-    providers: dict[str, list[str]] = {}
-    for control in controls:
-        for name in (control.name, *control.provides):
-            providers.setdefault(name, []).append(control.name)
-    before = {c.name: _targets(c.before, providers) for c in controls}
-    needs = {c.name: before[c.name] | _targets(c.needs, providers) for c in controls}
-    reach = {name: _reach(name, needs) for name in needs}
-    together = {name: min(other for other in reach[name] if name in reach[other]) for name in needs}
-    order = sorted(set(needs) - set(first), key=lambda n: (len(reach[n]), together[n], n))
-    result: list[list[str]] = [first]
-    current: list[str] = []
-    for name in order:
-        if any(other in current and together[other] != together[name] for other in before[name]):
-            result.append(current)
-            current = []
-        current.append(name)
-    return [batch for batch in (*result, current) if batch]
-
-
-def _targets(groups: Iterable[Group], providers: Mapping[str, Sequence[str]]) -> set[str]:
-    found: set[str] = set()
-    for group in groups:
-        found.update(_first(group, providers))
-    return found
-
-
-def _first(group: Sequence[Relation], providers: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return next((providers[r.name] for r in group if r.name in providers), ())
-
-
-def _reach(name: str, needs: Mapping[str, set[str]]) -> frozenset[str]:
-    """Return the name and all that it leads to."""
-    found = {name}
-    left = [name]
-    while left:
-        for other in needs[left.pop()]:
-            if other not in found:
-                found.add(other)
-                left.append(other)
-    return frozenset(found)

@@ -1,0 +1,54 @@
+"""The words of Debian's control fields: names, versions, and the relations between packages."""
+
+from __future__ import annotations
+
+import re
+
+from debian.deb822 import PkgRelation
+from debian.debian_support import Version
+from msgspec import Struct
+
+# Debian Policy 5.6.1 and 5.6.12; a name ends up on dpkg's command line.
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+VERSION = re.compile(r"[A-Za-z0-9.+~:-]+")
+
+
+class Relation(Struct, frozen=True):
+    """One alternative of a dependency: a name and perhaps a condition on its version."""
+
+    name: str
+    operator: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.operator} {self.version})" if self.operator else self.name
+
+    def allows(self, version: str) -> bool:
+        """Tell whether a package of this version meets the condition."""
+        if not self.operator:
+            return True
+        have, want = Version(version), Version(self.version)
+        return bool(
+            {
+                "<<": have < want,
+                "<=": have <= want,
+                "=": have == want,
+                ">=": have >= want,
+                ">>": have > want,
+            }.get(self.operator, False)
+        )
+
+
+Group = tuple[Relation, ...]
+
+
+def relations(text: str) -> tuple[Group, ...]:
+    """Read a relation field (`Depends`, `Provides`, ...): groups of alternatives, in their order."""
+    groups = []
+    for group in PkgRelation.parse_relations(text) if text.strip() else []:
+        alternatives = []
+        for item in group:
+            operator, version = item.get("version") or ("", "")
+            alternatives.append(Relation(item["name"], operator, version))
+        groups.append(tuple(alternatives))
+    return tuple(groups)
