@@ -24,7 +24,7 @@ from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
 from reprobuild.resolve.sources import Given, resolve_sources
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system import foreign_architectures, resolve_base
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
@@ -69,8 +69,9 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     lists = around.store.root / "apt"
     lists.mkdir(parents=True, exist_ok=True)
     index = configured_index(
-        release.distribution, release.codename, env=around.env, folder=lists, architecture=architecture
-    )
+        release.distribution, release.codename, env=around.env, folder=lists, architecture=architecture,
+        foreign=foreign_architectures(snapshot.packages, architecture, decisions.drop),
+    )  # fmt: skip
     roots = [interpreter.executable.rpartition("/")[2], *triage.packages]
     base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
 
