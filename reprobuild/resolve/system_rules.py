@@ -21,6 +21,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    never: tuple[str, ...]
     rule: tuple[Rule, ...]
 
 
@@ -28,15 +29,15 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
     """Return the rules in their order, each with the pattern of the names that it means."""
     text = (files("reprobuild.resolve") / "system.toml").read_text(encoding="utf-8")
-    return tuple((_pattern(rule), rule) for rule in msgspec.toml.decode(text, type=_Table).rule)
+    table = msgspec.toml.decode(text, type=_Table)
+    return tuple((_pattern(rule.packages, (*rule.but, *table.never)), rule) for rule in table.rule)
 
 
-def _pattern(rule: Rule) -> re.Pattern[str]:
-    def either(names: tuple[str, ...]) -> str:
-        return "|".join(translate(name) for name in names)
+def _pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
+    def either(patterns: tuple[str, ...]) -> str:
+        return "|".join(translate(pattern) for pattern in patterns)
 
-    but = f"(?!{either(rule.but)})" if rule.but else ""
-    return re.compile(f"{but}(?:{either(rule.packages)})")
+    return re.compile(f"(?!{either(but)})(?:{either(names)})")
 
 
 @cache

@@ -27,7 +27,7 @@ _EXCLUDED: dict[str, Code] = {
     "host-package": "host-only", "other-architecture": "host-only", "not-needed": "not-needed",
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
-    "daemon": "host-only",
+    "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
     "module": "base-provided", "conda": "base-provided",
 }  # fmt: skip
 # Variables that our own hooks set where a seed is given: docs/design.md.

@@ -107,7 +107,7 @@ def test_what_nothing_needs_is_excluded_whatever_its_version() -> None:
     [
         ("linux-image-6.1.0-18-amd64", "kernel", "the kernel is the host's"),
         ("libnvidia-compute-535", "driver", "the GPU driver is the host's"),
-        ("slurmd", "scheduler", "the scheduler is the cluster's"),
+        ("slurmd", "host-scheduler", "the scheduler is the cluster's"),
         ("systemd-timesyncd", "init", "an image has no init system"),
     ],
 )
@@ -115,15 +115,6 @@ def test_the_hosts_packages_are_excluded_with_the_reason(name: str, kind: str, r
     found, rulings = resolve([package(name, "1", "manual")], stanza(name, "1"))
     assert name not in found
     assert (outcome(rulings[name]), rulings[name].reason) == (("excluded", kind), reason)
-
-
-def test_what_is_needed_is_taken_though_a_rule_would_leave_it_out() -> None:
-    found, rulings = resolve(
-        [package("tool", "1", "manual"), package("kmod", "1", "manual")],
-        stanza("tool", "1", "kmod"), stanza("kmod", "1"),
-    )  # fmt: skip
-    assert found["kmod"] == "1"
-    assert rulings["kmod"].outcome == "pinned"
 
 
 def test_dropped_and_residual_packages_are_excluded() -> None:
