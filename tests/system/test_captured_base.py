@@ -94,7 +94,7 @@ def test_the_command_line_locks_the_captured_list(
     gone = {"openssh-server", "openssh-sftp-server", *left}
     assert lock.base.packages == tuple(deb for deb in captured[0].packages if deb.name not in gone)
     assert [deb.file.url for deb in lock.base.packages if deb.name == "made-service"] == [
-        f"file:{work}/archive/pool/made-service_1.0-1~ppa1_amd64.deb"
+        f"file://{work}/archive/pool/made-service_1.0-1~ppa1_amd64.deb"
     ]
 
 
