@@ -30,8 +30,9 @@ from reprobuild.payload import payload
 from reprobuild.realise import realise
 from reprobuild.render import render
 from reprobuild.report.html import render_html
-from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
+from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.indexes import read_indexes
+from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -46,7 +47,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
     `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched.
+    all or 0) while files are fetched. `now` is in seconds since 1970.
     """
 
     store: Store
@@ -55,6 +56,7 @@ class Session(Struct, frozen=True, kw_only=True):
     folder: Path
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
+    now: int
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
@@ -62,7 +64,7 @@ class Session(Struct, frozen=True, kw_only=True):
         net = Net(offline=self.net.offline, credentials=indexes.credentials)
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say,
+            say=self.say, now=self.now,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from debian.deb822 import Packages
 from debian.debian_support import Version
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
 from reprobuild.errors import LockError
@@ -94,6 +94,34 @@ class SystemIndex:
         self._provided = {name: tuple(sorted(by)) for name, by in provided.items()}
         self.versions = functools.lru_cache(maxsize=None)(self._versions)
 
+    def with_files(self, files: Iterable[PackagesFile], *, over: bool = False) -> SystemIndex:
+        """Return an index of the same packages and those of more files.
+
+        `over`: apt would take what nobody names from these files alone.
+        """
+        former = {id(file): file for entries in self._stanzas.values() for file, _ in entries}
+        kept = {
+            number: structs.replace(file, automatic=False) if over else file
+            for number, file in former.items()
+        }
+        more = SystemIndex(self.distribution, self.release, files, self.architecture)
+        for name, entries in self._stanzas.items():
+            more._stanzas[name] = [(kept[id(f)], s) for f, s in entries] + more._stanzas.get(name, [])
+        more._essential |= self._essential
+        more._provided = {
+            name: tuple(sorted({*self._provided.get(name, ()), *more._provided.get(name, ())}))
+            for name in {*self._provided, *more._provided}
+        }
+        return more
+
+    def said_of(self, candidate: Candidate) -> tuple[tuple[str, bytes], ...]:
+        """Return the address and the paragraph in which an index tells of a package, as the first file has it."""
+        for file, stanza in self._stanzas.get(candidate.name, ()):
+            found = _candidate(file, stanza)
+            if (found.version, found.architecture) == (candidate.version, candidate.architecture):
+                return ((without_credentials(file.uri), stanza),)
+        return ()
+
     @property
     def label(self) -> str:
         """The release as a decision names it, `debian/bookworm`."""
@@ -115,8 +143,10 @@ class SystemIndex:
             candidate = _candidate(file, stanza)
             if candidate.architecture in (self.architecture, "all"):
                 known = found.get(candidate.version)
-                if known is None or (candidate.automatic and not known.automatic):
+                if known is None:
                     found[candidate.version] = candidate
+                elif candidate.automatic and not known.automatic:
+                    found[candidate.version] = structs.replace(known, automatic=True)
         return tuple(sorted(found.values(), key=lambda c: Version(c.version), reverse=True))
 
     def providers(self, name: str) -> tuple[str, ...]:
@@ -162,6 +192,6 @@ def _candidate(file: PackagesFile, stanza: bytes) -> Candidate:
             filename=path.rpartition("/")[2],
             sha256=fields["SHA256"],
             size=int(fields["Size"]),
-            url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}",
+            url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}" if where else "",
         ),
     )

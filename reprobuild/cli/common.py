@@ -169,6 +169,7 @@ def make_session(store: Path | None, *, offline: bool = False, folder: Path = Pa
         folder=folder,
         say=say,
         progress=_progress(),
+        now=int(time.time()),
     )
 
 

@@ -1,0 +1,158 @@
+"""The base of a lock: its packages, from wherever the captured versions can still be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from reprobuild.apt.archives import Archive, archives_of
+from reprobuild.apt.configured import configured_index
+from reprobuild.apt.dated import Indexes
+from reprobuild.apt.index import SystemIndex
+from reprobuild.apt.launchpad import Launchpad
+from reprobuild.apt.signed import Keyring
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, Ruling
+from reprobuild.net import Net
+from reprobuild.resolve.past import Past
+from reprobuild.resolve.release import Release
+from reprobuild.resolve.search import Search, describe
+from reprobuild.resolve.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system import APT_LIST, resolve_base
+from reprobuild.services import Service, read_services
+from reprobuild.snapshot.model import Package, Snapshot
+
+# Classes of rulings that a package from elsewhere would settle.
+_MISSING = ("withdrawn", "unknown-version", "unknown-package")
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What the base is for: the release, its architecture, and the packages that the rest of the lock needs."""
+
+    release: Release
+    architecture: str
+    roots: tuple[str, ...]
+
+
+def pin_base(
+    snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
+) -> tuple[Base, tuple[Ruling, ...]]:
+    """Choose the packages of the base, and find the captured versions.
+
+    Raises:
+        LockError: something needed is nowhere, or a decision is wrong.
+        FetchError: this machine's apt cannot fetch its lists.
+    """
+    release = wanted.release
+    lists = around.store.root / "apt"
+    lists.mkdir(parents=True, exist_ok=True)
+    index = configured_index(
+        release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture
+    )
+    own = OwnStore(around.store, release.distribution, release.codename)
+    search = make_search(snapshot, index, own, decisions, around)
+    while True:
+        base, rulings = resolve_base(snapshot.packages, index=index, roots=wanted.roots, drop=decisions.drop)
+        more = search.more(_missing(snapshot.packages, rulings), index)
+        if more is None:
+            break
+        index = more
+    chosen = [
+        c
+        for deb in (*base.packages, *base.tools)
+        for c in index.versions(deb.name)
+        if c.version == deb.version
+    ]
+    own.keep(chosen, index)
+    told = tuple(_told(ruling, search) for ruling in rulings)
+    return base, (*told, *_evidence(snapshot, release, search))
+
+
+def make_search(
+    snapshot: Snapshot, index: SystemIndex, own: OwnStore, decisions: Decisions, around: Surroundings
+) -> Search:
+    """Return the search for what the mirror lacks."""
+    services = read_services(decisions.services)
+    archives = archives_of(index.distribution, index.release, services, decisions.archives)
+    launchpad = Launchpad(services["launchpad"].url, around.net)
+    keys = _Keys(services, launchpad, around.net, around.key_folders)
+    indexes = Indexes(around.net, around.store, keys.of, (index.architecture,))
+    dated = tuple(archive for archive in archives if archive.dated)
+    names = {package.name for package in snapshot.packages}
+    shelves: list[Shelf] = [own]
+    if index.distribution == "ubuntu":
+        ppas = [archive.ppa for archive in archives if archive.ppa]
+        shelves.append(OfLaunchpad(launchpad, index.release, ppas, around.net, around.store))
+    shelves.append(Pool(around.net, around.store))
+    shelves.append(UserFiles(user_files(decisions.debs, around.folder), around.store))
+    return Search(
+        snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
+        hints=sorted({one.fetched for one in snapshot.apt_lists}), say=around.say,
+    )  # fmt: skip
+
+
+class _Keys:
+    """The keyring of each archive: pinned, or for a PPA the one that Launchpad names."""
+
+    def __init__(
+        self, services: Mapping[str, Service], launchpad: Launchpad, net: Net, folders: Iterable[Path]
+    ) -> None:
+        self._server = services["keyserver"].url
+        self._launchpad, self._net, self._folders = launchpad, net, tuple(folders)
+
+    def of(self, archive: Archive) -> Keyring:
+        """Return the keyring of an archive.
+
+        Raises:
+            LockError: nothing says which key signs it.
+        """
+        keys = archive.keys or ((self._launchpad.fingerprint(archive.ppa),) if archive.ppa else ())
+        if not any(keys):
+            raise LockError(
+                f"nothing says which key signs the archive {archive.url}",
+                hint="give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`",
+            )
+        return Keyring(keys, self._folders, self._fetch)
+
+    def _fetch(self, fingerprint: str) -> bytes:
+        return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
+
+
+def _missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+    lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
+    return [package for package in packages if package.place.line in lines]
+
+
+def _told(ruling: Ruling, search: Search) -> Ruling:
+    """Return a ruling with where its version was found, or where it was looked for."""
+    package = search.at(ruling.line)
+    if package is None:
+        return ruling
+    found = search.found.get((package.name, package.version, package.architecture))
+    if ruling.outcome == "pinned" and found is not None and not found.vouched:
+        reason = f"{ruling.reason}; the file is from {found.label}, and no signed index names it"
+        return structs.replace(ruling, outcome="replaced", kind="unsigned-file", reason=reason)
+    if ruling.outcome == "pinned" and found is not None:
+        return structs.replace(ruling, reason=f"{ruling.reason}; from {found.label}")
+    looked = search.looked.get((package.name, package.architecture))
+    if ruling.kind in _MISSING and looked:
+        return structs.replace(ruling, reason=f"{ruling.reason}; looked for in: {', '.join(looked)}")
+    return ruling
+
+
+def _evidence(snapshot: Snapshot, release: Release, search: Search) -> tuple[Ruling, ...]:
+    """Say how the release and the moment are known."""
+    if not snapshot.packages:
+        return ()
+    words = [f"{release.distribution}/{release.codename}: {release.evidence}"]
+    if search.moment is not None:
+        words.append(describe(search.moment))
+    return (
+        Ruling(
+            file=APT_LIST, line=0, subject=APT_LIST, outcome="in base", reason="; ".join(words), kind="release",
+        ),
+    )  # fmt: skip
