@@ -33,6 +33,7 @@ from reprobuild.report.html import render_html
 from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.indexes import read_indexes
 from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import distances, read_services
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -61,7 +62,9 @@ class Session(Struct, frozen=True, kw_only=True):
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
-        net = Net(offline=self.net.offline, credentials=indexes.credentials)
+        net = Net(
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(read_services({}))
+        )
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say, now=self.now,

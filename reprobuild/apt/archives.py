@@ -12,8 +12,10 @@ from msgspec import Struct
 from reprobuild.decisions import ArchiveDecision
 from reprobuild.errors import LockError
 from reprobuild.services import Service
+from reprobuild.snapshot.model import AptList
 
 _PPA = re.compile(r"ppa:([a-z0-9][a-z0-9.+-]{0,99})/([a-z0-9][a-z0-9.+-]{0,99})")
+_PPA_LIST = re.compile(r"ppa\.launchpad(?:content)?\.net_([^_]+)_(.+)_ubuntu_dists_")
 _KEY = re.compile(r"(?i)[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -79,6 +81,12 @@ def archives_of(
         for one in known
     )  # fmt: skip
     return (*own, *(_given(one, codename, services) for one in given))
+
+
+def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
+    """Return the PPAs that the captured machine's apt had lists of."""
+    found = {f"ppa:{match[1]}/{match[2]}" for one in lists if (match := _PPA_LIST.match(one.file))}
+    return tuple(ArchiveDecision(url=url) for url in sorted(found) if _PPA.fullmatch(url))
 
 
 def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> Archive:

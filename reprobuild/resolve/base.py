@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, structs
 
-from reprobuild.apt.archives import Archive, archives_of
+from reprobuild.apt.archives import Archive, archives_of, ppas_of
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.dated import Indexes
+from reprobuild.apt.first_seen import FirstSeen
 from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
@@ -23,8 +24,9 @@ from reprobuild.resolve.search import Search, describe
 from reprobuild.resolve.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system import APT_LIST, resolve_base
+from reprobuild.resolve.when import RESOLUTION
 from reprobuild.services import Service, read_services
-from reprobuild.snapshot.model import Package, Snapshot
+from reprobuild.snapshot.model import AptList, Package, Snapshot
 
 # Classes of rulings that a package from elsewhere would settle.
 _MISSING = ("withdrawn", "unknown-version", "unknown-package")
@@ -55,21 +57,29 @@ def pin_base(
     )
     own = OwnStore(around.store, release.distribution, release.codename)
     search = make_search(snapshot, index, own, decisions, around)
+    base, rulings, index = find_base(
+        snapshot.packages, index, search, roots=wanted.roots, drop=decisions.drop
+    )
+    debs = (*base.packages, *base.tools)
+    own.keep([c for deb in debs for c in index.versions(deb.name) if c.version == deb.version], index)
+    return base, (*rulings, *_evidence(snapshot, release, search))
+
+
+def find_base(
+    packages: tuple[Package, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
+    drop: Collection[str] = (),
+) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:  # fmt: skip
+    """Resolve the base, and look for what the index lacks until there is nothing left to try.
+
+    Returns:
+        The base, the rulings with where each version was found, and the index with all that was found.
+    """
     while True:
-        base, rulings = resolve_base(snapshot.packages, index=index, roots=wanted.roots, drop=decisions.drop)
-        more = search.more(_missing(snapshot.packages, rulings), index)
+        base, rulings = resolve_base(packages, index=index, roots=roots, drop=drop)
+        more = search.more(_missing(packages, rulings), index)
         if more is None:
-            break
+            return base, tuple(_told(ruling, search) for ruling in rulings), index
         index = more
-    chosen = [
-        c
-        for deb in (*base.packages, *base.tools)
-        for c in index.versions(deb.name)
-        if c.version == deb.version
-    ]
-    own.keep(chosen, index)
-    told = tuple(_told(ruling, search) for ruling in rulings)
-    return base, (*told, *_evidence(snapshot, release, search))
 
 
 def make_search(
@@ -77,7 +87,8 @@ def make_search(
 ) -> Search:
     """Return the search for what the mirror lacks."""
     services = read_services(decisions.services)
-    archives = archives_of(index.distribution, index.release, services, decisions.archives)
+    given = {one.url: one for one in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
+    archives = archives_of(index.distribution, index.release, services, given.values())
     launchpad = Launchpad(services["launchpad"].url, around.net)
     keys = _Keys(services, launchpad, around.net, around.key_folders)
     indexes = Indexes(around.net, around.store, keys.of, (index.architecture,))
@@ -89,10 +100,18 @@ def make_search(
         shelves.append(OfLaunchpad(launchpad, index.release, ppas, around.net, around.store))
     shelves.append(Pool(around.net, around.store))
     shelves.append(UserFiles(user_files(decisions.debs, around.folder), around.store))
+    seen = FirstSeen(services["debian-first-seen"].url, around.net)
     return Search(
         snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
-        hints=sorted({one.fetched for one in snapshot.apt_lists}), say=around.say,
+        hints=_hints(snapshot.apt_lists), say=around.say,
+        first_seen=seen.of if index.distribution == "debian" else None,
     )  # fmt: skip
+
+
+def _hints(lists: Iterable[AptList]) -> list[int]:
+    """Return the moment that the captured machine's own lists name: when the newest of them was published."""
+    told = [time for one in lists for time in (one.date, one.fetched) if time is not None]
+    return [max(told) + RESOLUTION] if told else []
 
 
 class _Keys:

@@ -16,9 +16,11 @@ from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import FetchError
 from reprobuild.resolve.past import Past
 from reprobuild.resolve.shelves import Shelf
-from reprobuild.resolve.when import Moment, claims_of, find_version, infer_moment
+from reprobuild.resolve.when import Moment, Sample, claims_of, find_version, infer_moment
 from reprobuild.snapshot.model import Package
 
+# A file is in the pool before an index names it; archives are written a few times a day.
+_SOON = (0, 6 * 3600, 12 * 3600, 24 * 3600, 48 * 3600)
 _BEFORE_ALL = 1_199_145_600  # 2008-01-01: before any release that is supported
 
 
@@ -39,15 +41,18 @@ class Search:
         shelves: what else is asked, in order.
         now: seconds since 1970.
         hints: moments that better evidence names.
+        first_seen: tells when files of a version were first seen, for versions that were there for hours alone.
         say: told each step that takes time.
     """
 
     def __init__(
         self, packages: Sequence[Package], index: SystemIndex, past: Past | None, shelves: Sequence[Shelf], *, now: int,
-        hints: Iterable[int] = (), say: Callable[[str], None] = lambda _: None,
+        hints: Iterable[int] = (), first_seen: Callable[[str, str], Sequence[int]] | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._packages, self._past, self._shelves = packages, past, shelves
         self._now, self._hints, self._say = now, tuple(hints), say
+        self._first_seen = first_seen
         self._mirror = index
         self._native = index.architecture
         self._asked = False
@@ -103,22 +108,46 @@ class Search:
         for shelf in self._shelves:
             if shelf.before_past and (found := self._ask(shelf, package, looked)):
                 return found
-        if self._past is not None and self.moment is not None:
-            looked.append("the dated archives")
-            end = min(self._now, self.moment.before or self._now)
-            sample = find_version(
-                self._place(package), package.version, self._past.look, _BEFORE_ALL, end, self._past.samples
-            )
-            if sample is not None:
-                label = f"the archive of {instant(sample.time)}"
-                self.found[self._file_key(package)] = Found(label=label)
-                return self._past.stanzas(sample.time, package.name, package.version)
-        elif self._past is not None:
-            looked.append("the dated archives (none answered)")
+        if found := self._then_there(package, looked):
+            return found
         for shelf in self._shelves:
             if not shelf.before_past and (found := self._ask(shelf, package, looked)):
                 return found
         return ()
+
+    def _then_there(self, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
+        """Look for a moment at which the dated archives had a version."""
+        if self._past is None:
+            return ()
+        if self.moment is None:
+            looked.append("the dated archives (none answered)")
+            return ()
+        looked.append("the dated archives")
+        end = min(self._now, self.moment.before or self._now)
+        place, version = self._place(package), package.version
+        sample = find_version(place, version, self._past.look, _BEFORE_ALL, end, self._past.samples)
+        if sample is None:
+            sample = self._briefly_there(package, looked)
+        if sample is None:
+            return ()
+        self.found[self._file_key(package)] = Found(label=f"the archive of {instant(sample.time)}")
+        return self._past.stanzas(sample.time, package.name, version)
+
+    def _briefly_there(self, package: Package, looked: list[str]) -> Sample | None:
+        """Look where the archives saw the version first: it may have been there for hours alone."""
+        if self._past is None or self._first_seen is None:
+            return None
+        try:
+            times = self._first_seen(package.name, package.version)
+        except FetchError as err:
+            self._first_seen = None  # asked once, not for each package again
+            looked.append(f"the dates of files ({err})")
+            return None
+        for time in (seen + later for seen in times for later in _SOON):
+            sample = self._past.look(time)
+            if sample and package.version in sample.versions.get(self._place(package), ()):
+                return sample
+        return None
 
     def _ask(self, shelf: Shelf, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
         try:
