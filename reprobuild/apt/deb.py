@@ -27,6 +27,8 @@ class Control(Struct, frozen=True, kw_only=True):
     """The relations of one package, from its control file."""
 
     name: str
+    architecture: str
+    multi_arch: str
     before: tuple[Group, ...]
     needs: tuple[Group, ...]
     provides: tuple[str, ...]
@@ -135,6 +137,8 @@ def read_control(deb: Path, name: str) -> Control:
     fields = Deb822(control_text(deb, name))
     return Control(
         name=fields.get("Package", ""),
+        architecture=fields.get("Architecture", ""),
+        multi_arch=fields.get("Multi-Arch", ""),
         before=relations(fields.get("Pre-Depends", "")),
         needs=relations(fields.get("Depends", "")),
         provides=tuple(r.name for g in relations(fields.get("Provides", "")) for r in g),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from reprobuild.apt.architectures import key_of
 from reprobuild.apt.archives import Archive, archives_of, ppas_of
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.dated import Indexes
@@ -16,14 +17,14 @@ from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, Ruling
+from reprobuild.lock import Base, Deb, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve.past import Past
 from reprobuild.resolve.release import Release
 from reprobuild.resolve.search import Search, describe
 from reprobuild.resolve.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.system import APT_LIST, resolve_base
+from reprobuild.resolve.system import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.resolve.when import RESOLUTION
 from reprobuild.services import Service, read_services
 from reprobuild.snapshot.model import AptList, Package, Snapshot
@@ -53,15 +54,16 @@ def pin_base(
     lists = around.store.root / "apt"
     lists.mkdir(parents=True, exist_ok=True)
     index = configured_index(
-        release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture
-    )
+        release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
+        foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
+    )  # fmt: skip
     own = OwnStore(around.store, release.distribution, release.codename)
     search = make_search(snapshot, index, own, decisions, around)
     base, rulings, index = find_base(
         snapshot.packages, index, search, roots=wanted.roots, drop=decisions.drop
     )
     debs = (*base.packages, *base.tools)
-    own.keep([c for deb in debs for c in index.versions(deb.name) if c.version == deb.version], index)
+    own.keep([c for deb in debs for c in index.versions(_key(deb, index)) if c.version == deb.version], index)
     return base, (*rulings, *_evidence(snapshot, release, search))
 
 
@@ -82,6 +84,10 @@ def find_base(
         index = more
 
 
+def _key(deb: Deb, index: SystemIndex) -> str:
+    return key_of(deb.name, deb.architecture, index.architecture)
+
+
 def make_search(
     snapshot: Snapshot, index: SystemIndex, own: OwnStore, decisions: Decisions, around: Surroundings
 ) -> Search:
@@ -91,7 +97,8 @@ def make_search(
     archives = archives_of(index.distribution, index.release, services, given.values())
     launchpad = Launchpad(services["launchpad"].url, around.net)
     keys = _Keys(services, launchpad, around.net, around.key_folders)
-    indexes = Indexes(around.net, around.store, keys.of, (index.architecture,))
+    foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
+    indexes = Indexes(around.net, around.store, keys.of, (index.architecture, *foreign))
     dated = tuple(archive for archive in archives if archive.dated)
     names = {package.name for package in snapshot.packages}
     shelves: list[Shelf] = [own]

@@ -12,6 +12,7 @@ import msgspec
 from debian.deb822 import Deb822
 from msgspec import Struct
 
+from reprobuild.apt.architectures import key_of
 from reprobuild.apt.deb import control_text
 from reprobuild.apt.index import Candidate, PackagesFile, SystemIndex
 from reprobuild.apt.launchpad import Launchpad
@@ -146,7 +147,7 @@ class Pool:
 
     def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
         """As `Shelf.find`."""
-        others = mirror.versions(package.name)
+        others = mirror.versions(key_of(package.name, package.architecture, mirror.architecture))
         if not others:
             return None
         version = package.version.partition(":")[2] or package.version  # file names have no epoch

@@ -22,10 +22,10 @@ ORDINARY_USER = (
 )  # fmt: skip
 
 
-def stanza(name: str, version: str, needs: str = "", *more: str) -> str:
+def stanza(name: str, version: str, needs: str = "", *more: str, architecture: str = "amd64") -> str:
     """Return one paragraph of a `Packages` file."""
-    lines = [f"Package: {name}", f"Version: {version}", "Architecture: amd64"]
-    lines += [f"Filename: pool/{name}_{version}_amd64.deb", f"SHA256: {'0' * 64}", "Size: 1"]
+    lines = [f"Package: {name}", f"Version: {version}", f"Architecture: {architecture}"]
+    lines += [f"Filename: pool/{name}_{version}_{architecture}.deb", f"SHA256: {'0' * 64}", "Size: 1"]
     lines += [f"Depends: {needs}"] if needs else []
     return "\n".join([*lines, *more]) + "\n"
 
