@@ -9,16 +9,17 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.apt.configured import configured_index
+from reprobuild.apt.configured import configured_index, configured_releases
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
 from reprobuild.net import Net
 from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.interpreter import resolve_interpreter
+from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
@@ -62,7 +63,15 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     interpreter = resolve_interpreter(snapshot, decisions.python)
     triage = triage_snapshot(snapshot, decisions)
 
-    release = infer_release(snapshot.packages, decisions.base)
+    wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
+    of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
+    torch_index = read_services(decisions.services)["torch-index"].url
+    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
+    if snapshot.packages or decisions.base:
+        release = infer_release(snapshot.packages, decisions.base)
+    else:
+        need = what_is_needed(snapshot, interpreter, of_index, files, machine)
+        release = default_release(need, configured_releases(around.env, architecture))
     around.say(
         f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
     )
@@ -72,15 +81,13 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         release.distribution, release.codename, env=around.env, folder=lists, architecture=architecture
     )
     roots = [interpreter.executable.rpartition("/")[2], *triage.packages]
-    base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
+    base, system = resolve_base(
+        snapshot.packages, index=index, roots=roots, drop=decisions.drop, chosen_for=release.evidence
+    )
+    interpreter = as_in_base(interpreter, base)
 
     target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
-    wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
     around.say(f"python: {len(wanted)} lines of the freeze, for Python {target.python}")
-    services = read_services(decisions.services)
-    torch_index = services["torch-index"].url
-    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
-    of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
     wheels, python = resolve_requirements(of_index, files, target)
 
     sources, trees = lock_sources(snapshot, decisions, around)

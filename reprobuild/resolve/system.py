@@ -26,6 +26,7 @@ def resolve_base(
     index: SystemIndex,
     roots: Iterable[str],
     drop: Collection[str] = (),
+    chosen_for: str = "",
 ) -> tuple[Base, tuple[Ruling, ...]]:
     """Choose the packages of the base and say what became of each captured one.
 
@@ -37,6 +38,7 @@ def resolve_base(
         index: the packages of the captured release.
         roots: names that the rest of the lock needs (`python3.11`, ...).
         drop: names that the user decided to leave out.
+        chosen_for: why this release stands in, where no package list was captured.
 
     Returns:
         The base, and the rulings: one for each captured package, one of kind `added` for each package
@@ -67,7 +69,7 @@ def resolve_base(
     rulings = [_ruling(p, chosen, refused[p.name], index) for p in packages]
     rulings += [_added(c) for name, c in sorted(chosen.items()) if packages and name not in captured]
     if not packages:
-        rulings.append(_no_list(index))
+        rulings.append(_no_list(index, chosen_for))
     return base, tuple(rulings)
 
 
@@ -164,12 +166,13 @@ def _added(choice: Choice) -> Ruling:
     )
 
 
-def _no_list(index: SystemIndex) -> Ruling:
+def _no_list(index: SystemIndex, chosen_for: str) -> Ruling:
     return Ruling(
         file=APT_LIST,
         line=0,
         subject=APT_LIST,
         outcome="replaced",
-        reason=f"no package list was captured; the base is what {index.label} holds now of what is needed",
+        reason=f"no package list was captured; the base is what {index.label} holds now of what is needed"
+        + (f"; {chosen_for}" if chosen_for else ""),
         kind="no-apt-list",
     )
