@@ -24,9 +24,11 @@ from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
+from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.system import resolve_base
 from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.wheel_libraries import read_libraries
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -91,11 +93,25 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     wheels, python = resolve_requirements(of_index, files, target)
 
     sources, trees = lock_sources(snapshot, decisions, around)
+    accept([*triage.rulings, *system, *python, *trees], decisions.accept)  # before all wheels are fetched
+    fetch((wheel.file for wheel in wheels), around.store, around.net)
+    opened = [(wheel, read_libraries(wheel.file, machine, around.store)) for wheel in wheels]
+    needed = asks(opened)
+    libraries, _ = system_libraries(needed, snapshot, index, base, decisions.drop)
+    if libraries:
+        around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
+        base, system = resolve_base(
+            snapshot.packages, index=index, roots=roots, drop=decisions.drop, chosen_for=release.evidence,
+            libraries=libraries,
+        )  # fmt: skip
+    _, left_out = system_libraries(needed, snapshot, index, base, decisions.drop)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     rulings = [
         *triage.rulings,
         *system,
         *python,
+        *left_out,
+        *too_new(opened, base),
         *trees,
         *_dropped(snapshot, decisions.drop),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from debian.debian_support import Version
 
@@ -27,6 +28,7 @@ def resolve_base(
     roots: Iterable[str],
     drop: Collection[str] = (),
     chosen_for: str = "",
+    libraries: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Base, tuple[Ruling, ...]]:
     """Choose the packages of the base and say what became of each captured one.
 
@@ -39,6 +41,7 @@ def resolve_base(
         roots: names that the rest of the lock needs (`python3.11`, ...).
         drop: names that the user decided to leave out.
         chosen_for: why this release stands in, where no package list was captured.
+        libraries: packages of shared libraries, each with who asks for it.
 
     Returns:
         The base, and the rulings: one for each captured package, one of kind `added` for each package
@@ -52,6 +55,7 @@ def resolve_base(
     captured = {name: p.version for name, p in installed.items()}
     wanted = dict.fromkeys(index.essential, "every system")
     wanted |= {name: "the environment" for name in roots if name not in wanted}
+    wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
     refused = {p.name: _refusal(p, index, drop) for p in packages}
     for name, package in installed.items():
         if package.mark in ("manual", "local", "upgradable") and not refused[name] and index.versions(name):
