@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct, structs
 
@@ -41,35 +42,51 @@ class Wanted(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
 
 
-def pin_base(
-    snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
-) -> tuple[Base, tuple[Ruling, ...]]:
-    """Choose the packages of the base, and find the captured versions.
+class System:
+    """The packages of a release, and the search for captured versions that its mirror has no longer.
 
     Raises:
-        LockError: something needed is nowhere, or a decision is wrong.
-        FetchError: this machine's apt cannot fetch its lists.
+        LockError: this machine's apt has no source for the release, or a decision is wrong.
+        FetchError: apt cannot fetch its lists.
     """
-    release = wanted.release
-    lists = around.store.root / "apt"
-    lists.mkdir(parents=True, exist_ok=True)
-    index = configured_index(
-        release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
-        foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
-    )  # fmt: skip
-    own = OwnStore(around.store, release.distribution, release.codename)
-    search = make_search(snapshot, index, own, decisions, around)
-    base, rulings, index = find_base(
-        snapshot.packages, index, search, roots=wanted.roots, drop=decisions.drop
-    )
-    debs = (*base.packages, *base.tools)
-    own.keep([c for deb in debs for c in index.versions(_key(deb, index)) if c.version == deb.version], index)
-    return base, (*rulings, *_evidence(snapshot, release, search))
+
+    def __init__(
+        self, snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
+    ) -> None:
+        release = wanted.release
+        lists = around.store.root / "apt"
+        lists.mkdir(parents=True, exist_ok=True)
+        self.index = configured_index(
+            release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
+            foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
+        )  # fmt: skip
+        self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
+        self._own = OwnStore(around.store, release.distribution, release.codename)
+        self._search = make_search(snapshot, self.index, self._own, decisions, around)
+
+    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
+        """Choose the packages of the base, and find the captured versions.
+
+        Args:
+            libraries: packages that wheels need, each with who asks for it.
+
+        Raises:
+            LockError: something needed is nowhere.
+        """
+        base, rulings, self.index = find_base(
+            self._snapshot.packages, self.index, self._search, roots=self._wanted.roots, drop=self._drop,
+            chosen_for=self._wanted.release.evidence, libraries=libraries,
+        )  # fmt: skip
+        debs, index = (*base.packages, *base.tools), self.index
+        self._own.keep(
+            [c for d in debs for c in index.versions(_key(d, index)) if c.version == d.version], index
+        )
+        return base, (*rulings, *_evidence(self._snapshot, self._wanted.release, self._search))
 
 
 def find_base(
     packages: tuple[Package, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
-    drop: Collection[str] = (),
+    drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:  # fmt: skip
     """Resolve the base, and look for what the index lacks until there is nothing left to try.
 
@@ -77,15 +94,13 @@ def find_base(
         The base, the rulings with where each version was found, and the index with all that was found.
     """
     while True:
-        base, rulings = resolve_base(packages, index=index, roots=roots, drop=drop)
+        base, rulings = resolve_base(
+            packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
+        )
         more = search.more(_missing(packages, rulings), index)
         if more is None:
             return base, tuple(_told(ruling, search) for ruling in rulings), index
         index = more
-
-
-def _key(deb: Deb, index: SystemIndex) -> str:
-    return key_of(deb.name, deb.architecture, index.architecture)
 
 
 def make_search(
@@ -119,6 +134,10 @@ def _hints(lists: Iterable[AptList]) -> list[int]:
     """Return the moment that the captured machine's own lists name: when the newest of them was published."""
     told = [time for one in lists for time in (one.date, one.fetched) if time is not None]
     return [max(told) + RESOLUTION] if told else []
+
+
+def _key(deb: Deb, index: SystemIndex) -> str:
+    return key_of(deb.name, deb.architecture, index.architecture)
 
 
 class _Keys:
