@@ -31,7 +31,7 @@ from reprobuild.services import Service, read_services
 from reprobuild.snapshot.model import AptList, Package, Snapshot
 
 # Classes of rulings that a package from elsewhere would settle.
-_MISSING = ("withdrawn", "unknown-version", "unknown-package")
+_MISSING = ("withdrawn", "unknown-version", "unknown-package", "local-build")
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

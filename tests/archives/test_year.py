@@ -159,7 +159,7 @@ def test_a_random_listing_leads_to_the_exact_files(year: Archives, case: int, tm
         else:
             assert found.of(name).kind == "not-needed", found.of(name)
     for name in host.own:
-        assert (found.of(name).outcome, found.of(name).kind) == ("unresolved", "unknown-package")
+        assert (found.of(name).outcome, found.of(name).kind) == ("unresolved", "local-build")
         assert "looked for in: this machine's mirror, " in found.of(name).reason
     if found.search.moment:
         assert found.search.moment.confidence > 0.85  # a version that was taken back misleads
