@@ -62,14 +62,14 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     workload: WorkloadDecision | None = None
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the lock keeps: all but service addresses, which belong to one machine, and credentials."""
+        """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
         sources = {name: strip_credentials(place)[0] for name, place in self.sources.items()}
         archives = tuple(
             msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
         )
         kept: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(
-                msgspec.structs.replace(self, services={}, sources=sources, archives=archives)
+                msgspec.structs.replace(self, services={}, debs=(), sources=sources, archives=archives)
             )
         )
         return kept
@@ -116,6 +116,12 @@ def parse_bake(text: str) -> tuple[str, str | None]:
     """Return (name, value) of `NAME=VALUE`, or (name, None) of `NAME`."""
     name, equals, value = text.partition("=")
     return name, value if equals else None
+
+
+def parse_archive(text: str) -> ArchiveDecision:
+    """Return the archive of `URL` or `URL=KEY`."""
+    url, equals, key = text.rpartition("=")
+    return ArchiveDecision(url=url, key=key) if equals and "/" not in key else ArchiveDecision(url=text)
 
 
 def find_decisions(snapshot: Path) -> Path | None:

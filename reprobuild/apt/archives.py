@@ -9,6 +9,7 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
+from reprobuild.apt.index import without_credentials
 from reprobuild.decisions import ArchiveDecision
 from reprobuild.errors import LockError
 from reprobuild.services import Service
@@ -65,7 +66,7 @@ def archives_of(
         given: the decision `archives`.
 
     Raises:
-        LockError: a given archive has no address and is no PPA, or its key is no fingerprint.
+        LockError: a given archive has no address and is no PPA; or has no key, or one that is no fingerprint.
     """
     text = files("reprobuild.apt").joinpath("archives.toml").read_bytes()
     known = [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
@@ -93,7 +94,7 @@ def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Serv
     keys = (decision.key,) if decision.key else ()
     if any(not _KEY.fullmatch(key) for key in keys):
         raise LockError(
-            f"`{decision.key}` is not the fingerprint of a key of {decision.url}",
+            f"`{decision.key}` is not the fingerprint of a key of {without_credentials(decision.url)}",
             hint="40 hex digits: `gpg --show-keys FILE` shows them",
         )
     ppa = _PPA.fullmatch(decision.url)
@@ -107,6 +108,11 @@ def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Serv
         raise LockError(
             f"`{decision.url}` is not an archive of packages",
             hint="an address (with {time} where it keeps its past), or ppa:OWNER/NAME",
+        )
+    if not keys:
+        raise LockError(
+            f"nothing says which key signs the archive {without_credentials(decision.url)}",
+            hint="give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`",
         )
     return Archive(
         url=decision.url.rstrip("/") + "/", pockets=decision.suites or (codename,),

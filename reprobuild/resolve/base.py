@@ -17,7 +17,6 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.decisions import Decisions
-from reprobuild.errors import LockError
 from reprobuild.lock import Base, Deb, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve.past import Past
@@ -153,14 +152,9 @@ class _Keys:
         """Return the keyring of an archive.
 
         Raises:
-            LockError: nothing says which key signs it.
+            FetchError: a PPA's key cannot be asked for.
         """
         keys = archive.keys or ((self._launchpad.fingerprint(archive.ppa),) if archive.ppa else ())
-        if not any(keys):
-            raise LockError(
-                f"nothing says which key signs the archive {archive.url}",
-                hint="give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`",
-            )
         return Keyring(keys, self._folders, self._fetch)
 
     def _fetch(self, fingerprint: str) -> bytes:

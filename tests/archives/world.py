@@ -133,7 +133,7 @@ class World:
 ESSENTIAL = ("libc6", "dpkg", "fakeroot", "libfakeroot")
 
 
-def make_world(shape: Shape, seed: int, names: int = 60) -> World:
+def make_world(shape: Shape, seed: int, names: int = 60, *, withdrawn: bool = True) -> World:
     """Return a year: some packages never change, some every few weeks; a few versions live for hours alone."""
     dice = random.Random(seed)
     all_names = [*ESSENTIAL, *(f"lib{number:02}" for number in range(names))]
@@ -146,7 +146,7 @@ def make_world(shape: Shape, seed: int, names: int = 60) -> World:
     pockets = shape.archives[archive]
     versions = [(archive, Version(name, "1.0-1", pockets[0], START - 30 * DAY)) for name in all_names]
     for name in all_names:
-        versions += _updates(shape, name, dice)
+        versions += _updates(shape, name, dice, withdrawn)
     for pocket in shape.archives.get("ppa/tools/fresh/ubuntu", ()):
         for number in range(4):
             versions += _series("ppa/tools/fresh/ubuntu", pocket, f"fresh{number}", "5.{}-1~jammy1", dice)
@@ -154,7 +154,7 @@ def make_world(shape: Shape, seed: int, names: int = 60) -> World:
     return World(shape, versions, needs)
 
 
-def _updates(shape: Shape, name: str, dice: random.Random) -> Iterable[tuple[str, Version]]:
+def _updates(shape: Shape, name: str, dice: random.Random, withdrawn: bool) -> Iterable[tuple[str, Version]]:
     """Yield the updates of a package; in Debian's shape point releases take them into the release."""
     (archive, pockets), *others = shape.archives.items()
     security = others[0] if shape is DEBIAN else (archive, pockets[2:])
@@ -163,7 +163,7 @@ def _updates(shape: Shape, name: str, dice: random.Random) -> Iterable[tuple[str
         version = f"1.0-1+u{number}"
         of, pocket = dice.choice([(archive, pockets[1]), (security[0], security[1][0])])
         # Some are withdrawn within days, as their successor comes.
-        until = time + dice.choice([0, 0, 0, TICK, 3 * DAY])
+        until = time + withdrawn * dice.choice([0, 0, 0, TICK, 3 * DAY])
         yield of, Version(name, version, pocket, time, until if until > time else 0)
         if pocket != pockets[1] and shape is UBUNTU:
             yield archive, Version(name, version, pockets[1], time + TICK, 0)
