@@ -46,9 +46,11 @@ def test_every_decision_is_read(tmp_path: Path) -> None:
     assert read_decisions(written(tmp_path, WHOLE)) == Decisions(
         python="3.11", base="debian/bookworm", platform="linux/amd64", sources={"mylib": "mylib.bundle"},
         archives=(
-            ArchiveDecision(url="ppa:some/fresh"), ArchiveDecision(url="http://site.test/{time}/", key="AB", suites=("x",))
+            ArchiveDecision(url="ppa:some/fresh"),
+            ArchiveDecision(url="http://site.test/{time}/", key="AB", suites=("x",)),
         ),
-        debs=("vendor",), services={"torch-index": "https://mirror.test/{local}"}, bake={"MY_FLAG": None, "MY_MODE": "fast"},
+        debs=("vendor",), services={"torch-index": "https://mirror.test/{local}"},
+        bake={"MY_FLAG": None, "MY_MODE": "fast"},
         drop=("LD_PRELOAD",), accept=("withdrawn",), profile="other", seed=7,
         workload=WorkloadDecision(command=("python", "train.py"), outputs=("checkpoint.pt",)),
     )  # fmt: skip
@@ -64,7 +66,10 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
     assert parse_bake("A=") == ("A", "")
 
 
-KNOWN = "the decisions are: python, base, platform, sources, services, archives, debs, bake, drop, accept, profile, seed, workload"
+KNOWN = (
+    "the decisions are: python, base, platform, sources, services, archives, debs, bake, drop, accept, profile, seed, "
+    "workload"
+)
 
 
 @pytest.mark.parametrize(
