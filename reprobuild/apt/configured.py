@@ -125,7 +125,7 @@ def configured_index(
     env = {**env, "LC_ALL": "C"}
     own = folder.absolute() / "-".join((codename, *architectures))
     own.mkdir(parents=True, exist_ok=True)
-    configured = _targets(env, (architecture,))
+    configured = configured_targets(env, (architecture,))
     wanted = [target for target in configured if target.belongs(codename)]
     # Which release a moving name means is only known once its Release file is there.
     wanted = wanted or [target for target in configured if _MOVING.fullmatch(target.release)]
@@ -168,7 +168,7 @@ def _fetched(
                     content=Path(target.path).read_bytes(),
                     automatic=not target.release.endswith(_NOT_AUTOMATIC),
                 )
-                for target in _targets(private, architectures, fetched=True)
+                for target in configured_targets(private, architectures, fetched=True)
                 if target.belongs(codename)
             ]
         finally:  # addresses of sources and proxies in them may hold credentials
@@ -176,7 +176,9 @@ def _fetched(
                 (folder / name).unlink(missing_ok=True)
 
 
-def _targets(env: Mapping[str, str], architectures: Sequence[str], *, fetched: bool = False) -> list[Target]:
+def configured_targets(
+    env: Mapping[str, str], architectures: Sequence[str], *, fetched: bool = False
+) -> list[Target]:
     """List the `Packages` files of apt's sources: of all that are configured, or what was fetched of them.
 
     With the Release files' words apt lists only what was fetched; many a container image has no lists.
@@ -217,7 +219,7 @@ def _update(
         architectures=" ".join(f'"{name}";' for name in architectures),
     )  # fmt: skip
     _write_private(config, "\n".join(kept) + own)
-    _write_private(sources, _sources(wanted, architectures))
+    _write_private(sources, source_list(wanted, architectures))
     private = {**env, "APT_CONFIG": str(config)}
     try:
         run(
@@ -239,7 +241,7 @@ def _write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _sources(wanted: list[Target], architectures: Sequence[str]) -> str:
+def source_list(wanted: list[Target], architectures: Sequence[str]) -> str:
     """Return a deb822 source list of exactly the wanted suites and components."""
     components: dict[tuple[str, str, str], list[str]] = {}
     for target in wanted:

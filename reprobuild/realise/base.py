@@ -31,7 +31,7 @@ from reprobuild.realise.cleanup import leftover_of
 from reprobuild.realise.order import batches
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
-from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
+from reprobuild.sandbox import Bind, Root, check_namespaces, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
 _PLACE = "/run/reprobuild"
@@ -95,6 +95,7 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
     known = store.recall(key)
     if isinstance(known, dict) and store.has(known.get("tree", "")):
         return str(known["tree"])
+    check_namespaces()  # before anything is unpacked
     say(f"installing {len(base.packages)} system packages with dpkg, once for this set")
     with store.scratch() as folder:
         root, tools, plan, out = (folder / name for name in ("root", "tools", "plan", "out"))

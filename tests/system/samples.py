@@ -11,7 +11,9 @@ from pathlib import Path
 import requests
 
 from reprobuild.apt.index import PackagesFile, SystemIndex
+from reprobuild.fetch import fetch
 from reprobuild.lock import Artefact, Deb
+from reprobuild.net import Net
 from reprobuild.snapshot.model import Mark, Package, Place
 from reprobuild.store import Store
 
@@ -89,6 +91,11 @@ def bring(debs: Iterable[Deb], store: Store) -> None:
                 answer = session.get(deb.file.url, timeout=120)
                 answer.raise_for_status()
                 assert store.add(answer.content) == deb.file.sha256
+
+
+def bring_all(debs: Iterable[Deb], store: Store) -> None:
+    """Bring packages into the store from where their addresses say, which may be a folder."""
+    fetch([deb.file for deb in debs], store, Net())
 
 
 def names_in(folder: Path) -> list[str]:
