@@ -2,7 +2,7 @@
 
 This machine has no NFS. What stands in for it is a filter in the kernel (seccomp) for the system call flock(2) of
 the command and its children: `refused`, as NFS without a lock daemon does it (ENOLCK), or `ignored`, as a mount with
-`nolock` does it between machines: it succeeds, and locks nothing. The command has a host name of its own.
+`nolock` does it between machines: it succeeds, and locks nothing; the command then has a host name of its own.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def deny(number: int) -> None:
     ):
         if libc.prctl(*arguments) != 0:
             raise OSError(ctypes.get_errno(), "prctl")
-    if libc.unshare(CLONE_NEWUTS) != 0:
+    if number == 0 and libc.unshare(CLONE_NEWUTS) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
-    socket.sethostname(uuid.uuid4().hex[:12])
+    if number == 0:
+        socket.sethostname(uuid.uuid4().hex[:12])
 
 
 if __name__ == "__main__":
