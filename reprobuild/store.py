@@ -21,7 +21,7 @@ import re
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class Store:
         self._made: set[str] = set()
         self._guard = threading.RLock()
         self._holder: int | None = None  # the open file of the lock
+        self._let_go: Callable[[], object] = lambda: None
         self._locked = False
 
     def blob(self, sha256: str) -> Path:
@@ -118,6 +119,12 @@ class Store:
                 if self._locked and self._holder is not None:
                     fcntl.flock(self._holder, fcntl.LOCK_SH)
 
+    def release(self) -> None:
+        """Let others remove things from the store, until it is used again. No thread may be at work with it."""
+        with self._guard:
+            self._let_go()
+            self._holder, self._locked = None, False
+
     def _hold(self, *, make: bool = False) -> None:
         """Hold the lock that says that the store is used, until this object goes."""
         if self._holder is not None:
@@ -128,7 +135,7 @@ class Store:
                     self.root.mkdir(parents=True, exist_ok=True)
                 way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
                 number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
-                weakref.finalize(self, os.close, number)
+                self._let_go = weakref.finalize(self, os.close, number)
                 self._locked = lock(number, fcntl.LOCK_SH)
                 self._holder = number
 
