@@ -24,6 +24,7 @@ from reprobuild.image.build import Image, build_image
 from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
+from reprobuild.keep import keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -119,6 +120,7 @@ def from_snapshot(
     lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
+    session.store.release()  # the checks take long, and need nothing of it
     return lock, image, verify(lock, image, out, session, checks)
 
 
@@ -130,6 +132,7 @@ def choose_lock(
     if lock is None:
         lock = resolve(snapshot, decisions, session.surroundings(captured))
         write_lock(lock, out / LOCK)
+        keep(lock, out / LOCK, session.store, "lock")
         return lock
     if lock.snapshot != snapshot.digest:
         raise LockError(
@@ -157,9 +160,14 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
     return None
 
 
-def fetch_lock(lock: Lock, session: Session) -> int:
-    """Bring all that a lock names into the store, and verify it; return the number of files that were missing."""
-    return _bring(artefacts(lock), session)
+def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
+    """Bring all that the lock at `path` names into the store, which is to keep it, and verify it.
+
+    Returns:
+        The number of files that were missing.
+    """
+    with keeping(lock, path, session.store, "fetch"):
+        return _bring(artefacts(lock), session)
 
 
 def _bring(wanted: Sequence[Artefact], session: Session) -> int:
@@ -195,7 +203,8 @@ def build(
     session.say("image: layers and OCI layout")
     former = _former_image(out)
     reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
-    image = _make_image(sealed, out, session, texts, reference, making.builder)
+    with keeping(sealed, out / LOCK, session.store, f"build by {making.builder}"):
+        image = _make_image(sealed, out, session, texts, reference, making.builder)
     image = _record(kept_singles(image, former, out, session.say), out)
     if making.singles:
         digests = write_singles(
