@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -132,6 +133,26 @@ def configured_index(
     if not found:
         raise LockError(f"apt of this machine has no source for {distribution}/{codename}", hint=_HINT)
     return SystemIndex(distribution, codename, found, architecture)
+
+
+def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> tuple[str, ...]:
+    """Return the code names that this machine's apt has sources for, in their order; none where there is no apt.
+
+    What a moving name (`stable`) means is known only where apt's lists were fetched.
+
+    Args:
+        env: the environment for apt; `APT_CONFIG` in it is honoured.
+        architecture: in Debian's words.
+    """
+    if not shutil.which("apt-get", path=env.get("PATH")):
+        return ()
+    env = {**env, "LC_ALL": "C"}
+    own = (architecture,)
+    targets = [*configured_targets(env, own), *configured_targets(env, own, fetched=True)]
+    names = (
+        name.partition("/")[0].partition("-")[0] for one in targets for name in (one.release, one.codename)
+    )
+    return tuple(dict.fromkeys(name for name in names if name and not _MOVING.fullmatch(name)))
 
 
 def _fetched(

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from debian.deb822 import Packages
 from debian.debian_support import Version
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reprobuild.apt.architectures import key_of, serves
 from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
@@ -100,16 +100,35 @@ class SystemIndex:
             self._read(file)
         self.versions = functools.lru_cache(maxsize=None)(self._versions)
 
-    def with_files(self, files: Iterable[PackagesFile]) -> SystemIndex:
-        """Return an index of the same packages and those of more files, without reading the former again."""
+    def with_files(self, files: Iterable[PackagesFile], *, over: bool = False) -> SystemIndex:
+        """Return an index of the same packages and those of more files, without reading the former again.
+
+        `over`: apt would take what nobody names from the new files alone.
+        """
+        former = {id(file): file for stanzas in self._stanzas.values() for file, _ in stanzas}
+        kept = {
+            number: structs.replace(file, automatic=False) if over else file
+            for number, file in former.items()
+        }
         more = SystemIndex(self.distribution, self.release, (), self.architecture)
-        more._stanzas = {key: list(stanzas) for key, stanzas in self._stanzas.items()}
+        more._stanzas = {
+            key: [(kept[id(file)], stanza) for file, stanza in stanzas]
+            for key, stanzas in self._stanzas.items()
+        }
         more._essential = set(self._essential)
         more._provided = {name: set(by) for name, by in self._provided.items()}
         more._foreign = set(self._foreign)
         for file in files:
             more._read(file)
         return more
+
+    def said_of(self, candidate: Candidate) -> tuple[tuple[str, bytes], ...]:
+        """Return the address and the paragraph in which an index tells of a package, as the first file has it."""
+        for file, stanza in self._stanzas.get(candidate.key, ()):
+            found = _candidate(file, stanza, self.architecture)
+            if (found.version, found.architecture) == (candidate.version, candidate.architecture):
+                return ((without_credentials(file.uri), stanza),)
+        return ()
 
     def _read(self, file: PackagesFile) -> None:
         for stanza in file.content.split(b"\n\n"):
@@ -154,8 +173,10 @@ class SystemIndex:
         for file, stanza in self._stanzas.get(key, ()):
             candidate = _candidate(file, stanza, self.architecture)
             known = found.get(candidate.version)
-            if known is None or (candidate.automatic and not known.automatic):
+            if known is None:
                 found[candidate.version] = candidate
+            elif candidate.automatic and not known.automatic:
+                found[candidate.version] = structs.replace(known, automatic=True)
         return tuple(sorted(found.values(), key=lambda c: Version(c.version), reverse=True))
 
     def providers(self, name: str) -> tuple[str, ...]:
@@ -212,6 +233,6 @@ def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
             filename=path.rpartition("/")[2],
             sha256=fields["SHA256"],
             size=int(fields["Size"]),
-            url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}",
+            url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}" if where else "",
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from debian.debian_support import Version
 from msgspec import Struct
@@ -68,6 +69,8 @@ def resolve_base(
     index: SystemIndex,
     roots: Iterable[str],
     drop: Collection[str] = (),
+    chosen_for: str = "",
+    libraries: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Base, tuple[Ruling, ...]]:
     """Choose the packages of the base and say what became of each captured one.
 
@@ -80,6 +83,8 @@ def resolve_base(
         index: the packages of the captured release, of the architectures that `foreign_architectures` names.
         roots: names that the rest of the lock needs (`python3.11`, ...).
         drop: names that the user decided to leave out; `NAME:ARCHITECTURE` means a foreign one alone.
+        chosen_for: why this release stands in, where no package list was captured.
+        libraries: packages of shared libraries, each with who asks for it.
 
     Returns:
         The base, and the rulings: one for each captured package, one of kind `added` for each package
@@ -98,6 +103,7 @@ def resolve_base(
     captured = {key: package.version for key, package in installed.items()}
     wanted = dict.fromkeys(index.essential, "every system")
     wanted |= {name: "the environment" for name in roots if name not in wanted}
+    wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
     wanted |= _asked(installed, refused, captured, index, wanted)
     closure = Closure(index, captured)
     chosen = closure.close(wanted)
@@ -112,7 +118,7 @@ def resolve_base(
     rulings = [_ruling(p, chosen, refused[_key(p, native)], index) for p in packages]
     rulings += [_added(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
     if not packages:
-        rulings.append(_no_list(index))
+        rulings.append(_no_list(index, chosen_for))
     return base, tuple(rulings)
 
 
@@ -256,12 +262,13 @@ def _added(choice: Choice) -> Ruling:
     )
 
 
-def _no_list(index: SystemIndex) -> Ruling:
+def _no_list(index: SystemIndex, chosen_for: str) -> Ruling:
     return Ruling(
         file=APT_LIST,
         line=0,
         subject=APT_LIST,
         outcome="replaced",
-        reason=f"no package list was captured; the base is what {index.label} holds now of what is needed",
+        reason=f"no package list was captured; the base is what {index.label} holds now of what is needed"
+        + (f"; {chosen_for}" if chosen_for else ""),
         kind="no-apt-list",
     )
