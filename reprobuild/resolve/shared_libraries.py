@@ -100,8 +100,12 @@ def system_libraries(
         wheels ask for what they can do without (docs/libraries.md), and whether the imports work is seen when the
         image is verified.
     """
-    there = {deb.name for deb in base.packages}
-    captured = {package.name for package in snapshot.packages if package.mark != "residual"}
+    fitting = (index.architecture, "all")
+    there = {deb.name for deb in base.packages if deb.architecture in fitting}
+    captured = {
+        package.name for package in snapshot.packages
+        if package.mark != "residual" and package.architecture in fitting
+    }  # fmt: skip
     listed = bool(captured) and not snapshot.conda
     roots: dict[str, str] = {}
     rulings = []

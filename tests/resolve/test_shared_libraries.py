@@ -190,7 +190,8 @@ ALWAYS = {
     [
         ((), "", (), {"libgl1", "libtbb12"}, {"libmpi.so.12"}),
         ((package("libgl1", "1"), package("libmpich12", "1")), "", (), {"libgl1", "libmpich12"}, {"libtbb.so.12"}),
-        ((package("bash", "1"),), "", (), set(), {"libGL.so.1", "libtbb.so.12", "libmpi.so.12"}),
+        ((package("bash", "1"), package("libgl1", "1", architecture="i386")), "", (), set(),
+         {"libGL.so.1", "libtbb.so.12", "libmpi.so.12"}),
         ((package("libgl1", "1", "residual"),), "", (), {"libgl1", "libtbb12"}, {"libmpi.so.12"}),
         ((package("bash", "1"),), "python 3.11.2 h1_0", (), {"libgl1", "libtbb12"}, {"libmpi.so.12"}),
         ((), "", ("libgl*",), {"libtbb12"}, {"libGL.so.1", "libmpi.so.12"}),
