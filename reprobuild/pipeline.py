@@ -68,7 +68,7 @@ class Session(Struct, frozen=True, kw_only=True):
         )
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say, now=self.now,
+            say=self.say, now=self.now, progress=self.progress,
         )  # fmt: skip
 
 

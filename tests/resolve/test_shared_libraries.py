@@ -14,7 +14,7 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Base, Deb, Wheel
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sonames import candidates, newest_glibcxx, package_of
-from reprobuild.resolve.wheel_libraries import File, read_libraries
+from reprobuild.resolve.wheel_libraries import File, open_wheels, read_libraries
 from reprobuild.snapshot import conda as conda_lists
 from reprobuild.snapshot.model import Package, Snapshot
 from reprobuild.store import Store
@@ -139,7 +139,7 @@ def test_a_hostile_wheel(store: Store, tmp_path: Path) -> None:
 
 def found(store: Store, **wheels: Mapping[str, bytes]) -> list[tuple[Wheel, tuple[File, ...]]]:
     made = [made_wheel(store, name, files) for name, files in wheels.items()]
-    return [(wheel, read_libraries(wheel.file, "x86_64", store)) for wheel in made]
+    return open_wheels(made, "x86_64", store)
 
 
 def test_what_no_wheel_brings_is_asked_for(store: Store) -> None:
