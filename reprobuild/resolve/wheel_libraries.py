@@ -21,7 +21,8 @@ from reprobuild.lock import Artefact, Wheel
 from reprobuild.store import CHUNK, Store
 
 WORKERS = 4  # unpacking leaves Python's lock alone; each needs room for the largest file of its wheel
-VERSION = 1  # of what is remembered
+VERSION = 2  # of what is remembered
+MOST_NAMES = 200_000  # of all files of a wheel together; vtk, which has the most of those seen, has 10 000
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 # What Python imports: an extension module's file tells the interpreter, or the stable ABI.
 _EXTENSION = re.compile(r"\.(cpython-3\d+[^/]*|abi3|cpython-3\d+)\.so$")
@@ -75,7 +76,8 @@ def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[File, ..
 
 
 def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ...]:
-    found = []
+    found: list[File] = []
+    names = 0
     with open_zip(path, origin) as (archive, members), store.scratch() as folder:
         for name in sorted(members):
             try:
@@ -84,6 +86,9 @@ def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ..
                 raise BuildError(f"{origin} is damaged at {name}: {err}", hint=HOSTILE) from None
             if elf and elf.machine == _MACHINES[machine]:
                 found.append(_file(name, elf))
+                names += len(elf.needed) + len(elf.versions)
+            if names > MOST_NAMES:
+                raise BuildError(f"{origin} asks for more than {MOST_NAMES} libraries", hint=HOSTILE)
     return tuple(found)
 
 

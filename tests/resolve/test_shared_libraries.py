@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -135,6 +136,31 @@ def test_a_hostile_wheel(store: Store, tmp_path: Path) -> None:
             read_libraries(Artefact(filename="x.whl", sha256=sha256, size=1), "x86_64", store)
         assert caught.value.hint == HOSTILE
     assert hashlib.sha256(bytes(data)).hexdigest() == sha256
+
+
+def test_a_wheel_that_asks_for_too_much(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = made_wheel(store, "a", {f"{number}.so": elf(["liba.so", "libb.so"]) for number in range(3)})
+    monkeypatch.setattr("reprobuild.resolve.wheel_libraries.MOST_NAMES", 5)
+    with pytest.raises(BuildError, match="asks for more than 5 libraries") as caught:
+        read_libraries(wheel.file, "x86_64", store)
+    assert caught.value.hint == HOSTILE
+
+
+def test_files_that_all_need_each_other_take_no_time(store: Store) -> None:
+    opened = found(
+        store, a={f"{number}.so": elf(["libx.so", "libz.so.9"], "libx.so") for number in range(3000)}
+    )
+    began = time.process_time()
+    (ask,) = asks(opened)
+    assert time.process_time() - began < 2
+    assert (ask.soname, ask.imported) == ("libz.so.9", True)
+
+
+def test_names_of_files_cannot_mislead(store: Store) -> None:
+    opened = found(store, a={"x\u202ey.so": elf(["libgone.so.1"], "", {"libc.so.6": ["GLIBC_2.99"]})})
+    base = Base(distribution="d", release="r", packages=(deb("libc6", "2.36-9"),))
+    _, rulings = system_libraries(asks(opened), Snapshot(digest=""), INDEX, base, ())
+    assert all(ruling.reason.isprintable() for ruling in (*rulings, *too_new(opened, base)))
 
 
 def found(store: Store, **wheels: Mapping[str, bytes]) -> list[tuple[Wheel, tuple[File, ...]]]:
