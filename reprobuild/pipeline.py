@@ -14,6 +14,7 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.builders import NATIVE, build_foreign, find_builder
 from reprobuild.builders.promise import native_tree
+from reprobuild.caches import Caches
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
 from reprobuild.engines import find_engine
@@ -47,7 +48,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
     `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched.
+    all or 0) while files are fetched; `caches` are the user's, whose files are taken.
     """
 
     store: Store
@@ -56,6 +57,7 @@ class Session(Struct, frozen=True, kw_only=True):
     folder: Path
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
+    caches: Caches = Caches()
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
@@ -169,7 +171,7 @@ def _bring(wanted: Sequence[Artefact], session: Session) -> int:
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
-    brought = fetch(wanted, session.store, net, session.progress)
+    brought = fetch(wanted, session.store, net, session.progress, caches=session.caches)
     if brought:
         session.say(f"fetched {brought} files")
     return brought

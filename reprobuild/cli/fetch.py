@@ -15,8 +15,9 @@ from reprobuild.lock import read_lock
 @click.command()
 @common.lock_argument
 @common.store_option
+@click.option("--caches/--no-caches", default=True, help="Take files from the caches of pip, conda and apt.")
 @common.json_option
-def command(lock_path: Path, store: Path | None, as_json: bool) -> None:
+def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) -> None:
     """Bring all that LOCK names into the store, verified; an interrupted download goes on.
 
     \b
@@ -24,7 +25,7 @@ def command(lock_path: Path, store: Path | None, as_json: bool) -> None:
       reprobuild fetch frozen/reprobuild.lock
     """
     lock = read_lock(lock_path)
-    brought = pipeline.fetch_lock(lock, lock_path, common.make_session(store))
+    brought = pipeline.fetch_lock(lock, lock_path, common.make_session(store, caches=caches))
     wanted = len(artefacts(lock))
     if as_json:
         common.print_json({"files": wanted, "fetched": brought})
