@@ -13,8 +13,9 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 ORDER = [
     "errors", "proc", "capture", "sandbox", "secrets", "whole", "alone", "guard", "archive", "snapshot",
     "restore", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches", "fetch",
-    "keep", "apt", "resolve", "payload", "wheelorder", "realise", "collect", "config", "render", "context",
-    "image", "engines", "builders", "explain", "environments", "verify", "report", "pipeline", "cli",
+    "keep", "halflife", "preflight", "apt", "resolve", "payload", "wheelorder", "realise", "collect",
+    "config", "render", "context", "image", "engines", "builders", "explain", "environments", "verify",
+    "report", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
@@ -173,6 +174,7 @@ def make_session(
         say=say,
         progress=_progress(),
         caches=user_caches(env) if caches else Caches(),
+        today=datetime.datetime.now(datetime.timezone.utc).date(),
     )
 
 
