@@ -5,6 +5,7 @@ Two environments of any kind are compared in the room `environments`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -69,7 +70,15 @@ def _sources(lock: Lock) -> dict[str, str]:
 
 
 def _packages(lock: Lock) -> dict[str, str]:
-    return {deb.name: f"{deb.version} sha256:{deb.file.sha256}" for deb in lock.base.packages}
+    counts = Counter(deb.architecture for deb in lock.base.packages if deb.architecture != "all")
+    native = max(counts, key=lambda name: (counts[name], name), default="")
+    found = {}
+    for deb in lock.base.packages:
+        foreign = deb.architecture not in (native, "all")
+        found[f"{deb.name}:{deb.architecture}" if foreign else deb.name] = (
+            f"{deb.version} sha256:{deb.file.sha256}"
+        )
+    return found
 
 
 def realised(lock: Lock) -> dict[str, str]:

@@ -35,8 +35,10 @@ from reprobuild.preflight import preflight, this_machine
 from reprobuild.realise import realise
 from reprobuild.render import render
 from reprobuild.report.html import render_html
-from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
+from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.indexes import read_indexes
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import distances, read_services
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -51,8 +53,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
     `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched; `caches` are the user's, whose files are taken;
-    `today` is what forecasts begin with, None leaves them out.
+    all or 0) while files are fetched. `now` is in seconds since 1970. `caches` are the user's, whose files are taken.
     """
 
     store: Store
@@ -61,16 +62,18 @@ class Session(Struct, frozen=True, kw_only=True):
     folder: Path
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
+    now: int
     caches: Caches = Caches()
-    today: datetime.date | None = None
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
-        net = Net(offline=self.net.offline, credentials=indexes.credentials)
+        net = Net(
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(read_services({}))
+        )
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say,
+            say=self.say, now=self.now,
         )  # fmt: skip
 
 
@@ -176,7 +179,8 @@ def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
 
 def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
     """Return how long the inputs of a lock can be expected to stay fetchable."""
-    return forecast(lock, session.store, session.today) if session.today else ()
+    today = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc).date()
+    return forecast(lock, session.store, today)
 
 
 def _bring(wanted: Sequence[Artefact], session: Session) -> int:

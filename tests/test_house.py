@@ -28,6 +28,7 @@ ONLY_IN = {
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
     "yaml": {"decisions", "snapshot"},  # of the user's own choices; of conda's environments
+    "elftools": {"guard"},
     "torch": set(),
     "numpy": set(),
 }

@@ -63,7 +63,7 @@ def test_without_deviations_nothing_needs_a_word() -> None:
 def around(tmp_path: Path) -> Surroundings:
     return Surroundings(
         store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=lambda text: None,
-        indexes=Indexes(find_links=(), simple=(), credentials={}),
+        indexes=Indexes(find_links=(), simple=(), credentials={}), now=1_700_000_000,
     )  # fmt: skip
 
 
