@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
-    "errors", "proc", "capture", "sandbox", "secrets", "whole", "guard", "archive", "snapshot", "restore",
+    "errors", "proc", "capture", "sandbox", "secrets", "whole", "guard", "archive", "layering", "snapshot", "restore",
     "decisions", "services", "lock", "net", "store", "listing", "compare", "fetch", "apt", "resolve", "payload",
     "wheelorder", "realise", "config", "render", "context", "image", "engines", "builders", "explain",
     "environments", "verify", "report", "pipeline", "cli",
