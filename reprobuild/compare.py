@@ -69,7 +69,9 @@ def _sources(lock: Lock) -> dict[str, str]:
 
 
 def _packages(lock: Lock) -> dict[str, str]:
-    return {deb.name: f"{deb.version} sha256:{deb.file.sha256}" for deb in lock.base.packages}
+    image = lock.base.image
+    below = {package.name: package.version for package in image.packages} if image else {}
+    return below | {deb.name: f"{deb.version} sha256:{deb.file.sha256}" for deb in lock.base.packages}
 
 
 def realised(lock: Lock) -> dict[str, str]:
@@ -91,4 +93,5 @@ def rest(lock: Lock) -> dict[str, str]:
     return {
         "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
         "profile": lock.profile, "seed": str(lock.seed),
+        **({"base image": lock.base.image.digest} if lock.base.image else {}),
     }  # fmt: skip

@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import requests
 from msgspec import Struct
@@ -52,35 +53,56 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
     return clean, (urllib.parse.unquote(parts.username or ""), urllib.parse.unquote(parts.password or ""))
 
 
+class Gate(Protocol):
+    """Logins that are given where a server asks for them, as registries do (RFC 9110, 11.6)."""
+
+    def known(self, url: str) -> str | None:
+        """Return the `Authorization` for an address that was answered before, or None."""
+
+    def answer(self, url: str, challenge: str, net: Net) -> str | None:
+        """Return the `Authorization` that a `WWW-Authenticate` asks for, or None where there is no login."""
+
+    def remedy(self, url: str) -> str:
+        """Return what helps where an address refuses access, empty for addresses of others."""
+
+
 class Net:
     """Access to the network, or the clear refusal of it.
 
     Args:
         offline: refuse every address that is not a file.
         credentials: (user, password) by host and port, as `example.org:8080`; used for that host alone.
+        gate: logins of registries.
     """
 
     def __init__(
-        self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None
-    ) -> None:
+        self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
+        gate: Gate | None = None,
+    ) -> None:  # fmt: skip
         self.offline = offline
+        self._gate = gate
         self._credentials = dict(credentials or {})
         self._local = threading.local()
 
-    def page(self, url: str, *, accept: str = "*/*") -> Page:
+    def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
         """Return the document at an address.
 
+        Args:
+            url: the address.
+            accept: the media types that are wanted.
+            most: how many bytes it may have, 0 for any number.
+
         Raises:
-            NotFound: there is none. FetchError: it cannot be reached.
+            NotFound: there is none. FetchError: it cannot be reached, or is larger.
         """
         if url.startswith("file:"):
             return _local_page(url)
-        response = self._request(url, {"Accept": accept}, stream=False)
-        return Page(
-            url=response.url,
-            content_type=response.headers.get("Content-Type", ""),
-            content=response.content,
-        )
+        with self._request(url, {"Accept": accept}, stream=bool(most)) as response:
+            return Page(
+                url=response.url,
+                content_type=response.headers.get("Content-Type", ""),
+                content=_bounded(response, most) if most else response.content,
+            )
 
     def download(self, url: str, part: Path, *, progress: Callable[[int], None] = lambda _: None) -> str:
         """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
@@ -130,15 +152,7 @@ class Net:
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
         auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
-        try:
-            response = self._session().get(
-                url, headers=dict(headers), auth=auth, stream=stream, timeout=(CONNECT_SECONDS, READ_SECONDS)
-            )
-        except requests.RequestException as err:
-            raise FetchError(
-                f"{url} cannot be reached: {_cause(err)}",
-                hint="check the network and the proxy settings, or name another address with --service",
-            ) from None
+        response = self._passed(url, headers, auth, stream=stream)
         if response.status_code in (404, 410):
             raise NotFound(
                 f"{url} does not exist (HTTP {response.status_code})", hint="it may have been removed"
@@ -146,11 +160,41 @@ class Net:
         if response.status_code in (401, 403):
             raise FetchError(
                 f"{url} refuses access (HTTP {response.status_code})",
-                hint="put the credentials where pip finds them (its configuration, or ~/.netrc)",
+                hint=(self._gate and self._gate.remedy(url))
+                or "put the credentials where pip finds them (its configuration, or ~/.netrc)",
             )
         if response.status_code >= 400 and response.status_code != 416:
             raise FetchError(f"{url} answered HTTP {response.status_code}", hint="try again later")
         return response
+
+    def _passed(
+        self, url: str, headers: Mapping[str, str], auth: tuple[str, str] | None, *, stream: bool
+    ) -> requests.Response:
+        """Ask, and once more with a login where the server wants one that the gate has."""
+        known = self._gate.known(url) if self._gate and not auth else None
+        response = self._get(url, headers, _Fixed(known) if known else auth, stream=stream)
+        if self._gate is None or auth or response.status_code != requests.codes.unauthorized:
+            return response
+        if urllib.parse.urlsplit(response.url)[:2] != urllib.parse.urlsplit(url)[:2]:
+            return response  # it led elsewhere, and who is there gets no login of the first
+        given = self._gate.answer(url, response.headers.get("WWW-Authenticate", ""), self)
+        if given is None:
+            return response
+        response.close()
+        return self._get(url, headers, _Fixed(given), stream=stream)
+
+    def _get(
+        self, url: str, headers: Mapping[str, str], auth: tuple[str, str] | _Fixed | None, *, stream: bool
+    ) -> requests.Response:
+        try:
+            return self._session().get(
+                url, headers=dict(headers), auth=auth, stream=stream, timeout=(CONNECT_SECONDS, READ_SECONDS)
+            )
+        except requests.RequestException as err:
+            raise FetchError(
+                f"{url} cannot be reached: {_cause(err)}",
+                hint="check the network and the proxy settings, or name another address with --service",
+            ) from None
 
     def _session(self) -> requests.Session:
         # One session a thread: requests does not promise that a session may be shared.
@@ -166,6 +210,31 @@ class Net:
             self._local.session = session
         session_of_thread: requests.Session = self._local.session
         return session_of_thread
+
+
+class _Fixed:
+    """An `Authorization` as it is: requests puts those of netrc over one that stands in the headers."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = self._value
+        return request
+
+
+def _bounded(response: requests.Response, most: int) -> bytes:
+    content, url = b"", response.url.partition("?")[0]
+    try:
+        for chunk in response.iter_content(1 << 16):
+            content += chunk
+            if len(content) > most:
+                raise FetchError(
+                    f"{url} gives more than {most} bytes", hint="the server is broken, or hostile"
+                )
+    except requests.RequestException as err:
+        raise FetchError(f"{url} broke off: {_cause(err)}", hint="run the command again") from None
+    return content
 
 
 def local_path(url: str) -> Path:

@@ -28,10 +28,12 @@ from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
 from reprobuild.realise import realise
+from reprobuild.registry.logins import Logins
 from reprobuild.render import render
 from reprobuild.report.html import render_html
 from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
 from reprobuild.resolve.indexes import read_indexes
+from reprobuild.services import read_services
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -59,7 +61,8 @@ class Session(Struct, frozen=True, kw_only=True):
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
-        net = Net(offline=self.net.offline, credentials=indexes.credentials)
+        logins = Logins(self.env, read_services({})["docker-hub"].url)
+        net = Net(offline=self.net.offline, credentials=indexes.credentials, gate=logins)
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say,

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
-from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.apt.configured import configured_index
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
-from reprobuild.net import Net
+from reprobuild.registry.reference import is_image
 from reprobuild.resolve.build_requires import resolve_build_requires
 from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.image import ImageDecision, lock_image_base
 from reprobuild.resolve.interpreter import resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
 from reprobuild.resolve.sources import Given, resolve_sources
+from reprobuild.resolve.surroundings import Surroundings as Surroundings
+from reprobuild.resolve.surroundings import system_index
 from reprobuild.resolve.system import resolve_base
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
 
 MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
-
-
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """What resolving may touch: the store, the network, this machine's indexes and environment.
-
-    `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
-    each step.
-    """
-
-    store: Store
-    net: Net
-    indexes: Indexes
-    env: Mapping[str, str]
-    folder: Path
-    say: Callable[[str], None]
-    captured: Path = Path()
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -62,17 +44,16 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     interpreter = resolve_interpreter(snapshot, decisions.python)
     triage = triage_snapshot(snapshot, decisions)
 
-    release = infer_release(snapshot.packages, decisions.base)
-    around.say(
-        f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
-    )
-    lists = around.store.root / "apt"
-    lists.mkdir(parents=True, exist_ok=True)
-    index = configured_index(
-        release.distribution, release.codename, env=around.env, folder=lists, architecture=architecture
-    )
-    roots = [interpreter.executable.rpartition("/")[2], *triage.packages]
-    base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
+    roots = (interpreter.executable.rpartition("/")[2], *triage.packages)
+    if decisions.base and is_image(decisions.base):
+        image = ImageDecision(
+            reference=decisions.base, platform=platform, architecture=architecture, roots=roots
+        )
+        base, system = lock_image_base(image, snapshot.packages, triage.settings, decisions, around)
+    else:
+        release = infer_release(snapshot.packages, decisions.base)
+        index = system_index(release.distribution, release.codename, architecture, around)
+        base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
 
     target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
     wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
@@ -164,11 +145,10 @@ def _captured_platform(snapshot: Snapshot) -> str:
 
 
 def _glibc(base: Base) -> tuple[int, int]:
-    for deb in base.packages:
-        if deb.name == "libc6":
-            major, minor = deb.version.split("-")[0].split(".")[:2]
-            return int(major), int(minor)
-    raise LockError("the base has no libc6", hint="choose another with --base")
+    if "libc6" not in base.installed:
+        raise LockError("the base has no libc6", hint="choose another with --base")
+    major, minor = base.installed["libc6"].split("-")[0].split(".")[:2]
+    return int(major), int(minor)
 
 
 def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:

@@ -15,7 +15,7 @@ from reprobuild.snapshot.model import Package
 
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
-_TOOLS = ("fakeroot", "libfakeroot")
+TOOLS = ("fakeroot", "libfakeroot")
 _DROPPED = "dropped by decision"
 _NOT_NEEDED = "not needed by what was asked for"
 
@@ -57,12 +57,12 @@ def resolve_base(
     closure = Closure(index, captured)
     chosen = closure.close(wanted)
     essential = _reachable(index.essential, chosen)
-    tools = closure.close(dict.fromkeys(_TOOLS, "realising the base"))
+    tools = closure.close(dict.fromkeys(TOOLS, "realising the base"))
     base = Base(
         distribution=index.distribution,
         release=index.release,
         packages=tuple(_deb(chosen[name], name in essential) for name in sorted(chosen)),
-        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in _TOOLS or n not in chosen),
+        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
     )
     rulings = [_ruling(p, chosen, refused[p.name], index) for p in packages]
     rulings += [_added(c) for name, c in sorted(chosen.items()) if packages and name not in captured]

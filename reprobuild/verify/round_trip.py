@@ -131,7 +131,7 @@ def compare_folders(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
 def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
     """Compare the system packages that a capture inside the image found with the locked ones."""
     installed = {package.name: package.version for package in again.packages if package.mark != "residual"}
-    locked = {deb.name: deb.version for deb in lock.base.packages}
+    locked = lock.base.installed
     return [
         _difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
@@ -147,7 +147,9 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
     One that changes what is computed, and that nobody captured, is residue.
     """
     inside = {variable.name: variable.value for variable in again.variables}
-    baked = {setting.name: setting.value for setting in lock.environment}
+    image = lock.base.image.environment if lock.base.image else ()
+    below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
+    baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
         _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
