@@ -153,6 +153,8 @@ class Net:
             )
         auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
         response = self._passed(url, headers, auth, stream=stream)
+        if response.status_code >= 400:
+            response.close()
         if response.status_code in (404, 410):
             raise NotFound(
                 f"{url} does not exist (HTTP {response.status_code})", hint="it may have been removed"
@@ -177,10 +179,10 @@ class Net:
             return response
         if urllib.parse.urlsplit(response.url)[:2] != urllib.parse.urlsplit(url)[:2]:
             return response  # it led elsewhere, and who is there gets no login of the first
+        response.close()  # its words are of no use
         given = self._gate.answer(url, response.headers.get("WWW-Authenticate", ""), self)
-        if given is None:
+        if given is None or given == known:
             return response
-        response.close()
         return self._get(url, headers, _Fixed(given), stream=stream)
 
     def _get(

@@ -80,9 +80,8 @@ class Logins:
                 given = f"Bearer {self._token(url, place, fields, login, net)}"
             else:
                 given = None
-            if given is None or (given == self._known.get(place) and scheme.lower() == "basic"):
-                return None
-            self._known[place] = given
+            if given is not None:
+                self._known[place] = given
         return given
 
     def remedy(self, url: str) -> str:
