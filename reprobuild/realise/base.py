@@ -63,7 +63,7 @@ for list in /run/reprobuild/owners/mode-*; do
     [ ! -e "$list" ] || xargs --null --arg-file="$list" chmod "${list##*-}" --
 done
 [ ! -e /run/reprobuild/owners/capabilities.tar ] || tar --extract --file=/run/reprobuild/owners/capabilities.tar \
-    --directory=/ --same-owner --same-permissions --xattrs --xattrs-include=security.capability
+    --directory=/ --overwrite --same-owner --same-permissions --xattrs --xattrs-include=security.capability
 [ ! -e /usr/sbin/policy-rc.d ] || mv /usr/sbin/policy-rc.d /usr/sbin/policy-rc.d.base
 printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d

@@ -145,7 +145,8 @@ def write_owners(tree: Tree, flat: Path, folder: Path) -> None:
     """
     lists: dict[str, list[str]] = defaultdict(list)
     for path, entry in tree.items():
-        if (entry.uid, entry.gid) != (0, 0):
+        # fakeroot 1.31 loses the type of a file whose attributes are set before it knows the file.
+        if (entry.uid, entry.gid) != (0, 0) or entry.xattrs:
             lists[f"owner-{entry.uid}:{entry.gid}"].append(path)
         least = 0o700 if entry.type == "directory" else 0o600
         if entry.type in ("file", "directory") and entry.mode != (entry.mode & 0o1777 | least):
