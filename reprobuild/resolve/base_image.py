@@ -14,7 +14,7 @@ from debian.debian_support import Version
 from msgspec import Struct
 
 from reprobuild.apt.index import Candidate, SystemIndex
-from reprobuild.apt.relations import Group
+from reprobuild.apt.relations import Group, Relation
 from reprobuild.decisions import is_named
 from reprobuild.errors import LockError
 from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Ruling
@@ -53,15 +53,14 @@ class ImageIndex(SystemIndex):
         """Return the image's version, and after no other than newer ones of the archive, newest first."""
         known = self._index.versions(name)
         own = self._present.get(name)
-        if own is None or name in TOOLS:
+        if name in TOOLS:  # an archive that has nothing has nothing that they would be needed for
+            return known or (_kept(name, "0", self.architecture),)
+        if own is None:
             return known
         newer = [c for c in known if Version(c.version) > Version(own.version)]
         if name in self._outdated:
             return tuple(newer)
-        kept = Candidate(
-            name=name, version=own.version, architecture=own.architecture, essential=False, needs=(),
-            provides=own.provides, file=_NOT_THERE,
-        )  # fmt: skip
+        kept = _kept(name, own.version, own.architecture, own.provides)
         # Of its own accord, nothing of the image is replaced.
         return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept)
 
@@ -69,6 +68,14 @@ class ImageIndex(SystemIndex):
         """Return the names of the packages that provide a name, those of the image first."""
         own = sorted(self._offered.get(name, ()))
         return tuple(dict.fromkeys((*own, *self._index.providers(name))))
+
+
+def _kept(name: str, version: str, architecture: str, provides: tuple[Relation, ...] = ()) -> Candidate:
+    """Return a package that nothing is fetched for; what it needs is there."""
+    return Candidate(
+        name=name, version=version, architecture=architecture, essential=False, needs=(), provides=provides,
+        file=_NOT_THERE,
+    )  # fmt: skip
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.build_requires import resolve_build_requires
 from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.image import ImageDecision, lock_image_base
+from reprobuild.resolve.image import ImageDecision, installed_interpreter, lock_image_base
 from reprobuild.resolve.interpreter import resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
@@ -50,6 +50,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
             reference=decisions.base, platform=platform, architecture=architecture, roots=roots
         )
         base, system = lock_image_base(image, snapshot.packages, triage.settings, decisions, around)
+        interpreter = installed_interpreter(base, interpreter)
     else:
         release = infer_release(snapshot.packages, decisions.base)
         index = system_index(release.distribution, release.codename, architecture, around)

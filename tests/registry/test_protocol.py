@@ -241,10 +241,10 @@ def test_a_registry_that_asks_nobody_needs_no_login(open_registry: Registry, sto
 @pytest.mark.parametrize(
     ("content", "said", "hint"),
     [
-        ('{"auths": {"HOST": {"auth": "pa55"}}}', "is not a file of logins", "mend or remove it, or log in again"),
-        ('{"auths": {"HOST": "pa55"}}', "its entry is broken", "mend or remove that file's entry"),
-        ('{"auths": {"HOST": {"identitytoken": "pa55"}}}', "holds an identity token for HOST", "an access token"),
-        ('{"credHelpers": {"HOST": "absent"}}', "docker-credential-absent not installed", "mend or remove that file's"),
+        ('{"auths": {"HOST": {"auth": "pa55"}}}', "is not a file of logins", "mend or remove it, or log in again with `docker login`"),
+        ('{"auths": {"HOST": "pa55"}}', "its entry is broken", "mend or remove that file's entry, or log in again with `docker login`"),
+        ('{"auths": {"HOST": {"identitytoken": "pa55"}}}', "holds an identity token for HOST", "log in with a name and an access token of the registry: `docker login --username NAME`"),
+        ('{"credHelpers": {"HOST": "absent"}}', "docker-credential-absent not installed", "mend or remove that file's entry, or log in again with `docker login`"),
     ],
 )  # fmt: skip
 def test_a_broken_file_of_logins_is_named(

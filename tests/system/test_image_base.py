@@ -12,10 +12,12 @@ import pytest
 from reprobuild.apt.index import SystemIndex
 from reprobuild.archive import Entry, list_tar, read_tar
 from reprobuild.errors import BuildError, LockError
-from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Ruling
+from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Interpreter, Ruling
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
+from reprobuild.resolve import base_image
 from reprobuild.resolve.base_image import Wanted, resolve_image_base
+from reprobuild.resolve.image import installed_interpreter
 from reprobuild.resolve.image_system import ImageSystem, read_system
 from reprobuild.sandbox import Root, run_in_root
 from reprobuild.snapshot.model import Mark, Package
@@ -266,6 +268,15 @@ def test_what_cannot_follow_is_an_error(image: BaseImage, system: ImageSystem, b
         )  # fmt: skip
 
 
+def test_packages_that_never_agree_are_an_error(
+    image: BaseImage, system: ImageSystem, bookworm: SystemIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_image, "_ROUNDS", 0)
+    with pytest.raises(LockError, match="need each other in ever more versions") as err:
+        resolved(image, system, bookworm)
+    assert err.value.hint == "choose an image whose packages are closer to the captured ones with `--base`"
+
+
 def small(store: Store, *members: Member) -> BaseImage:
     return made_image([keep(layer(members), "gzip", store)])
 
@@ -372,3 +383,26 @@ def test_the_listing_is_the_trees(with_plocate: Base, store: Store) -> None:
     tree = realise_base(with_plocate, store, EPOCH)
     with store.blob(tree).open("rb") as stream:
         assert len(list(list_tar(stream))) == len(entries(tree, store))
+
+
+def test_without_an_archive_the_image_must_have_all(image: BaseImage, system: ImageSystem) -> None:
+    nothing = SystemIndex("debian", "bookworm", ())
+    packages = captured(("dash", system.packages["dash"].version, "manual"), ("plocate", "1", "manual"))
+    base, ruled = resolved(image, system, nothing, packages)
+    assert (base.packages, base.tools) == ((), ())
+    assert (ruled["dash"].outcome, ruled["plocate"].kind) == ("in base", "unknown-package")
+    with pytest.raises(LockError, match=r"needs the system package python3\.10"):
+        resolved(image, system, nothing, packages, roots=("python3.10",))
+
+
+def test_the_interpreter_is_the_one_that_the_base_has(
+    image: BaseImage, system: ImageSystem, bookworm: SystemIndex
+) -> None:
+    base, _ = resolved(image, system, bookworm)
+    captured_one = Interpreter(version="3.11.99", executable="/usr/bin/python3.11", evidence="seen")
+    found = installed_interpreter(base, captured_one)
+    assert system.packages["python3.11"].version.startswith(f"{found.version}-")
+    assert found.evidence.startswith(f"{image.reference} has python3.11 {found.version}; ")
+    assert installed_interpreter(base, found) == found
+    own = msgspec.structs.replace(base, image=None)
+    assert installed_interpreter(own, captured_one) == captured_one
