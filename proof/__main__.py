@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from msgspec import Struct
 
 from proof import ablation, factors, leftovers
 from proof.evidence import FOLDER, document, machine
-from proof.subjects import SERVICES, UNTIDY, small_lock
+from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.pipeline import LOCK
 from reprobuild.realise import realise
@@ -49,6 +50,14 @@ class Place(Struct, frozen=True, kw_only=True):
             write_lock(small_lock(self.lock(), Store(self.store), SERVICES), path)
         return path
 
+    def forty(self) -> Path:
+        """Return the lock of forty captured packages, which is made the first time."""
+        path = self.work / "forty.lock"
+        if not path.exists():
+            shutil.rmtree(self.work / "forty", ignore_errors=True)  # of a run that was interrupted
+            write_lock(forty_lock(self.lock(), Store(self.store), self.work / "forty"), path)
+        return path
+
     def sealed_services(self) -> Path:
         """Return the same lock, sealed, which is done the first time."""
         path = self.work / "services-sealed.lock"
@@ -73,8 +82,12 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 def run_factors(place: Place) -> bool:
-    """Build one lock under circumstances that must not matter: with services 20 times, the example 4 times."""
-    subjects = (("factors-services", place.services(), 20), ("factors-example", place.results / LOCK, 4))
+    """Build one lock under circumstances that must not matter: with services 20 times, the others 4 times each."""
+    subjects = (
+        ("factors-services", place.services(), 20),
+        ("factors-example", place.results / LOCK, 4),
+        ("factors-forty", place.forty(), 4),
+    )
     held = [_factors(place, *subject) for subject in subjects]
     return all(held)
 

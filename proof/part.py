@@ -57,7 +57,7 @@ def image(sealed: Lock, folder: Path, store: Store, part: str) -> dict[str, str]
     """Build the image, and return the digests of what belongs to the part."""
     session = Session(
         store=store, net=Net(offline=True), env=dict(os.environ), folder=folder, say=lambda _: None,
-        progress=lambda *_: None,
+        progress=lambda *_: None, now=0,
     )  # fmt: skip
     build(sealed, folder / "out", session, Making(singles=("sif",)))
     found = digests(folder / "out")

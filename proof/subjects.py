@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
-from reprobuild.apt.configured import configured_index
+from proof import archive
+from reprobuild.apt.configured import configured_index, configured_targets, source_list
+from reprobuild.apt.index import SystemIndex
 from reprobuild.fetch import fetch
-from reprobuild.lock import Lock
+from reprobuild.lock import Base, Deb, Lock, Ruling
 from reprobuild.net import Net
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system import foreign_architectures, resolve_base
+from reprobuild.snapshot import apt
 from reprobuild.store import Store
 
 # Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's)
@@ -21,6 +25,22 @@ SERVICES = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "le
 UNTIDY = (*SERVICES, "apt", "exim4-config", "man-db", "openjdk-17-jre-headless", "systemd", "wget")
 # networkx is large enough for the order in which modules are compiled to matter.
 WHEELS = ("click", "einops", "idna", "markupsafe", "networkx", "pygments")
+# Forty packages that somebody asked for, with those of `archive`: compilers, MPI, ffmpeg, fonts, documents, a foreign
+# architecture; between them their scripts do all that maintainer scripts do.
+FORTY = (
+    "gcc", "g++", "gfortran", "make", "cmake", "pkg-config", "openmpi-bin", "libopenmpi-dev", "ffmpeg", "imagemagick",
+    "fontconfig", "fonts-dejavu", "fonts-liberation", "openssh-client", "dbus", "ca-certificates",
+    "ca-certificates-java", "default-jre-headless", "python3-dev", "python3-numpy", "libgl1", "libglib2.0-0", "tzdata",
+    "locales", "adduser", "texinfo", "man-db", "git", "nano", "shared-mime-info", "xml-core", "emacs-nox", "tex-common",
+    "dictionaries-common", "wamerican", "libc6:i386", "zlib1g:i386", *archive.ASKED,
+)  # fmt: skip
+# Fewer of them, which a test can install twice.
+FEW = (
+    "ca-certificates", "dbus", "fontconfig", "fonts-dejavu-core", "tzdata", "adduser", "man-db", "nano", "xml-core",
+    "libc6:i386", "zlib1g:i386", *archive.ASKED,
+)  # fmt: skip
+# Services that somebody else needs: none is asked for by a captured list, which leaves them to the host.
+DAEMONS = ("python3.11", "openssh-server", "cron", "systemd", "exim4-config")
 
 
 def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Lock:
@@ -33,8 +53,74 @@ def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Loc
     """
     index = configured_index("debian", "bookworm", env=os.environ, folder=store.root / "apt")
     base, _ = resolve_base((), index=index, roots=list(roots))
+    return _with_base(lock, base, store)
+
+
+def forty_lock(lock: Lock, store: Store, work: Path) -> Lock:
+    """Return such a lock with the base of `captured_base`, for the forty; `work` is a folder for the archive."""
+    base, _, _ = captured_base(FORTY, DAEMONS, work)
+    return _with_base(lock, base, store)
+
+
+def _with_base(lock: Lock, base: Base, store: Store) -> Lock:
     fetch([deb.file for deb in (*base.packages, *base.tools)], store, Net())
     wheels = tuple(wheel for wheel in lock.wheels if wheel.name in WHEELS or wheel.role == "build")
     return msgspec.structs.replace(
         lock, base=base, realised=None, workload=None, workdir="/work here", wheels=wheels
     )
+
+
+def captured_base(
+    asked: Iterable[str], roots: Iterable[str], work: Path
+) -> tuple[Base, tuple[Ruling, ...], tuple[Deb, ...]]:
+    """Return the base of a machine on which some packages were asked for, as its package list tells.
+
+    The sources are the release's own suite, from where this machine's apt has it, and the archive of `proof.archive`.
+    Security updates are left out: mirrors that carry them for their own architecture lag behind for others.
+
+    Args:
+        asked: by the names that dpkg gives them.
+        roots: what else the environment needs.
+        work: a folder that does not exist yet, for the archive and for apt.
+
+    Returns:
+        The base, what became of each captured package, and the packages of a base in which nothing was asked for.
+    """
+    env = _environment(work)
+    asked, roots = list(asked), list(roots)
+    foreign = sorted({name.partition(":")[2] for name in asked} - {""})
+    index = configured_index("debian", "bookworm", env=env, folder=work / "apt", foreign=foreign)
+    first, _ = resolve_base((), index=index, roots=[*roots, *asked])
+    listed, _ = apt.parse(_listing(first, set(asked)).encode())
+    if foreign_architectures(listed, index.architecture) != tuple(foreign):
+        raise RuntimeError("the made package list names other architectures than were asked for")
+    base, rulings = resolve_base(listed, index=index, roots=roots)
+    return base, rulings, _bare(index)
+
+
+def _bare(index: SystemIndex) -> tuple[Deb, ...]:
+    return resolve_base((), index=index, roots=())[0].packages
+
+
+def _listing(base: Base, asked: set[str]) -> str:
+    """Return what `apt list --installed` prints on a machine with these packages."""
+    rows = []
+    for deb in base.packages:
+        mark = "" if {deb.name, f"{deb.name}:{deb.architecture}"} & asked else ",automatic"
+        if deb.architecture == "i386" and f"{deb.name}:i386" not in asked:
+            mark = ",automatic"
+        rows.append(f"{deb.name}/stable,now {deb.version} {deb.architecture} [installed{mark}]\n")
+    return "".join(["Listing...\n", *rows])
+
+
+def _environment(work: Path) -> Mapping[str, str]:
+    """Write the archive and a configuration of apt with its two sources; return the environment that names it."""
+    work.mkdir(parents=True)
+    targets = [
+        target for target in configured_targets(os.environ, ("amd64",))
+        if target.release == archive.SUITE and target.component == "main"
+    ]  # fmt: skip
+    sources, config = work / "apt.sources", work / "apt.conf"
+    sources.write_text(f"{source_list(targets, ('amd64', 'i386'))}\n{archive.make_archive(work / 'archive')}")
+    config.write_text(f'Dir::Etc::SourceList "{sources}";\nDir::Etc::SourceParts "/dev/null";\n')
+    return {**os.environ, "APT_CONFIG": str(config)}

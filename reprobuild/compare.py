@@ -5,6 +5,7 @@ Two environments of any kind are compared in the room `environments`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -69,9 +70,16 @@ def _sources(lock: Lock) -> dict[str, str]:
 
 
 def _packages(lock: Lock) -> dict[str, str]:
+    counts = Counter(deb.architecture for deb in lock.base.packages if deb.architecture != "all")
+    native = max(counts, key=lambda name: (counts[name], name), default="")
     image = lock.base.image
-    below = {package.name: package.version for package in image.packages} if image else {}
-    return below | {deb.name: f"{deb.version} sha256:{deb.file.sha256}" for deb in lock.base.packages}
+    found = {package.name: package.version for package in image.packages} if image else {}
+    for deb in lock.base.packages:
+        foreign = deb.architecture not in (native, "all")
+        found[f"{deb.name}:{deb.architecture}" if foreign else deb.name] = (
+            f"{deb.version} sha256:{deb.file.sha256}"
+        )
+    return found
 
 
 def realised(lock: Lock) -> dict[str, str]:

@@ -27,11 +27,24 @@ class WorkloadDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     outputs: tuple[str, ...]
 
 
+class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An archive of system packages beside the distribution's: an address or `ppa:OWNER/NAME`, and its key.
+
+    `{time}` in the address stands for a moment, where the archive keeps its past. Without `suites` it is the release's
+    code name, without `components` `main`; `key` is the fingerprint of the certificate that signs it.
+    """
+
+    url: str
+    key: str = ""
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+
+
 class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Every decision, each with the value that means "decide from evidence".
 
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
-    `bake` maps a variable to its value, or to None for the captured one.
+    `bake` maps a variable to its value, or to None for the captured one. `debs` are `.deb` files, or folders of them.
     """
 
     python: str | None = None
@@ -39,6 +52,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     platform: str | None = None
     sources: dict[str, str] = {}
     services: dict[str, str] = {}
+    archives: tuple[ArchiveDecision, ...] = ()
+    debs: tuple[str, ...] = ()
     bake: dict[str, str | None] = {}
     drop: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
@@ -47,10 +62,15 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     workload: WorkloadDecision | None = None
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the lock keeps: all but service addresses, which belong to one machine, and credentials."""
+        """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
         sources = {name: strip_credentials(place)[0] for name, place in self.sources.items()}
+        archives = tuple(
+            msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
+        )
         kept: dict[str, Any] = msgspec.json.decode(
-            msgspec.json.encode(msgspec.structs.replace(self, services={}, sources=sources))
+            msgspec.json.encode(
+                msgspec.structs.replace(self, services={}, debs=(), sources=sources, archives=archives)
+            )
         )
         return kept
 
@@ -69,6 +89,8 @@ def read_decisions(path: Path) -> Decisions:
         raise UsageError(f"{path} is not YAML: {err}", hint="see docs/decisions.md for an example") from None
     if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
         raw["bake"] = dict(parse_bake(str(item)) for item in raw["bake"])
+    if isinstance(raw, dict) and isinstance(raw.get("archives"), list):
+        raw["archives"] = [{"url": one} if isinstance(one, str) else one for one in raw["archives"]]
     if isinstance(raw, dict) and isinstance(raw.get("python"), float):
         raise UsageError(
             f"{path}: python: {raw['python']} is a number in YAML", hint='write it in quotes: python: "3.10"'
@@ -94,6 +116,12 @@ def parse_bake(text: str) -> tuple[str, str | None]:
     """Return (name, value) of `NAME=VALUE`, or (name, None) of `NAME`."""
     name, equals, value = text.partition("=")
     return name, value if equals else None
+
+
+def parse_archive(text: str) -> ArchiveDecision:
+    """Return the archive of `URL` or `URL=KEY`."""
+    url, equals, key = text.rpartition("=")
+    return ArchiveDecision(url=url, key=key) if equals and "/" not in key else ArchiveDecision(url=text)
 
 
 def find_decisions(snapshot: Path) -> Path | None:

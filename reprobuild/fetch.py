@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from reprobuild.alone import alone, machine
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact, Lock
-from reprobuild.net import Net
+from reprobuild.net import Net, WrongSize, split_credentials
 from reprobuild.store import Store
 
 WORKERS = 8
+_CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
+_PAGE = (
+    "a web page came in its place: open the address in a browser; is a login needed, or a proxy in between?"
+)
 
 
 def artefacts(lock: Lock) -> list[Artefact]:
@@ -45,6 +48,8 @@ def fetch(
             complete by then is kept.
     """
     everything = list(wanted)
+    for artefact in everything:
+        store.blob(artefact.sha256)  # it is a hash, not a path
     missing = [artefact for artefact in everything if not store.has(artefact.sha256)]
     with ThreadPoolExecutor(WORKERS) as pool:
         present = (artefact for artefact in everything if store.has(artefact.sha256))
@@ -69,43 +74,50 @@ def _bring(artefact: Artefact, store: Store, net: Net) -> int:
             f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",
             hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
         )
-    part = store.root / "partial" / artefact.sha256
-    with _alone(part):
+    # One machine's: where locks reach no other machine, two must not write to one file.
+    part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
+    with alone(part.with_name(f"{part.name}.lock")) as sure:
         if store.has(artefact.sha256):  # another process brought it in the meantime
             return store.verified(artefact.sha256, artefact.filename).stat().st_size
-        size = _complete(artefact, part, store, net)
-        _lock_file(part).unlink(missing_ok=True)  # whoever waits for it finds the file in the store
-        return size
-
-
-def _lock_file(part: Path) -> Path:
-    return part.with_name(f"{part.name}.lock")
-
-
-@contextlib.contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    """Wait until no other process writes to the same unfinished file."""
-    part.parent.mkdir(parents=True, exist_ok=True)
-    with _lock_file(part).open("ab") as stream:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+        if sure:
+            return _complete(artefact, part, store, net)
+    with store.scratch() as folder:  # no locks here: nothing unfinished is shared
+        return _complete(artefact, folder / "part", store, net)
 
 
 def _complete(artefact: Artefact, part: Path, store: Store, net: Net) -> int:
+    url = split_credentials(artefact.url)[0]
+    wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     resumed = part.exists()
-    found = net.download(artefact.url, part)
-    if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
-        part.unlink()
-        found = net.download(artefact.url, part)
+    try:
+        found = _download(artefact, part, net)
+        if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
+            part.unlink()
+            found = _download(artefact, part, net)
+    except FetchError as err:
+        raise type(err)(f"{artefact.filename} ({wanted}) cannot be fetched: {err}", hint=err.hint) from None
     if found != artefact.sha256:
         size = part.stat().st_size
+        page = _is_page(part)
         part.unlink()
         raise FetchError(
-            f"{artefact.filename} from {artefact.url} is not the file that was locked: sha256 {found} "
-            f"({size} bytes), locked as {artefact.sha256}",
-            hint="the publisher or a mirror changed it; find the locked file, or make a new lock",
+            f"{artefact.filename} from {url} is not the file that was locked: sha256 {found} "
+            f"({size} bytes), locked as {wanted}",
+            hint=_PAGE if page else _CHANGED,
         )
     size = part.stat().st_size
     store.adopt(part, found)
     return size
+
+
+def _download(artefact: Artefact, part: Path, net: Net) -> str:
+    try:
+        return net.download(artefact.url, part, size=artefact.size)
+    except WrongSize:
+        part.unlink(missing_ok=True)  # its bytes may be those of another file
+        raise
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html"))

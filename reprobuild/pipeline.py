@@ -24,6 +24,7 @@ from reprobuild.image.build import Image, build_image
 from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
+from reprobuild.keep import keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
@@ -31,9 +32,10 @@ from reprobuild.realise import realise
 from reprobuild.registry.logins import Logins
 from reprobuild.render import render
 from reprobuild.report.html import render_html
-from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
+from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.indexes import read_indexes
-from reprobuild.services import read_services
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import distances, read_services
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -48,7 +50,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
     `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched.
+    all or 0) while files are fetched. `now` is in seconds since 1970.
     """
 
     store: Store
@@ -57,15 +59,19 @@ class Session(Struct, frozen=True, kw_only=True):
     folder: Path
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
+    now: int
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
-        logins = Logins(self.env, read_services({})["docker-hub"].url)
-        net = Net(offline=self.net.offline, credentials=indexes.credentials, gate=logins)
+        services = read_services({})
+        net = Net(
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
+            gate=Logins(self.env, services["docker-hub"].url),
+        )  # fmt: skip
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say,
+            say=self.say, now=self.now,
         )  # fmt: skip
 
 
@@ -117,6 +123,7 @@ def from_snapshot(
     lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
+    session.store.release()  # the checks take long, and need nothing of it
     return lock, image, verify(lock, image, out, session, checks)
 
 
@@ -128,6 +135,7 @@ def choose_lock(
     if lock is None:
         lock = resolve(snapshot, decisions, session.surroundings(captured))
         write_lock(lock, out / LOCK)
+        keep(lock, out / LOCK, session.store, "lock")
         return lock
     if lock.snapshot != snapshot.digest:
         raise LockError(
@@ -155,9 +163,14 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
     return None
 
 
-def fetch_lock(lock: Lock, session: Session) -> int:
-    """Bring all that a lock names into the store, and verify it; return the number of files that were missing."""
-    return _bring(artefacts(lock), session)
+def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
+    """Bring all that the lock at `path` names into the store, which is to keep it, and verify it.
+
+    Returns:
+        The number of files that were missing.
+    """
+    with keeping(lock, path, session.store, "fetch"):
+        return _bring(artefacts(lock), session)
 
 
 def _bring(wanted: Sequence[Artefact], session: Session) -> int:
@@ -193,7 +206,8 @@ def build(
     session.say("image: layers and OCI layout")
     former = _former_image(out)
     reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
-    image = _make_image(sealed, out, session, texts, reference, making.builder)
+    with keeping(sealed, out / LOCK, session.store, f"build by {making.builder}"):
+        image = _make_image(sealed, out, session, texts, reference, making.builder)
     image = _record(kept_singles(image, former, out, session.say), out)
     if making.singles:
         digests = write_singles(

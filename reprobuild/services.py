@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +13,15 @@ from reprobuild.errors import UsageError
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One service: its address (with `{placeholders}`), what it is for, and whether it was seen to answer."""
+    """One service: its address (with `{placeholders}`), what it is for, and whether it was seen to answer.
+
+    `distance` is the least number of seconds between two requests of one run.
+    """
 
     url: str
     note: str
     status: str
+    distance: float = 0
 
 
 def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
@@ -33,5 +38,12 @@ def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
             raise UsageError(
                 f"there is no service named {name!r}", hint="the services are: " + ", ".join(sorted(shipped))
             )
-        shipped[name] = msgspec.structs.replace(shipped[name], url=url, status="given by the user")
+        shipped[name] = msgspec.structs.replace(
+            shipped[name], url=url, status="given by the user", distance=0
+        )
     return shipped
+
+
+def distances(services: Mapping[str, Service]) -> dict[str, float]:
+    """Return the distances between requests by host, as `net.Net` takes them."""
+    return {urlsplit(one.url).netloc: one.distance for one in services.values() if one.distance}

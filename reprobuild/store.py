@@ -1,9 +1,11 @@
 """Store: files by their sha256, and a memory of what was made from what.
 
-    blobs/HH/HASH     content, read-only, verified when it is first used by a process
-    made/KEY          JSON: what was made from inputs with this key (layers, realised trees)
-    partial/HASH      downloads that were interrupted
-    tmp/              unfinished work; removed by the next process that finds its own one gone
+    blobs/HH/HASH           content, read-only, verified when it is first used by a process
+    made/KEY                JSON: what was made from inputs with this key (layers, realised trees)
+    kept/PATH-HASH          JSON: a lock file that is to be kept, and what its runs used
+    partial/HASH.MACHINE    downloads that were interrupted
+    tmp/MACHINE.*           unfinished work; removed by the next process that finds its own one gone
+    in-use                  locked by every process that uses the store
 
 Every file appears by rename, so an interrupted process leaves nothing half-written.
 """
@@ -11,18 +13,26 @@ Every file appears by rename, so an interrupted process leaves nothing half-writ
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
+import os
+import re
 import threading
+import weakref
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
+from reprobuild.alone import lock, machine
 from reprobuild.errors import FetchError
 from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def hash_file(path: Path) -> str:
@@ -34,22 +44,109 @@ def hash_file(path: Path) -> str:
     return digest.hexdigest()
 
 
+class Used(Struct, frozen=True, kw_only=True):
+    """What was asked of a store, sorted: hashes of blobs, keys of `made`."""
+
+    blobs: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+
+
 class Store:
-    """A folder of blobs. Safe for several processes at once: all writes are renames."""
+    """A folder of blobs. Safe for several processes at once: all writes are renames.
+
+    While it is used, nothing is removed from it by `sole`, where the file system has locks. `used` tells what
+    was asked for.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._verified: set[str] = set()
         # Threads that want one blob wait for the first, which hashes it.
         self._hashing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._blobs: set[str] = set()
+        self._made: set[str] = set()
+        self._guard = threading.RLock()
+        self._holder: int | None = None  # the open file of the lock
+        self._let_go: Callable[[], object] = lambda: None
+        self._locked = False
 
     def blob(self, sha256: str) -> Path:
-        """Return where a blob stands, or would stand; no check."""
+        """Return where a blob stands, or would stand; no check.
+
+        Raises:
+            FetchError: this is no sha256, so the lock that names it is none.
+        """
+        if not _SHA256.fullmatch(sha256):
+            raise FetchError(
+                f"{sha256[:80]!r} is no sha256", hint="make the lock again with `reprobuild lock DIR`"
+            )
         return self.root / "blobs" / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
         """Tell whether the blob is there. Its bytes are checked by `verified`."""
+        if not _SHA256.fullmatch(sha256):
+            return False
+        self._hold()
+        self._asked(self._blobs, sha256, self.blob(sha256))
         return self.blob(sha256).is_file()
+
+    @property
+    def used(self) -> Used:
+        """What was asked for so far, and is there."""
+        blobs = sorted(sha256 for sha256 in tuple(self._blobs) if self.blob(sha256).is_file())
+        made = sorted(key for key in tuple(self._made) if (self.root / "made" / key).is_file())
+        return Used(blobs=tuple(blobs), made=tuple(made))
+
+    @contextlib.contextmanager
+    def sole(self) -> Iterator[bool]:
+        """Let no other process use the store; give whether that is known: some file systems have no locks.
+
+        Raises:
+            FetchError: another process uses it.
+        """
+        self._hold(make=True)
+        with self._guard:
+            try:
+                if self._locked and self._holder is not None:
+                    fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FetchError(
+                    f"another process uses the store {self.root}", hint="run it again when that has ended"
+                ) from None
+            try:
+                yield self._locked
+            finally:
+                if self._locked and self._holder is not None:
+                    fcntl.flock(self._holder, fcntl.LOCK_SH)
+
+    def release(self) -> None:
+        """Let others remove things from the store, until it is used again. No thread may be at work with it."""
+        with self._guard:
+            self._let_go()
+            self._holder, self._locked = None, False
+
+    def _hold(self, *, make: bool = False) -> None:
+        """Hold the lock that says that the store is used, until this object goes."""
+        if self._holder is not None:
+            return
+        with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
+            if self._holder is None:
+                if make:
+                    self.root.mkdir(parents=True, exist_ok=True)
+                way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
+                number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
+                self._let_go = weakref.finalize(self, os.close, number)
+                self._locked = lock(number, fcntl.LOCK_SH)
+                self._holder = number
+
+    def _asked(self, asked: set[str], name: str, path: Path) -> None:
+        """Remember what is used; without locks, its time tells other processes."""
+        if name in asked:
+            return
+        asked.add(name)
+        if self._holder is not None and not self._locked:
+            with contextlib.suppress(OSError):
+                os.utime(path)
 
     def verified(self, sha256: str, what: str) -> Path:
         """Return the path of a blob whose bytes were checked by this process.
@@ -69,6 +166,8 @@ class Store:
 
     def _verify(self, sha256: str, what: str) -> None:
         path = self.blob(sha256)
+        self._hold()
+        self._asked(self._blobs, sha256, path)
         if not path.is_file():
             raise FetchError(
                 f"{what} is not in the store {self.root}", hint="run `reprobuild fetch LOCK`, with a network"
@@ -85,7 +184,8 @@ class Store:
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Give a private folder inside the store that is removed afterwards, and those of killed processes."""
-        with private_folder(self.root / "tmp", prefix="") as folder:
+        self._hold(make=True)
+        with private_folder(self.root / "tmp", prefix=f"{machine()}.") as folder:
             yield folder
 
     def adopt(self, path: Path, sha256: str | None = None) -> str:
@@ -101,11 +201,14 @@ class Store:
         path.chmod(0o444)
         path.replace(target)
         self._verified.add(digest)
+        self._blobs.add(digest)
         return digest
 
     def add(self, content: bytes) -> str:
         """Keep bytes, and return their sha256; what is there already is not written again."""
         digest = hashlib.sha256(content).hexdigest()
+        self._hold()
+        self._blobs.add(digest)
         with contextlib.suppress(OSError):
             if self.blob(digest).read_bytes() == content:
                 self._verified.add(digest)
@@ -117,6 +220,8 @@ class Store:
 
     def recall(self, key: str) -> Any | None:
         """Return what `remember` kept under the key, or None."""
+        self._hold()
+        self._asked(self._made, key, self.root / "made" / key)
         try:
             return json.loads((self.root / "made" / key).read_bytes())
         except (OSError, ValueError):
@@ -125,6 +230,7 @@ class Store:
     def remember(self, key: str, value: Any) -> None:
         """Keep a JSON value under a key (hex digest of what it was made from)."""
         path = self.root / "made" / key
+        self._made.add(key)
         with self.scratch() as folder:
             part = folder / key
             part.write_text(json.dumps(value, sort_keys=True))

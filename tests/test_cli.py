@@ -121,7 +121,9 @@ def test_help_has_an_example(verb: str, said: Said) -> None:
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"run"}))
 def test_every_verb_but_run_has_json(verb: str) -> None:
     command: click.Command = import_module(f"reprobuild.cli.{verb.replace('-', '_')}").command
-    assert "as_json" in {param.name for param in command.params}
+    parts = command.commands.values() if isinstance(command, click.Group) else [command]
+    for part in parts:
+        assert "as_json" in {param.name for param in part.params}
 
 
 def test_the_list_of_verbs(said: Said) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.decisions import (
+    ArchiveDecision,
     Decisions,
     WorkloadDecision,
     find_decisions,
     merge,
+    parse_archive,
     parse_bake,
     read_decisions,
 )
@@ -23,6 +25,8 @@ base: debian/bookworm
 platform: linux/amd64
 sources: {mylib: mylib.bundle}
 services: {torch-index: "https://mirror.test/{local}"}
+archives: ["ppa:some/fresh", {url: "http://site.test/{time}/", key: AB, suites: [x]}]
+debs: [vendor]
 bake: {MY_FLAG: null, MY_MODE: fast}
 drop: [LD_PRELOAD]
 accept: [withdrawn]
@@ -41,7 +45,12 @@ def written(tmp_path: Path, text: str | bytes) -> Path:
 def test_every_decision_is_read(tmp_path: Path) -> None:
     assert read_decisions(written(tmp_path, WHOLE)) == Decisions(
         python="3.11", base="debian/bookworm", platform="linux/amd64", sources={"mylib": "mylib.bundle"},
-        services={"torch-index": "https://mirror.test/{local}"}, bake={"MY_FLAG": None, "MY_MODE": "fast"},
+        archives=(
+            ArchiveDecision(url="ppa:some/fresh"),
+            ArchiveDecision(url="http://site.test/{time}/", key="AB", suites=("x",)),
+        ),
+        debs=("vendor",), services={"torch-index": "https://mirror.test/{local}"},
+        bake={"MY_FLAG": None, "MY_MODE": "fast"},
         drop=("LD_PRELOAD",), accept=("withdrawn",), profile="other", seed=7,
         workload=WorkloadDecision(command=("python", "train.py"), outputs=("checkpoint.pt",)),
     )  # fmt: skip
@@ -57,7 +66,10 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
     assert parse_bake("A=") == ("A", "")
 
 
-KNOWN = "the decisions are: python, base, platform, sources, services, bake, drop, accept, profile, seed, workload"
+KNOWN = (
+    "the decisions are: python, base, platform, sources, services, archives, debs, bake, drop, accept, profile, seed, "
+    "workload"
+)
 
 
 @pytest.mark.parametrize(
@@ -156,3 +168,20 @@ def test_a_service_may_be_put_elsewhere() -> None:
         read_services({"torch": "x"})
     assert caught.value.hint.startswith("the services are: ")
     assert "torch-index" in caught.value.hint
+
+
+def test_what_belongs_to_one_machine_and_credentials_are_not_recorded() -> None:
+    decided = Decisions(
+        services={"a": "b"},
+        debs=("/home/me/debs",),
+        archives=(ArchiveDecision(url="https://me:pw@site.test/", key="AB"),),
+    )
+    assert decided.recorded() == {"archives": [{"url": "https://site.test/", "key": "AB"}]}
+
+
+def test_an_archive_as_an_option() -> None:
+    assert parse_archive("ppa:some/fresh") == ArchiveDecision(url="ppa:some/fresh")
+    assert parse_archive("https://s.test/{time}/=ABCD") == ArchiveDecision(
+        url="https://s.test/{time}/", key="ABCD"
+    )
+    assert parse_archive("https://s.test/?a=b/c") == ArchiveDecision(url="https://s.test/?a=b/c")

@@ -11,10 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.alone import machine
 from reprobuild.errors import FetchError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.lock import Artefact, Base, Deb
-from reprobuild.net import CHUNK, Net
+from reprobuild.net import Manners, Net
 from reprobuild.store import Store
 from tests.image.made import Made
 from tests.resolve.served import Reply, Served
@@ -56,14 +57,14 @@ def test_what_is_missing_is_brought_once(served: Served, store: Store) -> None:
 
 def test_another_file_is_refused_and_named_and_the_others_are_kept(served: Served, store: Store) -> None:
     good = artefact(served.give("/good", b"good"), b"good")
-    bad = artefact(served.give("/bad", b"changed"), b"locked", name="bad-1.0-py3-none-any.whl")
+    bad = artefact(served.give("/bad", b"change"), b"locked", name="bad-1.0-py3-none-any.whl")
     with pytest.raises(FetchError) as caught:
         fetch([good, bad], store, Net())
     said = str(caught.value)
     assert said.startswith(f"bad-1.0-py3-none-any.whl from {served.url}/bad is not the file that was locked")
-    assert hashlib.sha256(b"changed").hexdigest() in said
-    assert "(7 bytes)" in said
-    assert bad.sha256 in said
+    assert hashlib.sha256(b"change").hexdigest() in said
+    assert "(6 bytes)" in said
+    assert said.endswith(f"locked as sha256 {bad.sha256}, 6 bytes")
     assert caught.value.hint == (
         "the publisher or a mirror changed it; find the locked file, or make a new lock"
     )
@@ -75,19 +76,47 @@ def test_another_file_is_refused_and_named_and_the_others_are_kept(served: Serve
     assert unfinished(store) == []
 
 
-def test_an_interrupted_fetch_goes_on(served: Served, store: Store) -> None:
-    body = BODY * 5
-    item = artefact(served.give("/x", Reply(body, cut=len(body) - 10), body), body)
-    with pytest.raises(FetchError, match="broke off"):
+@pytest.mark.parametrize("content", [b"<!DOCTYPE html>\n<title>Log in</title>", b"\n <HTML><body>"])
+def test_a_page_in_the_place_of_a_file_is_told(served: Served, store: Store, content: bytes) -> None:
+    item = msgspec.structs.replace(artefact(served.give("/x", content), b"x"), size=0)
+    with pytest.raises(FetchError, match="is not the file that was locked") as caught:
         fetch([item], store, Net())
+    assert caught.value.hint == (
+        "a web page came in its place: open the address in a browser; is a login needed, or a proxy in between?"
+    )
+
+
+def test_what_is_no_hash_is_no_file(store: Store, tmp_path: Path) -> None:
+    for sha256 in ("../../../etc/passwd", "", "AB" * 32, "ab" * 32 + "\n"):
+        item = Artefact(filename="x", sha256=sha256, size=1, url="http://127.0.0.1:1/x")
+        with pytest.raises(FetchError, match="is no sha256") as caught:
+            fetch([item], store, Net())
+        assert caught.value.hint == "make the lock again with `reprobuild lock DIR`"
+        assert not store.has(sha256)
+    assert not store.root.exists()
+
+
+def test_a_login_in_an_address_is_in_no_error(served: Served, store: Store) -> None:
+    url = served.give("/x", b"other").replace("://", "://alice:pa55word@")
+    for wanted in (artefact(url, b"x"), msgspec.structs.replace(artefact(url, b"x"), size=0)):
+        with pytest.raises(FetchError) as caught:
+            fetch([wanted], store, Net())
+        assert "pa55word" not in str(caught.value) + caught.value.hint
+        assert f"{served.url}/x" in str(caught.value)
+
+
+def test_an_interrupted_fetch_goes_on(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", Reply(BODY, cut=len(BODY) - 10), Reply(status=418), BODY), BODY)
+    with pytest.raises(FetchError, match="HTTP 418"):
+        fetch([item], store, Net(manners=Manners(pause=0)))
     assert fetch([item], store, Net()) == 1
-    assert store.verified(item.sha256, "x").read_bytes() == body
-    assert served.headers("Range") == [None, f"bytes={CHUNK * (len(body) // CHUNK)}-"]
+    assert store.verified(item.sha256, "x").read_bytes() == BODY
+    assert served.headers("Range") == [None, *[f"bytes={len(BODY) - 10}-"] * 2]
 
 
 def test_a_damaged_part_is_not_blamed_on_the_publisher(served: Served, store: Store) -> None:
     item = artefact(served.give("/x", BODY), BODY)
-    part = store.root / "partial" / item.sha256
+    part = store.root / "partial" / f"{item.sha256}.{machine()}"
     part.parent.mkdir(parents=True)
     part.write_bytes(bytes(1000))
     assert fetch([item], store, Net()) == 1

@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
-    "errors", "proc", "capture", "sandbox", "secrets", "whole", "guard", "archive", "layering", "snapshot",
-    "restore", "decisions", "services", "lock", "net", "store", "listing", "compare", "fetch", "registry",
-    "apt", "resolve", "payload", "wheelorder", "realise", "config", "render", "context", "image", "engines",
+    "errors", "proc", "capture", "sandbox", "secrets", "whole", "alone", "guard", "archive", "layering", "snapshot",
+    "restore", "decisions", "services", "lock", "net", "store", "listing", "compare", "fetch", "keep", "registry",
+    "apt", "resolve", "payload", "wheelorder", "realise", "collect", "config", "render", "context", "image", "engines",
     "builders", "explain", "environments", "verify", "report", "pipeline", "cli",
 ]  # fmt: skip
 
@@ -27,6 +27,7 @@ ONLY_IN = {
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
     "yaml": {"decisions", "snapshot"},  # of the user's own choices; of conda's environments
+    "elftools": {"guard"},
     "torch": set(),
     "numpy": set(),
 }

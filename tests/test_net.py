@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import datetime
+import gzip
 import hashlib
 import socket
+import time
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,11 +17,14 @@ import pytest
 
 from reprobuild import net as module
 from reprobuild.errors import FetchError
-from reprobuild.net import Net, NotFound, split_credentials
+from reprobuild.net import Manners, Net, NotFound, WrongSize, split_credentials
+from reprobuild.net.manners import retry_after
 from tests.resolve.served import Reply, Served
 
 BODY = bytes(range(256)) * 512
 PASSWORD = "pa55/word"
+QUICK_TRIES = 4
+QUICK = Net(manners=Manners(tries=QUICK_TRIES, pause=0.01))
 LOGIN = "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
 
 
@@ -106,11 +113,10 @@ def test_a_server_that_stumbles_is_asked_again(served: Served, status: int) -> N
     assert len(served.asked) == 2
 
 
-def test_a_server_that_stays_down_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRIES", 1)
+def test_a_server_that_stays_down_is_given_up(served: Served) -> None:
     url = served.give("/x", Reply(status=503))
     with pytest.raises(FetchError, match="answered HTTP 503") as caught:
-        Net().page(url)
+        Net(manners=Manners(tries=2, pause=0)).page(url)
     assert caught.value.hint == "try again later"
     assert len(served.asked) == 2
 
@@ -121,13 +127,12 @@ def test_a_plain_refusal_is_not_asked_again(served: Served) -> None:
     assert len(served.asked) == 1
 
 
-def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRIES", 0)
+def test_nobody_there() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://alice:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{unused.getsockname()[1]}/x"
         with pytest.raises(FetchError, match=r"cannot be reached: .*Connection refused") as caught:
-            Net().page(url)
+            Net(manners=Manners(tries=1)).page(url)
     assert "pa55" not in str(caught.value)
     assert "object at" not in str(caught.value)
     assert caught.value.hint == (
@@ -221,19 +226,209 @@ def test_a_finished_part_is_left_as_it_is(served: Served, tmp_path: Path) -> Non
     assert part.read_bytes() == BODY
 
 
-def test_a_transfer_that_breaks_off_is_kept_and_completed(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [0, len(BODY) * 20])
+def test_a_transfer_that_breaks_off_is_completed(served: Served, tmp_path: Path, size: int) -> None:
     body = BODY * 20
-    url = served.give("/x", Reply(body, cut=len(body) - 10), body)
+    cuts = [1_000_000, 1_000_001, len(body) - 10]
+    url = served.give(
+        "/x", Reply(body, cut=cuts[0]), Reply(body, cut=1), Reply(body, cut=cuts[2] - cuts[1]), body
+    )
     part = tmp_path / "part"
-    with pytest.raises(FetchError, match=f"the download of {url} broke off: ") as caught:
-        Net().download(url, part)
-    assert caught.value.hint == "run the command again: it goes on where this one stopped"
-    kept = part.read_bytes()
-    assert kept == body[: len(kept)]
-    assert len(kept) > len(body) - 10 - module.CHUNK
-    assert Net().download(url, part) == sha256(body)
+    assert QUICK.download(url, part, size=size) == sha256(body)
     assert part.read_bytes() == body
-    assert served.headers("Range") == [None, f"bytes={len(kept)}-"]
+    assert served.headers("Range") == [None, *(f"bytes={cut}-" for cut in cuts)]
+
+
+def test_a_transfer_that_never_gets_on_is_kept_for_the_next_run(served: Served, tmp_path: Path) -> None:
+    url, part = served.give("/x", Reply(BODY, cut=1000), Reply(BODY, cut=0)), tmp_path / "part"
+    with pytest.raises(FetchError, match=f"the download of {url} broke off after 1000 bytes: ") as caught:
+        QUICK.download(url, part)
+    assert caught.value.hint == "run the command again: it goes on where this one stopped"
+    assert part.read_bytes() == BODY[:1000]
+    assert len(served.asked) == QUICK_TRIES
+    served.give("/x", BODY)
+    assert QUICK.download(url, part) == sha256(BODY)
+
+
+def test_a_server_that_starts_anew_each_time_is_given_up(served: Served, tmp_path: Path) -> None:
+    body = BODY * 8
+    url = served.give("/x", Reply(body, cut=len(body) // 2, ranges=False))
+    with pytest.raises(FetchError, match="broke off"):
+        QUICK.download(url, tmp_path / "part")
+    assert len(served.asked) == QUICK_TRIES
+
+
+def test_a_file_that_is_replaced_meanwhile_is_not_spliced(served: Served, tmp_path: Path) -> None:
+    old = Reply(BODY, cut=1000, headers={"ETag": '"1"'})
+    url = served.give("/x", old, Reply(BODY[::-1], headers={"ETag": '"2"'}))
+    assert QUICK.download(url, tmp_path / "part") == sha256(BODY[::-1])
+    assert served.headers("If-Range") == [None, '"1"']
+
+
+@pytest.mark.parametrize("given", ["bytes 7-99/100", "bytes seven", ""])
+def test_a_part_that_was_not_asked_for_is_not_taken(served: Served, tmp_path: Path, given: str) -> None:
+    part = tmp_path / "part"
+    part.write_bytes(BODY[:10])
+    strange = Reply(b"x" * 93, status=206, headers={"Content-Range": given})
+    assert QUICK.download(served.give("/x", strange, BODY), part) == sha256(BODY)
+    assert served.headers("Range") == ["bytes=10-", None]
+
+
+@pytest.mark.parametrize(("served_size", "expected"), [(200, 100), (100, 200)])
+def test_a_file_of_another_size_is_not_brought(
+    served: Served, tmp_path: Path, served_size: int, expected: int
+) -> None:
+    url = served.give("/x", BODY[:served_size])
+    with pytest.raises(
+        WrongSize, match=f"{url} has {served_size} bytes, and {expected} are expected"
+    ) as caught:
+        QUICK.download(url, tmp_path / "part", size=expected)
+    assert (
+        caught.value.hint == "another file stands there now; find the one that was locked, or make a new lock"
+    )
+    assert not (tmp_path / "part").exists() or not (tmp_path / "part").read_bytes()
+
+
+def test_a_file_without_an_end_is_left(served: Served, tmp_path: Path) -> None:
+    url = served.give("/x", Reply(b"x" * 100_000, endless=True))
+    with pytest.raises(WrongSize, match=f"{url} gives more than 250000 bytes"):
+        QUICK.download(url, tmp_path / "part", size=250_000)
+    with pytest.raises(WrongSize, match=f"{url} gives more than 300000 bytes"):
+        Net(manners=Manners(file=300_000)).download(url, tmp_path / "other")
+    assert (tmp_path / "part").stat().st_size < 250_000 + module.CHUNK
+
+
+def test_what_is_longer_than_the_file_is_no_part_of_it(served: Served, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    part.write_bytes(BODY + b"!")
+    assert QUICK.download(served.give("/x", BODY), part, size=len(BODY)) == sha256(BODY)
+    assert part.read_bytes() == BODY
+    assert QUICK.download(served.give("/y", b""), part, size=len(BODY)) == sha256(BODY)
+    assert [path for path, _ in served.asked] == ["/x"]
+
+
+def test_what_is_called_compressed_stays_as_the_server_keeps_it(served: Served, tmp_path: Path) -> None:
+    packed = gzip.compress(BODY)
+    url = served.give("/x.tar.gz", Reply(packed, headers={"Content-Encoding": "gzip"}))
+    assert QUICK.download(url, tmp_path / "part") == sha256(packed)
+    assert QUICK.page(url).content == BODY
+
+
+def test_a_page_has_an_end(served: Served) -> None:
+    small = Net(manners=Manners(page=1_000_000))
+    url = served.give("/x", Reply(b"x" * 100_000, endless=True))
+    with pytest.raises(FetchError, match=f"{url} gives more than 1000000 bytes") as caught:
+        small.page(url)
+    assert caught.value.hint == "it may be hostile, or no index at all; name another address with --service"
+    bomb = Reply(gzip.compress(bytes(50_000_000)), headers={"Content-Encoding": "gzip"})
+    tracemalloc.start()
+    with pytest.raises(FetchError, match="gives more than 1000000 bytes"):
+        small.page(served.give("/bomb", bomb))
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    with pytest.raises(FetchError, match=f"{url} gives no end in 0 s"):
+        Net(manners=Manners(page_time=0.0)).page(url)
+
+
+def test_a_page_that_breaks_off_is_asked_for_again(served: Served) -> None:
+    assert QUICK.page(served.give("/x", Reply(BODY, cut=1000), BODY)).content == BODY
+    url = served.give("/y", Reply(BODY, cut=1000))
+    with pytest.raises(FetchError, match=f"{url} broke off: ") as caught:
+        QUICK.page(url)
+    assert "name another address with --service" in caught.value.hint
+
+
+def test_a_server_that_says_nothing_is_left(served: Served, tmp_path: Path) -> None:
+    net = Net(manners=Manners(read=0.2, tries=2, pause=0))
+    url = served.give("/x", Reply(BODY, silent=1))
+    with pytest.raises(FetchError, match=f"{url} cannot be reached: .*timed out"):
+        net.page(url)
+    assert len(served.asked) == 2
+    drips = served.give("/y", Reply(b"x" * 40, pause=0.15))
+    with pytest.raises(FetchError, match=r"broke off after \d+ of 40 bytes: \d+ bytes came in 0 s"):
+        net.download(drips, tmp_path / "part", size=40)
+
+
+def test_a_server_is_given_the_time_that_it_asks_for(served: Served) -> None:
+    url = served.give("/x", Reply(status=429, headers={"Retry-After": "1"}), b"well")
+    other = served.give("/other", b"too")
+    net, begun = Net(manners=Manners(pause=0)), time.monotonic()
+    assert net.page(url).content == b"well"
+    assert time.monotonic() - begun >= 1
+    served.give("/x", Reply(status=503, headers={"Retry-After": "7200"}))
+    with pytest.raises(FetchError, match=f"{url} answered HTTP 503, and asks to wait for 7200 s") as caught:
+        net.page(url)
+    assert caught.value.hint == "run the command again after that time; what is there by then is kept"
+    assert net.page(other).content == b"too"
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120), (" 0 ", 0), (None, None), ("", None), ("soon", None), ("-5", None), ("٣", None),
+        ("9" * 5000, 999999999999), ("Sun, 22 Nov 2026 12:00:30 GMT", 30), ("Sun, 22 Nov 2026 11:00:00 GMT", 0),
+        ("Sun, 22 Nov 99999999999 12:00:00 GMT", None),
+    ],
+)  # fmt: skip
+def test_how_long_a_server_asks_to_wait(value: str | None, seconds: float | None) -> None:
+    now = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.timezone.utc)
+    assert retry_after(value, now) == seconds
+
+
+def test_requests_to_one_host_keep_their_distance(served: Served, other: Served) -> None:
+    urls = [served.give(f"/{n}", b"x") for n in range(4)]
+    net = Net(distances={served.host: 0.2})
+    begun = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(net.page, [*urls, *(other.give(f"/{n}", b"x") for n in range(4))]))
+    assert time.monotonic() - begun >= 0.6
+    begun = time.monotonic()
+    Net(distances={"127.0.0.1": 0.3}).page(urls[0])
+    named = Net(distances={"127.0.0.1": 0.3})
+    named.page(urls[0])
+    named.page(urls[1])
+    assert time.monotonic() - begun >= 0.3
+
+
+def test_a_redirection_in_a_loop(served: Served, tmp_path: Path) -> None:
+    url = served.give("/x", Reply(status=302, headers={"Location": "/y"}))
+    served.give("/y", Reply(status=302, headers={"Location": "/x"}))
+    for attempt in (lambda: QUICK.page(url), lambda: QUICK.download(url, tmp_path / "part")):
+        with pytest.raises(FetchError, match=f"{url} redirects in a loop") as caught:
+            attempt()
+        assert caught.value.hint == (
+            "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
+        )
+    assert len(served.asked) == 2 * (module.REDIRECTIONS + 1)
+
+
+@pytest.mark.parametrize("target", ["http://[::1", "file:///etc/passwd", "ftp://x/", "http://a:x/"])
+def test_a_redirection_to_no_address(served: Served, target: str) -> None:
+    url = served.give("/x", Reply(status=302, headers={"Location": target}))
+    with pytest.raises(FetchError, match=f"{url} cannot be reached: "):
+        Net(manners=Manners(tries=1)).page(url)
+
+
+@pytest.mark.parametrize("url", ["http://u:secret@[::1/", "http://u:secret@host:port/"])
+def test_what_is_no_address(url: str, tmp_path: Path) -> None:
+    for attempt in (lambda: QUICK.page(url), lambda: QUICK.download(url, tmp_path / "part")):
+        with pytest.raises(FetchError, match="is no address: ") as caught:
+            attempt()
+        assert "secret" not in str(caught.value)
+        assert caught.value.hint == "the index or the lock names it"
+
+
+def test_a_failure_behind_a_redirection_names_both_without_what_is_secret(
+    served: Served, other: Served
+) -> None:
+    other.give("/signed?sig=s3cret", Reply(status=404))
+    target = other.url.replace("://", "://u:pa55word@") + "/signed?sig=s3cret"
+    url = served.give("/x", Reply(status=302, headers={"Location": target}))
+    with pytest.raises(NotFound) as caught:
+        QUICK.page(url)
+    assert str(caught.value) == f"{url} (which leads to {other.url}/signed) does not exist (HTTP 404)"
+    other.give("/signed?sig=s3cret", b"page")
+    assert "pa55word" not in QUICK.page(url).url
 
 
 def test_a_copy_from_the_disk_starts_anew_and_says_what_is_wrong(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from reprobuild import pipeline, whole
+from reprobuild.alone import machine
 from reprobuild.cli import _explain
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.build import build_image
@@ -122,10 +123,12 @@ def test_without_locks_nothing_is_taken_from_others(tmp_path: Path, monkeypatch:
 
 def test_the_store_s_unfinished_work_goes_away(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    (tmp_path / "tmp" / "left").mkdir(parents=True)
-    (tmp_path / "tmp" / "file").write_text("x")
+    (tmp_path / "tmp" / f"{machine()}.left").mkdir(parents=True)
+    (tmp_path / "tmp" / f"{machine()}.file").write_text("x")
+    (tmp_path / "tmp" / "another-machine.left").mkdir()
     with store.scratch() as folder:
-        assert names(tmp_path / "tmp") == [folder.name]
+        assert names(tmp_path / "tmp") == sorted(["another-machine.left", folder.name])
+    (tmp_path / "tmp" / "another-machine.left").rmdir()
     began = time.monotonic()
     for number in range(100):
         store.remember(f"{number}", number)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from debian.deb822 import Deb822
@@ -42,6 +43,7 @@ _KEEP = re.compile(
 )
 _CONFIG = "apt.conf"
 _SOURCES = "reprobuild.sources"
+_ARCHITECTURE = re.compile(r"[a-z0-9-]+")
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 _SETTINGS = """
 Dir::Etc::Parts "/dev/null";
@@ -56,7 +58,7 @@ Dir::State::status "{folder}/state/status";
 Dir::Cache "{folder}/cache";
 Dir::Log "{folder}/log";
 APT::Architecture "{architecture}";
-APT::Architectures {{ "{architecture}"; }};
+APT::Architectures {{ {architectures} }};
 APT::Sandbox::User "root";
 APT::Update::Error-Mode "any";
 Acquire::GzipIndexes "false";
@@ -96,6 +98,7 @@ def configured_index(
     env: Mapping[str, str],
     folder: Path,
     architecture: str = "amd64",
+    foreign: Sequence[str] = (),
 ) -> SystemIndex:
     """Fetch and read the package lists of one release from the sources that this machine's apt names.
 
@@ -105,43 +108,67 @@ def configured_index(
         env: the environment for apt; `APT_CONFIG` in it is honoured.
         folder: a folder for apt's own files; with it kept, the next call fetches only what changed.
         architecture: in Debian's words.
+        foreign: other architectures of which packages are needed. They are asked of the same sources, whether this
+            machine's apt is set up for them or not; a source that does not have one is passed over.
 
     Raises:
         LockError: no apt here, or no source for the release.
         FetchError: the lists cannot be had.
     """
-    if not re.fullmatch(r"[a-z]+", codename) or not re.fullmatch(r"[a-z0-9-]+", architecture):
-        raise LockError(f"`{codename}` for `{architecture}` is not a release that apt could know", hint=_HINT)
+    architectures = (architecture, *foreign)
+    if not re.fullmatch(r"[a-z]+", codename) or not all(map(_ARCHITECTURE.fullmatch, architectures)):
+        raise LockError(
+            f"`{codename}` for `{' '.join(architectures)}` is not a release that apt could know", hint=_HINT
+        )
     if not re.fullmatch(r"[^\"\n;{}]+", str(folder)):
         raise LockError(f"apt cannot use the folder {folder}", hint="choose a store with a plainer path")
     env = {**env, "LC_ALL": "C"}
-    own = folder.absolute() / f"{codename}-{architecture}"
+    own = folder.absolute() / "-".join((codename, *architectures))
     own.mkdir(parents=True, exist_ok=True)
-    configured = _targets(env, architecture)
+    configured = configured_targets(env, (architecture,))
     wanted = [target for target in configured if target.belongs(codename)]
     # Which release a moving name means is only known once its Release file is there.
     wanted = wanted or [target for target in configured if _MOVING.fullmatch(target.release)]
-    found = _fetched(wanted, codename, env, own, architecture) if wanted else []
+    found = _fetched(wanted, codename, env, own, architectures) if wanted else []
     if not found:
         raise LockError(f"apt of this machine has no source for {distribution}/{codename}", hint=_HINT)
     return SystemIndex(distribution, codename, found, architecture)
 
 
+def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> tuple[str, ...]:
+    """Return the code names that this machine's apt has sources for, in their order; none where there is no apt.
+
+    What a moving name (`stable`) means is known only where apt's lists were fetched.
+
+    Args:
+        env: the environment for apt; `APT_CONFIG` in it is honoured.
+        architecture: in Debian's words.
+    """
+    if not shutil.which("apt-get", path=env.get("PATH")):
+        return ()
+    env = {**env, "LC_ALL": "C"}
+    targets = [*_targets(env, architecture), *_targets(env, architecture, fetched=True)]
+    names = (
+        name.partition("/")[0].partition("-")[0] for one in targets for name in (one.release, one.codename)
+    )
+    return tuple(dict.fromkeys(name for name in names if name and not _MOVING.fullmatch(name)))
+
+
 def _fetched(
-    wanted: list[Target], codename: str, env: Mapping[str, str], folder: Path, architecture: str
+    wanted: list[Target], codename: str, env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> list[PackagesFile]:
     """Fetch the lists of the wanted sources and return those of the release; one process at a time."""
     with (folder / "busy").open("w") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
         try:
-            private = _update(wanted, env, folder, architecture)
+            private = _update(wanted, env, folder, architectures)
             return [
                 PackagesFile(
                     uri=without_credentials(target.uri),
                     content=Path(target.path).read_bytes(),
                     automatic=not target.release.endswith(_NOT_AUTOMATIC),
                 )
-                for target in _targets(private, architecture, fetched=True)
+                for target in configured_targets(private, architectures, fetched=True)
                 if target.belongs(codename)
             ]
         finally:  # addresses of sources and proxies in them may hold credentials
@@ -149,7 +176,9 @@ def _fetched(
                 (folder / name).unlink(missing_ok=True)
 
 
-def _targets(env: Mapping[str, str], architecture: str, *, fetched: bool = False) -> list[Target]:
+def configured_targets(
+    env: Mapping[str, str], architectures: Sequence[str], *, fetched: bool = False
+) -> list[Target]:
     """List the `Packages` files of apt's sources: of all that are configured, or what was fetched of them.
 
     With the Release files' words apt lists only what was fetched; many a container image has no lists.
@@ -171,11 +200,13 @@ def _targets(env: Mapping[str, str], architecture: str, *, fetched: bool = False
             entry=fields.get("Sourcesentry", ""),
         )
         for fields in Deb822.iter_paragraphs(raw.decode(errors="replace").splitlines())
-        if fields.get("Architecture") == architecture
+        if fields.get("Architecture") in architectures
     ]
 
 
-def _update(wanted: list[Target], env: Mapping[str, str], folder: Path, architecture: str) -> dict[str, str]:
+def _update(
+    wanted: list[Target], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
+) -> dict[str, str]:
     """Run `apt-get update` for the targets alone, and return the environment that shows its result."""
     for below in ("state/lists/partial", "cache/archives/partial", "log"):
         (folder / below).mkdir(parents=True, exist_ok=True)
@@ -183,10 +214,12 @@ def _update(wanted: list[Target], env: Mapping[str, str], folder: Path, architec
     settings = run(["apt-config", "dump"], env=env, purpose="read apt's configuration", missing=LockError)
     kept = [line for line in settings.decode(errors="replace").splitlines() if _KEEP.fullmatch(line)]
     config, sources = folder / _CONFIG, folder / _SOURCES
-    _write_private(
-        config, "\n".join(kept) + _SETTINGS.format(folder=folder, sources=_SOURCES, architecture=architecture)
-    )
-    _write_private(sources, _sources(wanted, architecture))
+    own = _SETTINGS.format(
+        folder=folder, sources=_SOURCES, architecture=architectures[0],
+        architectures=" ".join(f'"{name}";' for name in architectures),
+    )  # fmt: skip
+    _write_private(config, "\n".join(kept) + own)
+    _write_private(sources, source_list(wanted, architectures))
     private = {**env, "APT_CONFIG": str(config)}
     try:
         run(
@@ -208,14 +241,14 @@ def _write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _sources(wanted: list[Target], architecture: str) -> str:
+def source_list(wanted: list[Target], architectures: Sequence[str]) -> str:
     """Return a deb822 source list of exactly the wanted suites and components."""
     components: dict[tuple[str, str, str], list[str]] = {}
     for target in wanted:
         components.setdefault((target.uri, target.release, target.entry), []).append(target.component)
     stanzas = []
     for (uri, release, entry), names in components.items():
-        lines = [f"Types: deb\nURIs: {uri}\nSuites: {release}\nArchitectures: {architecture}"]
+        lines = [f"Types: deb\nURIs: {uri}\nSuites: {release}\nArchitectures: {' '.join(architectures)}"]
         if any(names):
             lines.append("Components: " + " ".join(dict.fromkeys(names)))
         lines += [f"{key}: {value}" for key, value in _options(entry).items()]

@@ -27,6 +27,8 @@ class Control(Struct, frozen=True, kw_only=True):
     """The relations of one package, from its control file."""
 
     name: str
+    architecture: str
+    multi_arch: str
     before: tuple[Group, ...]
     needs: tuple[Group, ...]
     provides: tuple[str, ...]
@@ -112,8 +114,8 @@ def _skip(stream: IO[bytes], member: _Member) -> None:
     stream.seek(stream.tell() % 2, os.SEEK_CUR)  # members begin at even places
 
 
-def read_control(deb: Path, name: str) -> Control:
-    """Read the relations of a package.
+def control_text(deb: Path, name: str) -> bytes:
+    """Return the control file of a package.
 
     Raises:
         BuildError: the file is not a package, or has no control file.
@@ -122,11 +124,22 @@ def read_control(deb: Path, name: str) -> Control:
         for info in tars.members(tar, name, packed=deb.stat().st_size):
             if info.name.removeprefix("./") == "control" and info.isreg() and info.size <= _LONGEST_CONTROL:
                 stream = tar.extractfile(info)
-                fields = Deb822(stream.read() if stream else b"")
-                return Control(
-                    name=fields.get("Package", ""),
-                    before=relations(fields.get("Pre-Depends", "")),
-                    needs=relations(fields.get("Depends", "")),
-                    provides=tuple(r.name for g in relations(fields.get("Provides", "")) for r in g),
-                )
+                return stream.read() if stream else b""
     raise BuildError(f"{name} is not a Debian package: it has no control file", hint=_DAMAGED)
+
+
+def read_control(deb: Path, name: str) -> Control:
+    """Read the relations of a package.
+
+    Raises:
+        BuildError: as `control_text`.
+    """
+    fields = Deb822(control_text(deb, name))
+    return Control(
+        name=fields.get("Package", ""),
+        architecture=fields.get("Architecture", ""),
+        multi_arch=fields.get("Multi-Arch", ""),
+        before=relations(fields.get("Pre-Depends", "")),
+        needs=relations(fields.get("Depends", "")),
+        provides=tuple(r.name for g in relations(fields.get("Provides", "")) for r in g),
+    )

@@ -14,14 +14,21 @@ VERSION = re.compile(r"[A-Za-z0-9.+~:-]+")
 
 
 class Relation(Struct, frozen=True):
-    """One alternative of a dependency: a name and perhaps a condition on its version."""
+    """One alternative of a dependency: a name, perhaps a condition on its version, perhaps an architecture or `any`."""
 
     name: str
     operator: str = ""
     version: str = ""
+    architecture: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.operator} {self.version})" if self.operator else self.name
+        name = f"{self.name}:{self.architecture}" if self.architecture else self.name
+        return f"{name} ({self.operator} {self.version})" if self.operator else name
+
+    def opposite(self) -> Relation | None:
+        """Return the condition that all other versions meet; None where there is no version in it, or only one."""
+        operator = {"<<": ">=", "<=": ">>", ">=": "<<", ">>": "<="}.get(self.operator)
+        return Relation(self.name, operator, self.version) if operator else None
 
     def allows(self, version: str) -> bool:
         """Tell whether a package of this version meets the condition."""
@@ -49,6 +56,6 @@ def relations(text: str) -> tuple[Group, ...]:
         alternatives = []
         for item in group:
             operator, version = item.get("version") or ("", "")
-            alternatives.append(Relation(item["name"], operator, version))
+            alternatives.append(Relation(item["name"], operator, version, item.get("archqual") or ""))
         groups.append(tuple(alternatives))
     return tuple(groups)

@@ -39,6 +39,7 @@ VERBS = {
     "verify": "Check an image again, now, here.",
     "run": "Run a command in the image, seeded.",
     "compare": "What differs between two environments, likeliest culprit first.",
+    "store": "Clean the store, or verify it.",
     "diff": "Which files of two images differ, why, and which input brought them.",
 }
 

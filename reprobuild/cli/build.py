@@ -9,6 +9,7 @@ import click
 
 from reprobuild import pipeline
 from reprobuild.cli import common
+from reprobuild.keep import keeping
 from reprobuild.lock import read_lock
 from reprobuild.report.text import render_text
 
@@ -30,7 +31,9 @@ def command(
       reprobuild build reprobuild.lock -o frozen
     """
     session = common.make_session(store, offline=offline)
-    lock, image = pipeline.build(read_lock(lock_path), out, session, common.make_making(**options))
+    given = read_lock(lock_path)
+    with keeping(given, lock_path, session.store, "build"):
+        lock, image = pipeline.build(given, out, session, common.make_making(**options))
     if as_json:
         common.print_json(pipeline.summary(lock, image, None, out))
     else:

@@ -97,6 +97,16 @@ def decision_options(function: F) -> F:
                 help="Another address of a service.",
             ),
             click.option(
+                "--archive",
+                "archives",
+                metavar="URL|ppa:OWNER/NAME[=KEY]",
+                multiple=True,
+                help="Another archive of system packages; KEY is the fingerprint that signs it.",
+            ),
+            click.option(
+                "--deb", "debs", metavar="FILE|FOLDER", multiple=True, help="Files of system packages."
+            ),
+            click.option(
                 "--bake", metavar="NAME[=VALUE]", multiple=True, help="Put a variable into the image."
             ),
             click.option(
@@ -112,7 +122,14 @@ def decision_options(function: F) -> F:
 
 def make_decisions(directory: Path, decisions_path: Path | None, **options: Any) -> tuple[Decisions, Path]:
     """Return the decisions of file and options, and the folder where relative sources start."""
-    from reprobuild.decisions import Decisions, find_decisions, merge, parse_bake, read_decisions
+    from reprobuild.decisions import (
+        Decisions,
+        find_decisions,
+        merge,
+        parse_archive,
+        parse_bake,
+        read_decisions,
+    )
 
     found = decisions_path or find_decisions(directory)
     base = read_decisions(found) if found else Decisions()
@@ -122,6 +139,8 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         platform=options["platform"],
         sources=_pairs("--source", options["sources"]),
         services=_pairs("--service", options["services"]),
+        archives=tuple(parse_archive(item) for item in options["archives"]),
+        debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
         bake=dict(parse_bake(item) for item in options["bake"]),
         drop=tuple(options["drop"]),
         accept=tuple(options["accept"]),
@@ -173,6 +192,7 @@ def make_session(store: Path | None, *, offline: bool = False, folder: Path = Pa
         folder=folder,
         say=say,
         progress=_progress(),
+        now=int(time.time()),
     )
 
 

@@ -24,7 +24,7 @@ def command(lock_path: Path, store: Path | None, as_json: bool) -> None:
       reprobuild fetch frozen/reprobuild.lock
     """
     lock = read_lock(lock_path)
-    brought = pipeline.fetch_lock(lock, common.make_session(store))
+    brought = pipeline.fetch_lock(lock, lock_path, common.make_session(store))
     wanted = len(artefacts(lock))
     if as_json:
         common.print_json({"files": wanted, "fetched": brought})

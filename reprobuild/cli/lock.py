@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reprobuild.cli import common
+from reprobuild.keep import keep
 from reprobuild.lock import write_lock
 from reprobuild.report.text import render_rulings
 from reprobuild.resolve.compose import resolve
@@ -40,6 +41,7 @@ def command(
     session = common.make_session(store, folder=folder)
     lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
     write_lock(lock, target)
+    keep(lock, target, session.store, "lock")
     if as_json:
         common.print_json({"lock": f"sha256:{lock.digest}", "path": str(target)})
     else:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.apt.architectures import key_of
 from reprobuild.archive import Entry
 from reprobuild.image.kinds import source_of
 from reprobuild.image.plan import skeleton
@@ -65,15 +66,14 @@ def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock |
         lock: of the image, where one is known.
     """
     paths: dict[str, Input] = {}
-    versions: dict[Input, str] = {}
+    status = tree.get(_STATUS)
+    names, versions = _packages(read(status) or b"" if status and status.type == "file" else b"")
     for path, entry in tree.items():
-        if entry.type != "file" or not _says_origins(path):
+        if entry.type != "file" or not _says_origins(path) or path == _STATUS:
             continue
         content = read(entry) or b""
-        if path == _STATUS:
-            versions.update(_packages(content))
-        elif path.startswith(_INFO):
-            name = path[len(_INFO) : -len(".list")].partition(":")[0]
+        if path.startswith(_INFO):
+            name = _named(path[len(_INFO) : -len(".list")], names)
             paths.update((found, ("system", name)) for found in _listed(content, tree))
         else:
             paths.update(_recorded(path, content))
@@ -84,19 +84,37 @@ def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock |
             versions[owner] = match[3]
             paths.setdefault(path, owner)
         elif path.startswith(_INFO) and tree[path].type == "file":
-            name = path[len(_INFO) :].rpartition(".")[0].partition(":")[0]
+            name = _named(path[len(_INFO) :].rpartition(".")[0], names)
             if name:
                 paths.setdefault(path, ("system", name))
     sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
     return Origins(paths, versions, sources, lock)
 
 
-def _packages(status: bytes) -> Iterator[tuple[Input, str]]:
-    """Yield the versions of installed packages: deb822, dpkg's own file of it."""
+def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
+    """Return what dpkg's own file of installed packages says: {NAME:ARCHITECTURE: name}, and the versions.
+
+    A foreign package has its architecture in its name; dpkg itself is never foreign.
+    """
+    found: dict[tuple[str, str], str] = {}
     for stanza in status.decode("utf-8", "replace").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
         if "Package" in fields and "Version" in fields:
-            yield ("system", fields["Package"]), fields["Version"]
+            found[fields["Package"], fields.get("Architecture", "")] = fields["Version"]
+    native = next((architecture for name, architecture in found if name == "dpkg"), "")
+    names: dict[str, str] = {}
+    versions: dict[Input, str] = {}
+    for (name, architecture), version in found.items():
+        key = key_of(name, architecture, native) if native else name
+        names[f"{name}:{architecture}"] = key
+        names.setdefault(name, key)
+        versions["system", key] = version
+    return names, versions
+
+
+def _named(stem: str, names: Mapping[str, str]) -> str:
+    """Return the package of a file of dpkg's: `NAME.list`, or `NAME:ARCHITECTURE.list` of a `Multi-Arch: same` one."""
+    return names.get(stem, stem.partition(":")[0])
 
 
 def _listed(content: bytes, tree: Tree) -> Iterator[str]:

@@ -19,7 +19,7 @@ from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.realise.wheels import build_wheel, recall_wheel, wheel_key
-from reprobuild.sandbox import Root, can_layer
+from reprobuild.sandbox import Root, can_layer, check_namespaces
 from reprobuild.store import Store
 
 
@@ -78,6 +78,8 @@ class _Root:
 
     def get(self) -> Root:
         """Return the root; where nothing can be layered over it, it is this run's own."""
+        if self._root is None:
+            check_namespaces()
         if self._root is None and can_layer():
             self._root = Root(folder=kept_root(self._base, self._store), layered=True)
         elif self._root is None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO
 
 from msgspec import structs
 
+from reprobuild.apt.architectures import key_of
 from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
@@ -32,7 +34,7 @@ from reprobuild.realise.from_image import flatten, write_owners
 from reprobuild.realise.order import batches
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
-from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
+from reprobuild.sandbox import Bind, Root, check_namespaces, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
 _PLACE = "/run/reprobuild"
@@ -67,7 +69,8 @@ done
 [ ! -e /usr/sbin/policy-rc.d ] || mv /usr/sbin/policy-rc.d /usr/sbin/policy-rc.d.base
 printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
-for batch in /run/reprobuild/plan/*; do
+xargs --no-run-if-empty --max-args=1 --arg-file=/run/reprobuild/plan/foreign dpkg --add-architecture
+for batch in /run/reprobuild/plan/[0-9]*; do
     xargs --no-run-if-empty --arg-file="$batch" \
         dpkg --abort-after=1 --force-unsafe-io --force-depends --unpack
     dpkg --abort-after=1 --force-unsafe-io --configure --pending
@@ -114,6 +117,7 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
             flatten(base.image, store, folder, flat, epoch, _EMPTY)
             listing = _rewrite(flat, tree, epoch, _NO_PLACE)
         else:
+            check_namespaces()  # before anything is unpacked
             over = f" over {base.image.reference}" if base.image else ""
             say(f"installing {len(base.packages)} system packages with dpkg{over}, once for this set")
             listing = _rewrite(_installed(base, store, folder, epoch), tree, epoch)
@@ -148,11 +152,15 @@ def _key(base: Base, epoch: int) -> str:
     parts = {
         "recipe": [_RECIPE, _START, _INSTALL],
         "epoch": epoch,
-        "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=lambda d: d.name)],
+        "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=_place)],
         "tools": sorted(d.file.sha256 for d in base.tools),
         "layers": [layer.diff_id for layer in base.image.layers] if base.image else [],
     }
     return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _place(deb: Deb) -> tuple[str, str]:
+    return deb.name, deb.architecture
 
 
 def _bootstrap(base: Base, store: Store, root: Path) -> None:
@@ -160,7 +168,7 @@ def _bootstrap(base: Base, store: Store, root: Path) -> None:
     for name in _MERGED:
         make_folder(root / "usr" / name)
         (root / name).symlink_to(f"usr/{name}")
-    for deb in sorted(base.packages, key=lambda d: d.name):
+    for deb in sorted(base.packages, key=_place):
         if deb.essential:
             _unpack(deb, store, root)
     for path in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "etc", "usr/sbin"):
@@ -179,23 +187,37 @@ def _unpack(deb: Deb, store: Store, folder: Path) -> None:
         extract(tar, folder, deb.file.filename, packed=path.stat().st_size)
 
 
+def _native(base: Base) -> str:
+    """Return the architecture of a base's system, which is that of most of its packages."""
+    counts = Counter(deb.architecture for deb in (*base.packages, *base.tools) if deb.architecture != "all")
+    return max(counts, key=lambda name: (counts[name], name), default="")
+
+
 def _write_plan(base: Base, store: Store, plan: Path) -> None:
-    """Write the batches: a file of paths in the sandbox for each."""
+    """Write the foreign architectures, a line each, and the batches: a file of paths in the sandbox for each."""
+    native = _native(base)
     controls: list[Control] = []
     files: dict[str, str] = {}
     for deb in base.packages:
         path = store.verified(deb.file.sha256, deb.file.filename)
         control = read_control(path, deb.file.filename)
-        if control.name != deb.name:
+        if (control.name, control.architecture) != (deb.name, deb.architecture):
             raise BuildError(
-                f"{deb.file.filename} holds the package {control.name}, locked as {deb.name}",
+                f"{deb.file.filename} holds the package {control.name} for {control.architecture}, locked as "
+                f"{deb.name} for {deb.architecture}",
                 hint="make the lock again with `reprobuild lock DIR`",
             )
         controls.append(control)
-        files[deb.name] = f"{_PLACE}/blobs/{path.relative_to(store.root / 'blobs')}"
-    ordered = batches(controls, [deb.name for deb in base.packages if deb.essential])
-    for number, names in enumerate(ordered):
-        (plan / f"{number:04}").write_text("".join(f"{files[name]}\n" for name in names))
+        files[_key_of(deb, native)] = f"{_PLACE}/blobs/{path.relative_to(store.root / 'blobs')}"
+    foreign = sorted({deb.architecture for deb in base.packages} - {native, "all"})
+    (plan / "foreign").write_text("".join(f"{name}\n" for name in foreign))
+    ordered = batches(controls, [_key_of(deb, native) for deb in base.packages if deb.essential], native)
+    for number, keys in enumerate(ordered):
+        (plan / f"{number:04}").write_text("".join(f"{files[key]}\n" for key in keys))
+
+
+def _key_of(deb: Deb, native: str) -> str:
+    return key_of(deb.name, deb.architecture, native)
 
 
 def _install(

@@ -4,50 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from reprobuild.apt.architectures import key_of, serves
 from reprobuild.apt.deb import Control
-from reprobuild.apt.relations import Group, Relation
+from reprobuild.apt.relations import Group
 
 
-def batches(controls: Sequence[Control], essential: Iterable[str]) -> list[list[str]]:
-    """Return the names in the order of installation, in batches that are unpacked and then configured.
+def batches(controls: Sequence[Control], essential: Iterable[str], native: str) -> list[list[str]]:
+    """Return the keys (`zlib1g`, `zlib1g:i386`) in the order of installation, in batches.
 
-    The first batch are the essential packages. The others come after what they need; those that need each
-    other stay together; a batch ends where a package must find others configured (Pre-Depends).
+    Each is unpacked and then configured. The first batch are the essential packages. The others come after what they
+    need; those that need each other stay together; a batch ends where a package must find others configured
+    (Pre-Depends).
+
+    Args:
+        controls: of every package.
+        essential: the keys of those that are installed first.
+        native: the system's architecture.
     """
     first = sorted(essential)
-    controls = sorted(controls, key=lambda control: control.name)
+    known = {key_of(control.name, control.architecture, native): control for control in controls}
+    known = dict(sorted(known.items()))
     providers: dict[str, list[str]] = {}
-    for control in controls:
+    for key, control in known.items():
         for name in (control.name, *control.provides):
-            providers.setdefault(name, []).append(control.name)
-    before = {c.name: _targets(c.before, providers) for c in controls}
-    needs = {c.name: before[c.name] | _targets(c.needs, providers) for c in controls}
-    reach = {name: _reach(name, needs) for name in needs}
-    together = {name: min(other for other in reach[name] if name in reach[other]) for name in needs}
+            providers.setdefault(name, []).append(key)
+    before = {key: _targets(c, c.before, known, providers, native) for key, c in known.items()}
+    needs = {key: before[key] | _targets(c, c.needs, known, providers, native) for key, c in known.items()}
+    reach = {key: _reach(key, needs) for key in needs}
+    together = {key: min(other for other in reach[key] if key in reach[other]) for key in needs}
     order = sorted(set(needs) - set(first), key=lambda n: (len(reach[n]), together[n], n))
     result: list[list[str]] = [first]
     current: list[str] = []
-    for name in order:
-        if any(other in current and together[other] != together[name] for other in before[name]):
+    for key in order:
+        if any(other in current and together[other] != together[key] for other in before[key]):
             result.append(current)
             current = []
-        current.append(name)
+        current.append(key)
     return [batch for batch in (*result, current) if batch]
 
 
-def _targets(groups: Iterable[Group], providers: Mapping[str, Sequence[str]]) -> set[str]:
+def _targets(
+    wants: Control, groups: Iterable[Group], known: Mapping[str, Control], providers: Mapping[str, Sequence[str]],
+    native: str,
+) -> set[str]:  # fmt: skip
+    """Return what fulfils dependencies: all that serve the first alternative which anything serves."""
     found: set[str] = set()
     for group in groups:
-        found.update(_first(group, providers))
+        for relation in group:
+            serving = [
+                key
+                for key in providers.get(relation.name, ())
+                if serves(
+                    relation.architecture,
+                    wants.architecture,
+                    known[key].architecture,
+                    known[key].multi_arch,
+                    native,
+                )
+            ]
+            if serving:
+                found.update(serving)
+                break
     return found
 
 
-def _first(group: Sequence[Relation], providers: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return next((providers[r.name] for r in group if r.name in providers), ())
-
-
 def _reach(name: str, needs: Mapping[str, set[str]]) -> frozenset[str]:
-    """Return the name and all that it leads to."""
+    """Return the key and all that it leads to."""
     found = {name}
     left = [name]
     while left:

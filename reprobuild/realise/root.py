@@ -26,7 +26,7 @@ def kept_root(base: str, store: Store) -> Path:
         FetchError: the tree is not in the store, or damaged.
     """
     folder = store.root / "roots" / base
-    key = hashlib.sha256(f"root\0{base}".encode()).hexdigest()
+    key = root_key(base)
     with _alone(folder):
         if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
             with store.scratch() as scratch:
@@ -38,6 +38,11 @@ def kept_root(base: str, store: Store) -> Path:
                 fresh.rename(folder)
             store.remember(key, {"state": _state(folder)})
     return folder
+
+
+def root_key(base: str) -> str:
+    """Return the key under which the store remembers the state of a base's folder."""
+    return hashlib.sha256(f"root\0{base}".encode()).hexdigest()
 
 
 def place_script(name: str, folder: Path) -> Path:

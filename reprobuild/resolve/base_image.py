@@ -49,6 +49,11 @@ class ImageIndex(SystemIndex):
         """None: the image has its own."""
         return ()
 
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The architectures beside the machine's own of which there are packages, sorted."""
+        return self._index.foreign
+
     def _versions(self, name: str) -> tuple[Candidate, ...]:
         """Return the image's version, and after no other than newer ones of the archive, newest first."""
         known = self._index.versions(name)
@@ -60,7 +65,7 @@ class ImageIndex(SystemIndex):
         newer = [c for c in known if Version(c.version) > Version(own.version)]
         if name in self._outdated:
             return tuple(newer)
-        kept = _kept(name, own.version, own.architecture, own.provides)
+        kept = _kept(name, own.version, own.architecture, own.provides, own.multi_arch)
         # Of its own accord, nothing of the image is replaced.
         return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept)
 
@@ -70,24 +75,30 @@ class ImageIndex(SystemIndex):
         return tuple(dict.fromkeys((*own, *self._index.providers(name))))
 
 
-def _kept(name: str, version: str, architecture: str, provides: tuple[Relation, ...] = ()) -> Candidate:
+def _kept(
+    name: str, version: str, architecture: str, provides: tuple[Relation, ...] = (), multi_arch: str = ""
+) -> Candidate:
     """Return a package that nothing is fetched for; what it needs is there."""
     return Candidate(
-        name=name, version=version, architecture=architecture, essential=False, needs=(), provides=provides,
-        file=_NOT_THERE,
+        key=name, name=name, version=version, architecture=architecture, essential=False, needs=(), provides=provides,
+        file=_NOT_THERE, multi_arch=multi_arch,
     )  # fmt: skip
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What is to be in the base: the captured list, the names that the rest needs, and those to leave out."""
+class WantedOver(Struct, frozen=True, kw_only=True):
+    """What is to be in the base: the captured list, the names that the rest needs, and those to leave out.
+
+    `libraries` are packages of shared libraries, each with who asks for it.
+    """
 
     packages: tuple[Package, ...]
     roots: tuple[str, ...]
     drop: Collection[str] = ()
+    libraries: Mapping[str, str] = {}
 
 
 def resolve_image_base(
-    image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: Wanted
+    image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: WantedOver
 ) -> tuple[Base, tuple[Ruling, ...]]:
     """Choose what is put over an image, and say what became of each captured package.
 
@@ -105,14 +116,16 @@ def resolve_image_base(
         LockError: something that is needed is neither in the image nor in the index.
     """
     present, outdated = system.packages, set[str]()
+    here = (index.architecture, "all")
     both = [
-        p.name for p in wanted.packages
-        if p.name in present and p.mark != "residual" and not exclusion(p.name) and not is_named(p.name, wanted.drop)
-    ]  # fmt: skip
+        p.name
+        for p in wanted.packages
+        if p.name in present and p.architecture in here and _asked(p, wanted.drop)
+    ]
     for _ in range(_ROUNDS):
         base, rulings = resolve_base(
             wanted.packages, index=ImageIndex(index, present, outdated), drop=wanted.drop,
-            roots=[*wanted.roots, *both, *sorted(outdated)],
+            roots=[*wanted.roots, *both, *sorted(outdated)], libraries=wanted.libraries,
         )  # fmt: skip
         broken = _broken(present, base.packages)
         if broken <= outdated:
@@ -135,6 +148,11 @@ def resolve_image_base(
         msgspec.structs.replace(base, packages=_files(base.packages), tools=_files(base.tools), image=whole),
         (*ruled, _brought(image, present, wanted.packages)),
     )
+
+
+def _asked(package: Package, drop: Collection[str]) -> bool:
+    """Tell whether the captured version of a package that the image has is wanted."""
+    return package.mark != "residual" and not exclusion(package.name) and not is_named(package.name, drop)
 
 
 def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:

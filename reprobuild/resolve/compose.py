@@ -7,24 +7,27 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 from packaging.utils import canonicalize_name
 
+from reprobuild.apt.configured import configured_releases
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
 from reprobuild.registry.reference import is_image
+from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.image import ImageDecision, installed_interpreter, lock_image_base
-from reprobuild.resolve.interpreter import resolve_interpreter
+from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
+from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
+from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sources import Given, resolve_sources
-from reprobuild.resolve.surroundings import Surroundings as Surroundings
-from reprobuild.resolve.surroundings import system_index
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.wheel_libraries import read_libraries
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
 
@@ -44,33 +47,55 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     interpreter = resolve_interpreter(snapshot, decisions.python)
     triage = triage_snapshot(snapshot, decisions)
 
+    wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
+    of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
+    torch_index = read_services(decisions.services)["torch-index"].url
+    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
     roots = (interpreter.executable.rpartition("/")[2], *triage.packages)
+    system: System | ImageBase
     if decisions.base and is_image(decisions.base):
-        image = ImageDecision(
-            reference=decisions.base, platform=platform, architecture=architecture, roots=roots
+        system = ImageBase(
+            snapshot,
+            ImageDecision(platform=platform, architecture=architecture, roots=roots),
+            triage.settings,
+            decisions,
+            around,
         )
-        base, system = lock_image_base(image, snapshot.packages, triage.settings, decisions, around)
-        interpreter = installed_interpreter(base, interpreter)
     else:
-        release = infer_release(snapshot.packages, decisions.base)
-        index = system_index(release.distribution, release.codename, architecture, around)
-        base, system = resolve_base(snapshot.packages, index=index, roots=roots, drop=decisions.drop)
+        if snapshot.packages or decisions.base:
+            release = infer_release(snapshot.packages, decisions.base)
+        else:
+            need = what_is_needed(snapshot, interpreter, of_index, files, machine)
+            release = default_release(need, configured_releases(around.env, architecture))
+        around.say(
+            f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
+        )
+        wanted_base = Wanted(release=release, architecture=architecture, roots=roots)
+        system = System(snapshot, wanted_base, decisions, around)
+    base, packages = system.pin()
+    interpreter = installed_interpreter(as_in_base(interpreter, base), base)
 
     target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
-    wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
     around.say(f"python: {len(wanted)} lines of the freeze, for Python {target.python}")
-    services = read_services(decisions.services)
-    torch_index = services["torch-index"].url
-    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
-    of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
     wheels, python = resolve_requirements(of_index, files, target)
 
     sources, trees = lock_sources(snapshot, decisions, around)
+    accept([*triage.rulings, *packages, *python, *trees], decisions.accept)  # before all wheels are fetched
+    fetch((wheel.file for wheel in wheels), around.store, around.net)
+    opened = [(wheel, read_libraries(wheel.file, machine, around.store)) for wheel in wheels]
+    needed = asks(opened)
+    libraries, _ = system_libraries(needed, snapshot, system.index, base, decisions.drop)
+    if libraries:
+        around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
+        base, packages = system.pin(libraries)
+    _, left_out = system_libraries(needed, snapshot, system.index, base, decisions.drop)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     rulings = [
         *triage.rulings,
-        *system,
+        *packages,
         *python,
+        *left_out,
+        *too_new(opened, base),
         *trees,
         *_dropped(snapshot, decisions.drop),
     ]

@@ -22,6 +22,7 @@ _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _LONGEST = 64 << 20
+_MULTI_ARCH = ("same", "foreign", "allowed")
 # What other systems keep their packages in, and its name.
 _OTHERS = (
     ("var/lib/dpkg/status.d", "a distroless image"),
@@ -43,6 +44,7 @@ class Present(Struct, frozen=True, kw_only=True):
     architecture: str
     needs: tuple[Group, ...]
     provides: tuple[Relation, ...]
+    multi_arch: str = ""
 
 
 class ImageSystem(Struct, frozen=True, kw_only=True):
@@ -132,6 +134,7 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
             continue
         if fields.get("Architecture") not in (architecture, "all"):
             continue
+        multi_arch = fields.get("Multi-Arch", "")
         if not NAME.fullmatch(name) or not VERSION.fullmatch(version):
             raise LockError(
                 f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
@@ -142,5 +145,6 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
             architecture=fields["Architecture"],
             needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
             provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+            multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
         )
     return found

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from reprobuild.errors import LockError
-from reprobuild.lock import Interpreter
+from reprobuild.lock import Base, Interpreter
 from reprobuild.snapshot.model import Snapshot
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
@@ -16,7 +18,8 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     """Find the interpreter.
 
     The distribution's own Python is the only one that can be put into an image today, so other evidence
-    (capture.json, collect_env, a module, conda) that contradicts it is an error rather than a guess.
+    (capture.json, collect_env, a module, conda) that contradicts it is an error rather than a guess. Without a package
+    list there is nothing to contradict: the version is then X.Y alone, and `as_in_base` tells the rest.
 
     Args:
         snapshot: the captured environment.
@@ -30,6 +33,8 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
         return _decided(decided, system)
     if seen := _seen(snapshot):
         version, evidence = seen
+        if not snapshot.packages and re.match(r"3\.\d", version):
+            return _interpreter(_minor(version), f"Python {version}: {evidence}")
         found = system.get(_minor(version), "")
         if found and f"{found}.".startswith(f"{version}."):
             return _interpreter(found, evidence)
@@ -38,6 +43,8 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
             f"{', '.join(system.values()) or 'none'}",
             hint=f"to run it with the system's: {HINT}",
         )
+    if not system and (rpm := _from_rpms(snapshot)):
+        return _interpreter(*rpm)
     if not system:
         raise LockError("no file of the snapshot shows which Python it was", hint=HINT)
     if len(system) > 1:
@@ -47,6 +54,16 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
         system = {default: system[default]}
     minor, version = next(iter(system.items()))
     return _interpreter(version, f"apt-packages.txt lists python{minor}")
+
+
+def as_in_base(interpreter: Interpreter, base: Base) -> Interpreter:
+    """Return the interpreter with the whole version that the base has of it, where only X.Y was known."""
+    name = interpreter.executable.rpartition("/")[2]
+    for deb in base.packages:
+        upstream = re.match(r"3\.\d+\.\d+", deb.version.rpartition(":")[2])
+        if deb.name == name and upstream and interpreter.version.count(".") == 1:
+            return msgspec.structs.replace(interpreter, version=upstream.group())
+    return interpreter
 
 
 def _seen(snapshot: Snapshot) -> tuple[str, str] | None:
@@ -93,6 +110,18 @@ def _default_minor(snapshot: Snapshot) -> str:
         if package.name == "python3" and (match := re.match(r"3\.\d+", package.version)):
             return match.group()
     return ""
+
+
+def _from_rpms(snapshot: Snapshot) -> tuple[str, str] | None:
+    """Return (X.Y, evidence) of an rpm host's Python: the only one, or the one that `python3` is."""
+    found: dict[str, tuple[str, str]] = {}
+    for rpm in snapshot.rpms:
+        upstream = re.match(r"3\.\d+(?=\.)", rpm.version.rpartition(":")[2])
+        if upstream and rpm.name in ("python3", f"python{upstream[0]}"):
+            found[rpm.name] = (upstream[0], f"rpm's {rpm.name} {rpm.version}, {rpm.place}")
+    if len({version for version, _ in found.values()}) == 1:
+        return next(iter(found.values()))
+    return found.get("python3")
 
 
 def _from_modules(snapshot: Snapshot) -> Sequence[tuple[str, str]]:

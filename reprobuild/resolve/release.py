@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
+from importlib.resources import files
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.snapshot.model import Package
 
-# distribution, code name, number, and the version of `base-files` that belongs to it.
-# Debian's base-files carries the release's number; Ubuntu's that of the Debian it was taken from.
-_RELEASES = (
-    ("debian", "buster", "10", r"10(\.|\+|$)(?!.*ubuntu).*"),
-    ("debian", "bullseye", "11", r"11(\.|\+|$)(?!.*ubuntu).*"),
-    ("debian", "bookworm", "12", r"12(\.|\+|$)(?!.*ubuntu).*"),
-    ("debian", "trixie", "13", r"13(\.|\+|$)(?!.*ubuntu).*"),
-    ("ubuntu", "bionic", "18.04", r"10\.1ubuntu.*"),
-    ("ubuntu", "focal", "20.04", r"11ubuntu.*"),
-    ("ubuntu", "jammy", "22.04", r"12ubuntu.*"),
-    ("ubuntu", "noble", "24.04", r"13ubuntu.*"),
-)
 _HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
+
+
+class Known(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """One row of the table `releases.toml`, which says what its fields mean and where they are from."""
+
+    distribution: str
+    codename: str
+    number: str
+    base_files: str
+    glibc: tuple[int, int]
+    python: str
+    standard: datetime.date
+    lts: datetime.date
+    seen: str
+
+    @property
+    def label(self) -> str:
+        """The release as a decision names it, `debian/bookworm`."""
+        return f"{self.distribution}/{self.codename}"
+
+
+@functools.lru_cache(maxsize=1)
+def known_releases() -> tuple[Known, ...]:
+    """Return the table of releases, those of one distribution from old to new."""
+    raw = files("reprobuild.resolve").joinpath("releases.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=dict[str, tuple[Known, ...]])["release"]
 
 
 class Release(Struct, frozen=True, kw_only=True):
@@ -66,10 +84,12 @@ def infer_release(packages: Iterable[Package], base: str | None = None) -> Relea
 def _by_base_files(packages: tuple[Package, ...]) -> Release | None:
     for package in packages:
         if package.name == "base-files":
-            for distribution, codename, _, pattern in _RELEASES:
-                if re.match(pattern, package.version):
+            for known in known_releases():
+                if re.match(known.base_files, package.version):
                     evidence = f"base-files {package.version} ({package.place})"
-                    return Release(distribution=distribution, codename=codename, evidence=evidence)
+                    return Release(
+                        distribution=known.distribution, codename=known.codename, evidence=evidence
+                    )
     return None
 
 
@@ -87,15 +107,16 @@ def _by_versions(packages: tuple[Package, ...]) -> Release | None:
     """`+deb12u3`, `~deb12u1` are updates to Debian 12; `ubuntu0.22.04.1` and `~22.04` to Ubuntu 22.04."""
     marked: Counter[str] = Counter()
     for package in packages:
-        for distribution, codename, number, _ in _RELEASES:
-            mark = rf"deb{number}u\d" if distribution == "debian" else rf"(ubuntu0\.|~){re.escape(number)}"
+        for known in known_releases():
+            number = re.escape(known.number)
+            mark = rf"deb{number}u\d" if known.distribution == "debian" else rf"(ubuntu0\.|~){number}"
             if re.search(mark, package.version):
-                marked[codename] += 1
+                marked[known.codename] += 1
     return _most(marked, "package versions are marked as its updates")
 
 
 def _most(counts: Counter[str], words: str) -> Release | None:
-    known = {codename: distribution for distribution, codename, _, _ in _RELEASES}
+    known = {one.codename: one.distribution for one in known_releases()}
     ranked = sorted((-count, name) for name, count in counts.items() if name in known)
     if not ranked:
         return None

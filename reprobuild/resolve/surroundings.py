@@ -7,8 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.apt.configured import configured_index
-from reprobuild.apt.index import SystemIndex
+from reprobuild.apt.signed import FOLDERS
 from reprobuild.net import Net
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.store import Store
@@ -18,7 +17,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     """What resolving may touch: the store, the network, this machine's indexes and environment.
 
     `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
-    each step.
+    each step. `now` is in seconds since 1970; `key_folders` are where keys of archives lie.
     """
 
     store: Store
@@ -27,16 +26,6 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     folder: Path
     say: Callable[[str], None]
+    now: int
     captured: Path = Path()
-
-
-def system_index(distribution: str, codename: str, architecture: str, around: Surroundings) -> SystemIndex:
-    """Return the packages of a release, from the sources of this machine's apt.
-
-    Raises:
-        LockError, FetchError: see `apt.configured.configured_index`.
-    """
-    around.say(f"system: the packages of {distribution} {codename}, from this machine's apt sources")
-    lists = around.store.root / "apt"
-    lists.mkdir(parents=True, exist_ok=True)
-    return configured_index(distribution, codename, env=around.env, folder=lists, architecture=architecture)
+    key_folders: tuple[Path, ...] = FOLDERS

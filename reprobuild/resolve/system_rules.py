@@ -1,51 +1,46 @@
-"""Which captured system packages are the host's and not the environment's. First match decides.
-
-A rule only keeps a package from being asked for; what something else needs is taken all the same.
-"""
+"""Which captured system packages are the host's and not the environment's, by one table (`system.toml`)."""
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
+from fnmatch import translate
+from functools import cache
+from importlib.resources import files
 
-_RULES: tuple[tuple[str, str], ...] = (
-    ("the kernel is the host's", "linux-image* linux-headers* linux-modules* linux-generic* linux-base"),
-    (
-        "the kernel is the host's",
-        "linux-kbuild* linux-source* dkms initramfs-tools* dracut* kmod kexec-tools",
-    ),
-    ("firmware and microcode are the host's", "firmware-* linux-firmware* *-microcode iucode-tool fwupd*"),
-    ("the GPU driver is the host's", "nvidia-driver* nvidia-dkms-* nvidia-kernel-* nvidia-firmware-*"),
-    ("the GPU driver is the host's", "nvidia-utils-* nvidia-compute-utils-* nvidia-headless-* nvidia-open*"),
-    ("the GPU driver is the host's", "nvidia-settings nvidia-smi nvidia-persistenced nvidia-modprobe"),
-    ("the GPU driver is the host's", "nvidia-fabricmanager-* nvidia-prime nvidia-alternative libnvidia-*"),
-    ("the GPU driver is the host's", "xserver-xorg-video-nvidia* cuda-drivers* libcuda1* amdgpu-dkms*"),
-    ("container tools are the host's", "nvidia-container-* docker-ce* docker.io containerd* runc podman*"),
-    ("container tools are the host's", "apptainer* singularity-ce* enroot* buildah skopeo docker-buildx*"),
-    ("an image has no init system", "init systemd systemd-* udev sysvinit-core runit-init upstart"),
-    ("an image has no init system", "dbus-user-session libpam-systemd libnss-systemd polkitd policykit-1"),
-    ("the scheduler is the cluster's", "slurm* munge libpmix-bin pbs-* torque-* gridengine-* htcondor*"),
-    ("the module system is the cluster's", "lmod environment-modules lua-posix-dev tcl-modules"),
-    ("the fabric's drivers are the host's", "mlnx-* ofed-* infiniband-diags opensm* lustre-*"),
-    ("an image has no boot loader", "grub* shim-signed shim efibootmgr mokutil os-prober lilo syslinux*"),
-    ("an image has no disks to look after", "lvm2 mdadm cryptsetup* multipath-tools smartmontools parted"),
-    ("snap packages are the host's", "snapd squashfs-tools-ng"),
-    ("machine provisioning is the host's", "cloud-init cloud-guest-utils cloud-initramfs-* waagent"),
-    ("machine provisioning is the host's", "landscape-* ubuntu-advantage-tools ubuntu-pro-client*"),
-    ("machine provisioning is the host's", "unattended-upgrades update-manager* update-notifier*"),
-    ("a distribution's meta package", "ubuntu-* kubuntu-* xubuntu-* lubuntu-* language-selector-*"),
-    ("a distribution's meta package", "task-* tasksel* gnome gnome-core kde-* xfce4*"),
-    ("the display is the host's", "xserver-* xorg xwayland gdm3 lightdm sddm xinit plymouth*"),
-    ("services for logging in are the host's", "openssh-server dropbear* fail2ban sssd* nslcd nscd"),
-    ("network management is the host's", "network-manager* netplan.io ifupdown* isc-dhcp-* resolvconf"),
-    ("network management is the host's", "wpasupplicant iptables nftables ufw bridge-utils nfs-common"),
-    ("the host's own daemons", "rsyslog cron anacron chrony ntp* acpid irqbalance thermald bluez* cups*"),
-    ("/usr is merged in every image that is made here", "usrmerge"),
-)
+import msgspec
+from msgspec import Struct
 
 
-def exclusion(name: str) -> str:
-    """Return why a package that was asked for is left out, or an empty text."""
-    for reason, patterns in _RULES:
-        if any(fnmatchcase(name, pattern) for pattern in patterns.split()):
-            return reason
-    return ""
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the table; see there."""
+
+    class_: str = msgspec.field(name="class")
+    reason: str
+    packages: tuple[str, ...]
+    but: tuple[str, ...] = ()
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    never: tuple[str, ...]
+    rule: tuple[Rule, ...]
+
+
+@cache
+def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    """Return the rules in their order, each with the pattern of the names that it means."""
+    text = (files("reprobuild.resolve") / "system.toml").read_text(encoding="utf-8")
+    table = msgspec.toml.decode(text, type=_Table)
+    return tuple((_pattern(rule.packages, (*rule.but, *table.never)), rule) for rule in table.rule)
+
+
+def _pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
+    def either(patterns: tuple[str, ...]) -> str:
+        return "|".join(translate(pattern) for pattern in patterns)
+
+    return re.compile(f"(?!{either(but)})(?:{either(names)})")
+
+
+@cache
+def exclusion(name: str) -> Rule | None:
+    """Return the rule by which a package that was asked for is left out, or None for one that is not."""
+    return next((rule for pattern, rule in rules() if pattern.match(name)), None)

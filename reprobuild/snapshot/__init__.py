@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import captured, conda, text
+from reprobuild.snapshot import apt_lists, captured, conda, text
 from reprobuild.snapshot.joined import conda_versions, exact_variables, last_line
 from reprobuild.snapshot.kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
 from reprobuild.snapshot.model import Remark, Snapshot
@@ -24,7 +24,7 @@ _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 # Fields that came later. They are left out of the digest where they are empty, so older snapshots keep theirs.
-_LATER = ("captured", "conda", "rpms", "reports")
+_LATER = ("captured", "conda", "rpms", "reports", "apt_lists")
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -52,6 +52,7 @@ def read_snapshot(folder: Path) -> Snapshot:
     snapshot = Snapshot(
         digest="",
         captured=captured.parse(document[1], document[0]) if document else None,
+        apt_lists=apt_lists.parse(document[1], document[0]) if document else (),
         remarks=tuple(held.remarks),
         absent=tuple(name for name in RECIPE if name not in there),
         **{field: tuple(values) for field, values in held.found.items()},

@@ -70,6 +70,21 @@ class Package(Struct, frozen=True, kw_only=True):
     upgrade: str | None = None
 
 
+class AptList(Struct, frozen=True, kw_only=True):
+    """One Release file that apt had fetched. `file` is its name: the address, with `_` for `/`.
+
+    `date` is its own Date, `fetched` when it was last found or made new, both in seconds since 1970; None where they
+    are not told. The others are its fields of these names, empty where it has none.
+    """
+
+    file: str
+    date: int | None = None
+    fetched: int | None = None
+    origin: str = ""
+    suite: str = ""
+    codename: str = ""
+
+
 class RpmPackage(Struct, frozen=True, kw_only=True):
     """One installed package of rpm. `version` is `[EPOCH:]VERSION-RELEASE`."""
 
@@ -218,3 +233,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     conda: tuple[CondaPackage, ...] = ()
     rpms: tuple[RpmPackage, ...] = ()
     reports: tuple[Report, ...] = ()
+    apt_lists: tuple[AptList, ...] = ()

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from reprobuild.apt.architectures import key_of
 from reprobuild.lock import Lock, Ruling, Source
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
@@ -24,6 +25,9 @@ _EXCLUDED: dict[str, Code] = {
     "session": "site-variable", "scheduler": "site-variable", "modules": "site-variable", "fabric": "site-variable",
     "fetching": "site-variable", "cache": "not-baked", "unknown": "not-baked", "locale": "not-baked",
     "host-package": "host-only", "other-architecture": "host-only", "not-needed": "not-needed",
+    "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
+    "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
+    "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
     "module": "base-provided", "conda": "base-provided",
 }  # fmt: skip
 # Variables that our own hooks set where a seed is given: docs/design.md.
@@ -129,9 +133,19 @@ def compare_folders(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
 
 
 def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
-    """Compare the system packages that a capture inside the image found with the locked ones."""
-    installed = {package.name: package.version for package in again.packages if package.mark != "residual"}
-    locked = lock.base.installed
+    """Compare the system packages that a capture inside the image found with the locked ones.
+
+    They are named as dpkg names them, those of a foreign architecture with it.
+    """
+    native = lock.platform.rpartition("/")[2]
+    installed = {
+        key_of(package.name, package.architecture, native): package.version
+        for package in again.packages
+        if package.mark != "residual"
+    }
+    image = lock.base.image.packages if lock.base.image else ()
+    locked = {key_of(one.name, one.architecture, native): one.version for one in image}
+    locked |= {key_of(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
         _difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()

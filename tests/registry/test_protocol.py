@@ -238,13 +238,18 @@ def test_a_registry_that_asks_nobody_needs_no_login(open_registry: Registry, sto
     bring(find(f"{open_registry.host}/site/open:1", env, store), env, store)
 
 
+BROKEN = "mend or remove it, or log in again with `docker login`"
+MEND = "mend or remove that file's entry, or log in again with `docker login`"
+IDENTITY = "log in with a name and an access token of the registry: `docker login --username NAME`"
+
+
 @pytest.mark.parametrize(
     ("content", "said", "hint"),
     [
-        ('{"auths": {"HOST": {"auth": "pa55"}}}', "is not a file of logins", "mend or remove it, or log in again with `docker login`"),
-        ('{"auths": {"HOST": "pa55"}}', "its entry is broken", "mend or remove that file's entry, or log in again with `docker login`"),
-        ('{"auths": {"HOST": {"identitytoken": "pa55"}}}', "holds an identity token for HOST", "log in with a name and an access token of the registry: `docker login --username NAME`"),
-        ('{"credHelpers": {"HOST": "absent"}}', "docker-credential-absent not installed", "mend or remove that file's entry, or log in again with `docker login`"),
+        ('{"auths": {"HOST": {"auth": "pa55"}}}', "is not a file of logins", BROKEN),
+        ('{"auths": {"HOST": "pa55"}}', "its entry is broken", MEND),
+        ('{"auths": {"HOST": {"identitytoken": "pa55"}}}', "holds an identity token for HOST", IDENTITY),
+        ('{"credHelpers": {"HOST": "absent"}}', "docker-credential-absent not installed", MEND),
     ],
 )  # fmt: skip
 def test_a_broken_file_of_logins_is_named(

@@ -14,7 +14,8 @@ from types import TracebackType
 @dataclass(frozen=True)
 class Reply:
     """One answer. `cut` bytes are sent though all are announced; `ranges` tells whether Range is obeyed;
-    `login` (`user:password`) is demanded; `pause` seconds pass after each of ten pieces."""
+    `login` (`user:password`) is demanded; `pause` seconds pass after each of ten pieces, and `silent` before the
+    first word; an `endless` body is sent again and again, and its length is not said."""
 
     body: bytes = b""
     status: int = 200
@@ -23,6 +24,8 @@ class Reply:
     ranges: bool = True
     login: str = ""
     pause: float = 0
+    silent: float = 0
+    endless: bool = False
 
 
 class Served:
@@ -31,7 +34,7 @@ class Served:
     def __init__(self) -> None:
         self.replies: dict[str, list[Reply]] = {}
         self.asked: list[tuple[str, Message]] = []
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self.host = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.host}"
 
@@ -55,6 +58,11 @@ class Served:
         return [headers[name] for _, headers in self.asked]
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that go away are no news here."""
+
+
 def _handler(served: Served) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -74,14 +82,22 @@ def _answer(handler: http.server.BaseHTTPRequestHandler, reply: Reply) -> None:
     login = "Basic " + base64.b64encode(reply.login.encode()).decode()
     if reply.login and handler.headers["Authorization"] != login:
         body, status = b"", 401
-    elif wanted and reply.ranges and status == 200:
+    elif (
+        wanted
+        and reply.ranges
+        and status == 200
+        and handler.headers["If-Range"] in (None, headers.get("ETag"))
+    ):
         start = int(wanted.removeprefix("bytes=").rstrip("-"))
         body, status = (body[start:], 206) if start < len(body) else (b"", 416)
         headers["Content-Range"] = f"bytes {start}-{len(reply.body) - 1}/{len(reply.body)}"
+    time.sleep(reply.silent)
     handler.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **headers}.items():
+    for name, value in {**({} if reply.endless else {"Content-Length": str(len(body))}), **headers}.items():
         handler.send_header(name, value)
     handler.end_headers()
+    while reply.endless:
+        handler.wfile.write(body)
     body = body if reply.cut is None else body[: reply.cut]
     piece = max(1, len(body) // 10) if reply.pause else max(1, len(body))
     for start in range(0, len(body), piece):

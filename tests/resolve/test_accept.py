@@ -63,7 +63,7 @@ def test_without_deviations_nothing_needs_a_word() -> None:
 def around(tmp_path: Path) -> Surroundings:
     return Surroundings(
         store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=lambda text: None,
-        indexes=Indexes(find_links=(), simple=(), credentials={}),
+        indexes=Indexes(find_links=(), simple=(), credentials={}), now=1_700_000_000,
     )  # fmt: skip
 
 
@@ -95,7 +95,9 @@ def test_a_made_system_and_a_source_become_a_lock(
         stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
         stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
     )  # fmt: skip
-    monkeypatch.setattr(surroundings, "configured_index", lambda *_, **__: made)  # apt's own tests are elsewhere
+    monkeypatch.setattr(
+        surroundings, "configured_index", lambda *_, **__: made
+    )  # apt's own tests are elsewhere
     decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)
     lock = resolve(snapshot, decisions, around)
     assert [s.tree for s in lock.sources] == [project.worktree_id()]

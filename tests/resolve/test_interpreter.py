@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.lock import Interpreter
-from reprobuild.resolve.interpreter import resolve_interpreter
-from reprobuild.snapshot import collect_env, conda, machine, modules
+from reprobuild.lock import Artefact, Base, Deb, Interpreter
+from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
+from reprobuild.snapshot import collect_env, conda, machine, modules, rpm
 from reprobuild.snapshot.model import Package, Snapshot
 from tests.resolve.repositories import requirement
 from tests.system.samples import package
@@ -57,8 +57,8 @@ def test_the_systems_python(given: Snapshot, expected: Interpreter) -> None:
         (snapshot(*APT, module="python/3.10.4"),
          "the environment ran Python 3.10.4 (module python/3.10.4, modules.txt:2), and the captured system has 3.11.2",
          f"to run it with the system's: {SAY}"),
-        (snapshot(module="lang/Python/3.10.4"), "module lang/Python/3.10.4, modules.txt:2), and the captured system "
-         "has none", "to run it with the system's: "),
+        (snapshot(package("bash", "5"), module="lang/Python/3.10.4"), "module lang/Python/3.10.4, modules.txt:2), and "
+         "the captured system has none", "to run it with the system's: "),
         (snapshot(*APT, module="cray-python/3.9.13.1"), "the environment ran Python 3.9.13 (", "to run it"),
         (snapshot(*APT, conda=True), "the environment ran Python of conda, unknown (requirements.txt:1 was built by",
          "to run it with the system's: "),
@@ -147,7 +147,8 @@ def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
          "conda-list.txt:1), and the captured system has 3.11.2", f"to run it with the system's: {SAY}"),
         (seen(*APT, report="Python version: 3.9"), "the environment ran Python 3.9 (collect_env, collect_env.txt:2), "
          "and the captured system has 3.11.2", f"to run it with the system's: {SAY}"),
-        (seen(capture="3.12.1"), "capture.json:1), and the captured system has none", "to run it with"),
+        (seen(package("bash", "5"), capture="3.12.1"), "capture.json:1), and the captured system has none",
+         "to run it with"),
         (seen(*APT, conda_list="python 3.11.2 h1_0", module="python/3.10.4"), "the snapshot shows two Pythons: 3.11.2 "
          "(conda's python, conda-list.txt:1) and 3.10.4 (module python/3.10.4, modules.txt:2)", SAY),
         (seen(*APT, conda_list="python 3.11.2 h1_0", report="Python version: 3.1"), "two Pythons: 3.11.2 ("
@@ -161,3 +162,44 @@ def test_what_saw_another_interpreter(given: Snapshot, said: str, hint: str) -> 
     assert said in str(caught.value)
     assert caught.value.hint.startswith(hint)
     assert resolve_interpreter(given, "3.11").evidence == "decided by the user"
+
+
+def test_without_a_package_list_nothing_contradicts_what_was_seen() -> None:
+    assert resolve_interpreter(seen(capture="3.12.1"), None) == found(
+        "3.12", "3.12", "Python 3.12.1: capture, capture.json:1"
+    )
+    with pytest.raises(LockError, match="ran Python of conda, unknown") as caught:
+        resolve_interpreter(snapshot(conda=True), None)
+    assert caught.value.hint.endswith(SAY)
+
+
+@pytest.mark.parametrize(
+    ("listed", "version"),
+    [
+        ("python3 3.9.18-3.el9 x86_64", "3.9"),
+        ("python3.11 3.11.7-1.el9 x86_64\nbash 5.1-2.el9 x86_64", "3.11"),
+        ("python3 1:3.9.18-3.el9 x86_64\npython3.11 3.11.7-1.el9 x86_64", "3.9"),
+        ("python3 3.11.7-1 x86_64\npython3.11 3.11.7-1 x86_64", "3.11"),
+    ],
+)
+def test_the_python_of_an_rpm_host(listed: str, version: str) -> None:
+    rpms, _ = rpm.parse(f"{listed}\n".encode())
+    assert resolve_interpreter(Snapshot(digest="", rpms=rpms), None).version == version
+
+
+def test_two_pythons_of_an_rpm_host() -> None:
+    rpms, _ = rpm.parse(b"python3.11 3.11.7-1.el9 x86_64\npython3.12 3.12.1-1.el9 x86_64\n")
+    with pytest.raises(LockError, match="no file of the snapshot shows which") as caught:
+        resolve_interpreter(Snapshot(digest="", rpms=rpms), None)
+    assert caught.value.hint == SAY
+
+
+def test_the_whole_version_is_the_bases() -> None:
+    file = Artefact(filename="x.deb", sha256="0" * 64, size=1)
+    deb = Deb(
+        name="python3.12", version="3.12.3-1ubuntu0.5", architecture="amd64", essential=False, file=file
+    )
+    base = Base(distribution="ubuntu", release="noble", packages=(deb,))
+    assert as_in_base(found("3.12", "3.12", "x"), base).version == "3.12.3"
+    assert as_in_base(found("3.12.1", "3.12", "x"), base).version == "3.12.1"
+    assert as_in_base(found("3.11", "3.11", "x"), base).version == "3.11"

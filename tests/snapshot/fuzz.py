@@ -47,7 +47,12 @@ dependencies:
     - six==1.16.0
 prefix: /e
 """
-CAPTURE = '{\n "capture": 1,\n "python": {"version": "3.11.5", "implementation": "CPython", "libc": "glibc 2.36"}\n}\n'
+CAPTURE = """{
+ "capture": 1,
+ "python": {"version": "3.11.5", "implementation": "CPython", "libc": "glibc 2.36"},
+ "dpkg": {"lists": [{"file": "x_InRelease", "date": "Sat, 11 Jul 2026 10:16:37 UTC"}]}
+}
+"""
 RPM = "bash 5.1-2.el9 x86_64\nzlib 1.2-3.el9 x86_64\ngpg-pubkey 1-2 (none)\n"
 # Lists that hold one name in two versions are an error, so the table's oddities are told apart by their names.
 _NAMED = ("tool", "Tool", "TOOL", "six", "torch")

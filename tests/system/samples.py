@@ -11,7 +11,9 @@ from pathlib import Path
 import requests
 
 from reprobuild.apt.index import PackagesFile, SystemIndex
+from reprobuild.fetch import fetch
 from reprobuild.lock import Artefact, Deb
+from reprobuild.net import Net
 from reprobuild.snapshot.model import Mark, Package, Place
 from reprobuild.store import Store
 
@@ -22,10 +24,10 @@ ORDINARY_USER = (
 )  # fmt: skip
 
 
-def stanza(name: str, version: str, needs: str = "", *more: str) -> str:
+def stanza(name: str, version: str, needs: str = "", *more: str, architecture: str = "amd64") -> str:
     """Return one paragraph of a `Packages` file."""
-    lines = [f"Package: {name}", f"Version: {version}", "Architecture: amd64"]
-    lines += [f"Filename: pool/{name}_{version}_amd64.deb", f"SHA256: {'0' * 64}", "Size: 1"]
+    lines = [f"Package: {name}", f"Version: {version}", f"Architecture: {architecture}"]
+    lines += [f"Filename: pool/{name}_{version}_{architecture}.deb", f"SHA256: {'0' * 64}", "Size: 1"]
     lines += [f"Depends: {needs}"] if needs else []
     return "\n".join([*lines, *more]) + "\n"
 
@@ -89,6 +91,11 @@ def bring(debs: Iterable[Deb], store: Store) -> None:
                 answer = session.get(deb.file.url, timeout=120)
                 answer.raise_for_status()
                 assert store.add(answer.content) == deb.file.sha256
+
+
+def bring_all(debs: Iterable[Deb], store: Store) -> None:
+    """Bring packages into the store from where their addresses say, which may be a folder."""
+    fetch([deb.file for deb in debs], store, Net())
 
 
 def names_in(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,16 +23,20 @@ NO_SOURCE = (
 )
 
 
-def make_suite(repository: Path, suite: str, codename: str, *stanzas: str) -> None:
-    """Write an unsigned suite."""
-    packages = "\n".join(stanzas).encode()
+def make_suite(repository: Path, suite: str, codename: str, *stanzas: str, i386: Sequence[str] = ()) -> None:
+    """Write an unsigned suite; it has i386 where there are packages for it."""
+    lists = {"amd64": stanzas, **({"i386": i386} if i386 else {})}
     folder = repository / "dists" / suite
-    (folder / "main/binary-amd64").mkdir(parents=True)
-    (folder / "main/binary-amd64/Packages").write_bytes(packages)
+    sums = []
+    for architecture, listed in lists.items():
+        packages = "\n".join(listed).encode()
+        name = f"main/binary-{architecture}/Packages"
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(packages)
+        sums.append(f" {hashlib.sha256(packages).hexdigest()} {len(packages)} {name}\n")
     (folder / "Release").write_text(
-        f"Suite: {suite}\nCodename: {codename}\nComponents: main\nArchitectures: amd64\n"
-        "Date: Sat, 01 Jan 2022 00:00:00 UTC\n"
-        f"SHA256:\n {hashlib.sha256(packages).hexdigest()} {len(packages)} main/binary-amd64/Packages\n"
+        f"Suite: {suite}\nCodename: {codename}\nComponents: main\nArchitectures: {' '.join(lists)}\n"
+        f"Date: Sat, 01 Jan 2022 00:00:00 UTC\nSHA256:\n{''.join(sums)}"
     )
 
 
@@ -40,7 +44,7 @@ def make_suite(repository: Path, suite: str, codename: str, *stanzas: str) -> No
 def repository(tmp_path: Path) -> Path:
     """A repository with a release, its updates, its backports, a moving name for it, and another release."""
     made = tmp_path / "repository"
-    make_suite(made, "quux", "quux", stanza("tool", "1-1"))
+    make_suite(made, "quux", "quux", stanza("tool", "1-1"), i386=[stanza("tool", "1-1", architecture="i386")])
     make_suite(made, "quux-updates", "quux-updates", stanza("tool", "1-2"))
     make_suite(made, "quux-backports", "quux-backports", stanza("tool", "2-1~bpo1"))
     make_suite(made, "stable", "quux", stanza("extra", "5"))
@@ -74,6 +78,17 @@ def test_exactly_the_suites_of_the_release_are_read(repository: Path, tmp_path: 
     assert versions(found, "tool") == ["2-1~bpo1", "1-2", "1-1"]
     assert [c.automatic for c in found.versions("tool")] == [False, True, True]
     assert found.versions("tool")[1].file.url.endswith(f"{repository}/pool/tool_1-2_amd64.deb")
+
+
+def test_a_foreign_architecture_is_asked_of_the_same_sources(repository: Path, tmp_path: Path) -> None:
+    env = apt_env(tmp_path, SUITES.format(repository, "quux quux-updates"))
+    found = configured_index("debian", "quux", env=env, folder=tmp_path / "apt", foreign=("i386",))
+    assert (versions(found, "tool"), versions(found, "tool:i386")) == (["1-2", "1-1"], ["1-1"])
+    assert found.versions("tool:i386")[0].file.url.endswith("/pool/tool_1-1_i386.deb")
+    found = configured_index("debian", "quux", env=env, folder=tmp_path / "apt")
+    assert (versions(found, "tool"), versions(found, "tool:i386")) == (["1-2", "1-1"], [])
+    with pytest.raises(LockError, match="for `amd64 i386; x` is not a release"):
+        configured_index("debian", "quux", env=env, folder=tmp_path / "apt", foreign=("i386; x",))
 
 
 def test_a_moving_name_is_the_release_that_its_release_file_says(repository: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,27 @@ import zstandard
 from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.apt.relations import relations
 from reprobuild.errors import BuildError
-from reprobuild.realise.order import batches
+from reprobuild.realise import order
 from tests.system.samples import ar_bytes, member, tar_bytes
 
-CONTROL = b"Package: tool\nVersion: 1\nPre-Depends: aa\nDepends: bb | cc (>= 1)\nProvides: dd (= 1), ee\n"
+CONTROL = (
+    b"Package: tool\nVersion: 1\nArchitecture: i386\nMulti-Arch: same\n"
+    b"Pre-Depends: aa\nDepends: bb | cc (>= 1)\nProvides: dd (= 1), ee\n"
+)
 
 
-def control(name: str, needs: str = "", before: str = "", provides: tuple[str, ...] = ()) -> Control:
-    return Control(name=name, needs=relations(needs), before=relations(before), provides=provides)
+def control(
+    name: str, needs: str = "", before: str = "", provides: tuple[str, ...] = (), architecture: str = "amd64",
+    multi_arch: str = "",
+) -> Control:  # fmt: skip
+    return Control(
+        name=name, architecture=architecture, multi_arch=multi_arch, needs=relations(needs),
+        before=relations(before), provides=provides,
+    )  # fmt: skip
+
+
+def batches(controls: Sequence[Control], essential: Iterable[str]) -> list[list[str]]:
+    return order.batches(controls, essential, "amd64")
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2", ".zst"])
@@ -31,8 +45,9 @@ def test_every_compression_of_a_package_is_read(tmp_path: Path, suffix: str) -> 
     deb.write_bytes(ar_bytes([("debian-binary", b"2.0\n"), (f"control.tar{suffix}", packed)]))
     found = read_control(deb, "tool.deb")
     assert found == Control(
-        name="tool", before=relations("aa"), needs=relations("bb | cc (>= 1)"), provides=("dd", "ee")
-    )
+        name="tool", architecture="i386", multi_arch="same", before=relations("aa"), needs=relations("bb | cc (>= 1)"),
+        provides=("dd", "ee"),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -165,3 +180,19 @@ def test_the_order_does_not_depend_on_the_order_given() -> None:
     assert sorted(name for batch in batches(controls, ["p0"]) for name in batch) == sorted(
         c.name for c in controls
     )
+
+
+def test_a_foreign_package_comes_after_what_may_serve_it() -> None:
+    controls = [
+        control("app", "lib, tool, py:any", architecture="i386"),
+        control("lib", multi_arch="same"),
+        control("lib", "bare", multi_arch="same", architecture="i386"),
+        control("bare", architecture="i386"),
+        control("tool", "zz", multi_arch="foreign"),
+        control("py", "tool", multi_arch="allowed"),
+        control("zz"),
+    ]
+    (found,) = batches(controls, [])
+    assert sorted(found) == ["app:i386", "bare:i386", "lib", "lib:i386", "py", "tool", "zz"]
+    assert found.index("bare:i386") < found.index("lib:i386") < found.index("app:i386")
+    assert found.index("zz") < found.index("tool") < found.index("py") < found.index("app:i386")

@@ -16,7 +16,7 @@ from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Interpreter, 
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.resolve import base_image
-from reprobuild.resolve.base_image import Wanted, resolve_image_base
+from reprobuild.resolve.base_image import WantedOver, resolve_image_base
 from reprobuild.resolve.image import installed_interpreter
 from reprobuild.resolve.image_system import ImageSystem, read_system
 from reprobuild.sandbox import Root, run_in_root
@@ -86,7 +86,7 @@ def resolved(
     image: BaseImage, system: ImageSystem, index: SystemIndex, packages: tuple[Package, ...] = (),
     roots: tuple[str, ...] = ("python3.11",),
 ) -> tuple[Base, dict[str, Ruling]]:  # fmt: skip
-    base, rulings = resolve_image_base(image, system, index, Wanted(packages=packages, roots=roots))
+    base, rulings = resolve_image_base(image, system, index, WantedOver(packages=packages, roots=roots))
     return base, {ruling.subject: ruling for ruling in rulings}
 
 
@@ -400,9 +400,9 @@ def test_the_interpreter_is_the_one_that_the_base_has(
 ) -> None:
     base, _ = resolved(image, system, bookworm)
     captured_one = Interpreter(version="3.11.99", executable="/usr/bin/python3.11", evidence="seen")
-    found = installed_interpreter(base, captured_one)
+    found = installed_interpreter(captured_one, base)
     assert system.packages["python3.11"].version.startswith(f"{found.version}-")
     assert found.evidence.startswith(f"{image.reference} has python3.11 {found.version}; ")
-    assert installed_interpreter(base, found) == found
+    assert installed_interpreter(found, base) == found
     own = msgspec.structs.replace(base, image=None)
-    assert installed_interpreter(own, captured_one) == captured_one
+    assert installed_interpreter(captured_one, own) == captured_one

@@ -209,10 +209,12 @@ def test_a_hostile_package_is_refused(tmp_path: Path) -> None:
 
 def test_a_package_of_another_name_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    control = tar_bytes([(member("./control"), b"Package: other\nVersion: 1\n")])
+    control = tar_bytes([(member("./control"), b"Package: other\nVersion: 1\nArchitecture: amd64\n")])
     parts = [("debian-binary", b"2.0\n"), ("control.tar", control), ("data.tar", tar_bytes([]))]
     deb = add_deb(store, "tool", ar_bytes(parts))
-    with pytest.raises(BuildError, match=r"tool\.deb holds the package other, locked as tool") as err:
+    with pytest.raises(
+        BuildError, match=r"tool\.deb holds the package other for amd64, locked as tool for amd64"
+    ) as err:
         realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
     assert "reprobuild lock DIR" in err.value.hint
 
@@ -220,7 +222,7 @@ def test_a_package_of_another_name_is_refused(tmp_path: Path) -> None:
 def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: Store) -> None:
     control = tar_bytes(
         [
-            (member("./control"), b"Package: aaa\nVersion: 1\nArchitecture: all\nMaintainer: M <m@x.test>\n"
+            (member("./control"), b"Package: aaa\nVersion: 1\nArchitecture: amd64\nMaintainer: M <m@x.test>\n"
              b"Description: fails\n"),
             (member("./preinst", mode=0o755), PREINST.encode()),
         ]

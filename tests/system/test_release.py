@@ -20,6 +20,9 @@ HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/
         ("13ubuntu10.1", "ubuntu/noble"),
         ("11ubuntu5.8", "ubuntu/focal"),
         ("10.1ubuntu2.12", "ubuntu/bionic"),
+        ("9.4ubuntu4.14", "ubuntu/xenial"),
+        ("14ubuntu6.1", "ubuntu/resolute"),
+        ("10.3+deb10u13", "debian/buster"),
     ],
 )
 def test_base_files_names_the_release(version: str, release: str) -> None:

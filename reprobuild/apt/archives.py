@@ -1,0 +1,120 @@
+"""Which archives a release is made of: the distribution's own, and those that the user names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.apt.index import without_credentials
+from reprobuild.decisions import ArchiveDecision
+from reprobuild.errors import LockError
+from reprobuild.services import Service
+from reprobuild.snapshot.model import AptList
+
+_PPA = re.compile(r"ppa:([a-z0-9][a-z0-9.+-]{0,99})/([a-z0-9][a-z0-9.+-]{0,99})")
+_PPA_LIST = re.compile(r"ppa\.launchpad(?:content)?\.net_([^_]+)_(.+)_ubuntu_dists_")
+_KEY = re.compile(r"(?i)[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class Archive(Struct, frozen=True, kw_only=True):
+    """One archive of Debian packages.
+
+    `url` ends in a slash; `{time}` in it stands for a moment, as `20240301T030400Z`. `pockets` are the suites that apt
+    takes packages from, `unasked` those that it takes only named ones from. `keys` are fingerprints; `ppa` is
+    `OWNER/NAME` of Launchpad's.
+    """
+
+    url: str
+    pockets: tuple[str, ...]
+    components: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+    ppa: str = ""
+
+    @property
+    def dated(self) -> bool:
+        """Whether it can be asked for the past."""
+        return "{time}" in self.url
+
+
+class _Known(Struct, frozen=True, forbid_unknown_fields=True):
+    distribution: str
+    service: str
+    pockets: tuple[str, ...]
+    components: tuple[str, ...]
+    keys: tuple[str, ...]
+    unasked: tuple[str, ...] = ()
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    archive: tuple[_Known, ...]
+
+
+def archives_of(
+    distribution: str, codename: str, services: Mapping[str, Service], given: Iterable[ArchiveDecision] = ()
+) -> tuple[Archive, ...]:
+    """Return the archives of a release.
+
+    Args:
+        distribution: `debian` or `ubuntu`; of others only the given ones are known.
+        codename: of the release.
+        services: the addresses of the dated copies.
+        given: the decision `archives`.
+
+    Raises:
+        LockError: a given archive has no address and is no PPA; or has no key, or one that is no fingerprint.
+    """
+    text = files("reprobuild.apt").joinpath("archives.toml").read_bytes()
+    known = [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
+
+    def named(suites: Iterable[str]) -> tuple[str, ...]:
+        return tuple(suite.format(release=codename) for suite in suites)
+
+    own = tuple(
+        Archive(
+            url=services[one.service].url, pockets=named(one.pockets), unasked=named(one.unasked),
+            components=one.components, keys=one.keys,
+        )
+        for one in known
+    )  # fmt: skip
+    return (*own, *(_given(one, codename, services) for one in given))
+
+
+def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
+    """Return the PPAs that the captured machine's apt had lists of."""
+    found = {f"ppa:{match[1]}/{match[2]}" for one in lists if (match := _PPA_LIST.match(one.file))}
+    return tuple(ArchiveDecision(url=url) for url in sorted(found) if _PPA.fullmatch(url))
+
+
+def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> Archive:
+    keys = (decision.key,) if decision.key else ()
+    if any(not _KEY.fullmatch(key) for key in keys):
+        raise LockError(
+            f"`{decision.key}` is not the fingerprint of a key of {without_credentials(decision.url)}",
+            hint="40 hex digits: `gpg --show-keys FILE` shows them",
+        )
+    ppa = _PPA.fullmatch(decision.url)
+    if ppa:
+        url = services["ppa-snapshot"].url.replace("{owner}", ppa[1]).replace("{name}", ppa[2])
+        return Archive(
+            url=url, pockets=decision.suites or (codename,), components=decision.components or ("main",),
+            keys=keys, ppa=f"{ppa[1]}/{ppa[2]}",
+        )  # fmt: skip
+    if not re.match(r"(https?|file)://", decision.url):
+        raise LockError(
+            f"`{decision.url}` is not an archive of packages",
+            hint="an address (with {time} where it keeps its past), or ppa:OWNER/NAME",
+        )
+    if not keys:
+        raise LockError(
+            f"nothing says which key signs the archive {without_credentials(decision.url)}",
+            hint="give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`",
+        )
+    return Archive(
+        url=decision.url.rstrip("/") + "/", pockets=decision.suites or (codename,),
+        components=decision.components or ("main",), keys=keys,
+    )  # fmt: skip

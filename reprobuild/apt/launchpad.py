@@ -1,0 +1,106 @@
+"""Launchpad: which files of a package Ubuntu or a PPA ever published, and who signs a PPA.
+
+https://api.launchpad.net/devel.html (archive: `getPublishedBinaries`; binary_package_publishing_history:
+`binaryFileUrls` with `include_meta`). Superseded files stay for 18 months at least.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import FetchError
+from reprobuild.lock import Artefact
+from reprobuild.net import Net
+
+_T = TypeVar("_T")
+_HINT = "the answer is not as documented: try again later, or give the files with `--deb`"
+_MOST = 50  # publications of one version that are looked at
+
+
+class _Publication(Struct):
+    self_link: str
+
+
+class _Publications(Struct):
+    entries: list[_Publication]
+
+
+class _File(Struct):
+    url: str
+    size: int
+    sha256: str
+
+
+class _Archive(Struct):
+    signing_key_fingerprint: str | None = None
+
+
+class Launchpad:
+    """The service at an address.
+
+    Args:
+        url: without a final slash.
+        net: how it is asked.
+    """
+
+    def __init__(self, url: str, net: Net) -> None:
+        self._url = url.rstrip("/")
+        self._net = net
+
+    def published(
+        self, name: str, version: str, architecture: str, codename: str, ppa: str = ""
+    ) -> tuple[Artefact, ...]:
+        """Return the package files of one version that were ever published for a release.
+
+        Args:
+            name, version: of the package; `architecture` in Debian's words, of the machine for `all`.
+            codename: the release of Ubuntu.
+            ppa: `OWNER/NAME`; empty for Ubuntu's own archive.
+
+        Raises:
+            NotFound: there is no such archive. FetchError: it cannot be reached, or answers otherwise.
+        """
+        series = quote(f"{self._url}/ubuntu/{codename}/{architecture}", safe="")
+        asked = (
+            f"{self._url}/{_path(ppa)}?ws.op=getPublishedBinaries&binary_name={quote(name, safe='')}"
+            f"&version={quote(version, safe='')}&exact_match=true&distro_arch_series={series}"
+        )
+        found: dict[str, Artefact] = {}
+        for publication in self._ask(asked, _Publications).entries[:_MOST]:
+            if urlsplit(publication.self_link).netloc != urlsplit(self._url).netloc:
+                raise FetchError(f"{asked} leads to {publication.self_link}", hint=_HINT)
+            files = f"{publication.self_link}?ws.op=binaryFileUrls&include_meta=true"
+            for file in self._ask(files, list[_File]):
+                filename = file.url.rpartition("/")[2]
+                if filename.endswith(".deb") and re.fullmatch(r"[0-9a-f]{64}", file.sha256):
+                    found[file.sha256] = Artefact(
+                        filename=filename, sha256=file.sha256, size=file.size, url=file.url
+                    )
+        return tuple(found.values())
+
+    def fingerprint(self, ppa: str) -> str:
+        """Return the fingerprint of the key that signs a PPA, empty where it has none yet.
+
+        Raises:
+            NotFound: there is no such PPA. FetchError: as `published`.
+        """
+        return self._ask(f"{self._url}/{_path(ppa)}", _Archive).signing_key_fingerprint or ""
+
+    def _ask(self, url: str, kind: type[_T]) -> _T:
+        page = self._net.page(url, accept="application/json")
+        try:
+            return msgspec.json.decode(page.content, type=kind)
+        except (msgspec.DecodeError, RecursionError) as err:
+            raise FetchError(f"{url} answered something else: {err}", hint=_HINT) from None
+
+
+def _path(ppa: str) -> str:
+    if not ppa:
+        return "ubuntu/+archive/primary"
+    owner, _, name = ppa.partition("/")
+    return f"~{quote(owner)}/+archive/ubuntu/{quote(name)}"

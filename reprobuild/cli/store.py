@@ -1,0 +1,62 @@
+"""`reprobuild store`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from reprobuild import collect
+from reprobuild.cli import common
+from reprobuild.errors import FetchError
+from reprobuild.report.storing import render_checked, render_collected
+
+
+@click.group()
+def command() -> None:
+    """Clean the store, or verify it.
+
+    \b
+    Example:
+      reprobuild store gc --dry-run
+    """
+
+
+@command.command()
+@click.argument("locks", metavar="[LOCK]...", nargs=-1, type=common.PATH)
+@click.option("--dry-run", is_flag=True, help="Remove nothing; tell what would be.")
+@click.option("--empty", is_flag=True, help="Remove everything where no lock is known.")
+@common.store_option
+@common.json_option
+def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, as_json: bool) -> None:
+    """Remove what no lock needs: neither those that were made, fetched or built here, nor LOCK.
+
+    \b
+    Example:
+      reprobuild store gc frozen/reprobuild.lock --dry-run
+    """
+    found = collect.collect(common.make_session(store).store, locks, dry_run=dry_run, empty=empty)
+    if as_json:
+        common.print_json(msgspec.to_builtins(found))
+    else:
+        click.echo(render_collected(found))
+
+
+@command.command()
+@common.store_option
+@common.json_option
+def check(store: Path | None, as_json: bool) -> int:
+    """Verify every file; damaged ones go, so that the next fetch brings them again.
+
+    \b
+    Example:
+      reprobuild store check
+    """
+    session = common.make_session(store)
+    found = collect.check(session.store, session.progress)
+    if as_json:
+        common.print_json(msgspec.to_builtins(found))
+    else:
+        click.echo(render_checked(found))
+    return FetchError.exit_code if found.damaged else 0

@@ -1,0 +1,253 @@
+"""What no lock needs goes out of a store, and what is damaged in it is found."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.alone import machine
+from reprobuild.errors import UsageError
+from reprobuild.keep import Kept, keep, kept_locks, place_of, present, record_of
+from reprobuild.lock import read_lock
+from reprobuild.realise.root import root_key
+from reprobuild.store import Store, hash_file
+
+# Where a file system has no locks, nothing is removed that was written or used since: longer than any build.
+YOUNG = 3 * 24 * 3600.0
+WORKERS = 4
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+class Amount(Struct, frozen=True, kw_only=True):
+    """Some files and their bytes; `freed` are those of which no other name is left, as in a folder of results."""
+
+    files: int = 0
+    bytes: int = 0
+    freed: int = 0
+
+
+class Collected(Struct, frozen=True, kw_only=True):
+    """What was kept and removed, for which locks; `gone` are the paths at which no lock is any more.
+
+    `young` was not removed, though no lock needs it: this file system has no locks, and a process may be at work.
+    """
+
+    dry_run: bool
+    locks: tuple[str, ...]
+    gone: tuple[str, ...]
+    kept: Amount
+    removed: Amount
+    young: Amount
+
+
+class Damaged(Struct, frozen=True, kw_only=True):
+    """A blob that is not what its name says: what the locks call it, and what became of it."""
+
+    sha256: str
+    size: int
+    names: tuple[str, ...]
+    aside: str = ""
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """The result of a check of every blob."""
+
+    files: int
+    bytes: int
+    damaged: tuple[Damaged, ...]
+
+
+class _Needs(Struct, frozen=True, kw_only=True):
+    """What some records need: blobs (which are also the names of folders in `roots`), and keys of `made`."""
+
+    blobs: frozenset[str]
+    made: frozenset[str]
+
+
+def collect(
+    store: Store, also: Sequence[Path] = (), *, dry_run: bool = False, empty: bool = False
+) -> Collected:
+    """Remove what no lock needs.
+
+    Args:
+        also: lock files to keep, beside those that the store knows; they are recorded.
+        dry_run: remove nothing, and tell what would be.
+        empty: remove all of it if no lock is known.
+
+    Raises:
+        UsageError: no lock is known, and `empty` was not said.
+        FetchError: another process uses the store.
+        LockError: one of `also` is no lock.
+    """
+    given = {path: read_lock(path) for path in also}
+    if not store.root.is_dir():
+        raise UsageError(f"there is no store at {store.root}", hint="name another one with `--store`")
+    if dry_run:
+        extra = [record_of(lock, path, {}) for path, lock in given.items()]
+        return _collect(store, extra, sure=True, dry_run=True, empty=empty)
+    with store.sole() as sure:
+        for path, lock in given.items():
+            keep(lock, path, store)
+        return _collect(store, [], sure=sure and not _others(store), dry_run=False, empty=empty)
+
+
+def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, empty: bool) -> Collected:
+    counting, gone = list(extra), []
+    known = kept_locks(store)
+    for _, record in known:
+        now = present(record)
+        counting += [now] if now else []
+        gone += [] if now else [str(place_of(record))]
+    if not counting and not empty:
+        raise UsageError(
+            f"the store {store.root} knows of no lock that is still there, so nothing in it would be kept",
+            hint="name the locks to keep: `reprobuild store gc LOCK...`; `--empty` removes everything",
+        )
+    needs = _needs(counting, store)
+    kept, removed, young = [], [], []
+    for path, needed in _everything(store, needs):
+        if needed:
+            kept.append(path)
+        elif sure or _age(path) > YOUNG:
+            removed.append(path)
+        else:
+            young.append(path)
+    amounts = _amount(kept), _amount(removed), _amount(young)
+    if not dry_run:
+        for place, record in known:
+            if present(record) is None:
+                place.unlink(missing_ok=True)
+        for path in removed:
+            _remove(path)
+    return Collected(
+        dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})), gone=tuple(gone),
+        kept=amounts[0], removed=amounts[1], young=amounts[2],
+    )  # fmt: skip
+
+
+def _others(store: Store) -> bool:
+    """Tell whether another machine may be at work here, which locks may not reach."""
+    own = f"{machine()}."
+    return any(not path.name.startswith(own) and _age(path) < YOUNG for path in _inside(store.root / "tmp"))
+
+
+def _needs(records: Sequence[Kept], store: Store) -> _Needs:
+    """Return what the records need: what their locks name, what their runs used, and what that speaks of."""
+    blobs = {sha256 for record in records for sha256 in record.files}
+    blobs |= {sha256 for record in records for used in record.runs.values() for sha256 in used.blobs}
+    made = {key for record in records for used in record.runs.values() for key in used.made}
+    for key in made:
+        with contextlib.suppress(OSError, ValueError):
+            blobs |= set(_HASH.findall(json.dumps(json.loads((store.root / "made" / key).read_bytes()))))
+    return _Needs(blobs=frozenset(blobs), made=frozenset(made | {root_key(sha256) for sha256 in blobs}))
+
+
+def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
+    """Yield everything in the store that may go, and whether it is needed. Folders of others are left alone."""
+    for path in _inside(store.root / "tmp"):
+        yield path, False
+    for path in _inside(store.root / "partial"):
+        yield path, path.name.partition(".")[0] in needs.blobs
+    for path in _inside(store.root / "roots"):
+        yield path, path.name.partition(".")[0] in needs.blobs
+    for path in _inside(store.root / "made"):
+        yield path, path.name in needs.made
+    for folder in _inside(store.root / "blobs"):
+        for path in _inside(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
+            yield path, path.name in needs.blobs
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+
+
+def _amount(paths: Sequence[Path]) -> Amount:
+    files = size = freed = 0
+    for path in paths:
+        for found in _files(path):
+            files += 1
+            size += found.st_size
+            freed += found.st_size if found.st_nlink == 1 else 0
+    return Amount(files=files, bytes=size, freed=freed)
+
+
+def _files(path: Path) -> Iterator[os.stat_result]:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        yield found
+        return
+    for folder, _, names in os.walk(path):
+        for name in names:
+            inside = os.lstat(f"{folder}/{name}")
+            if stat.S_ISREG(inside.st_mode):
+                yield inside
+
+
+def _age(path: Path) -> float:
+    found = path.lstat()
+    return time.time() - max(found.st_mtime, found.st_ctime)
+
+
+def _remove(path: Path) -> None:
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    for folder, folders, _ in os.walk(path):
+        for name in folders:  # the tree of a base has folders that only their owner may enter
+            if not (Path(folder) / name).is_symlink():
+                (Path(folder) / name).chmod(0o700)
+    shutil.rmtree(path)
+
+
+def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> Checked:
+    """Verify every blob. A damaged one goes, so that the next fetch or build brings it again.
+
+    What stands at no address is set aside in `damaged/` instead: some of it may be worth saving.
+
+    Args:
+        progress: called with (bytes so far, bytes in all).
+    """
+    blobs = [path for folder in _inside(store.root / "blobs") for path in _inside(folder)]
+    total, done = sum(path.lstat().st_size for path in blobs), 0
+    records = [record for _, record in kept_locks(store)]
+    damaged = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for path, whole in zip(blobs, pool.map(_whole, blobs), strict=True):
+            size = path.lstat().st_size if os.path.lexists(path) else 0
+            if not whole:
+                damaged.append(_set_aside(path, store, records))
+            done += size
+            progress(done, total)
+    return Checked(files=len(blobs), bytes=total, damaged=tuple(damaged))
+
+
+def _whole(path: Path) -> bool:
+    """Tell whether a blob is what its name says, or went away meanwhile."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode) and hash_file(path) == path.name
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _set_aside(path: Path, store: Store, records: Sequence[Kept]) -> Damaged:
+    naming = [(record, record.files[path.name]) for record in records if path.name in record.files]
+    names = tuple(f"{named.name} of {place_of(record)}" for record, named in naming)
+    size, aside = path.lstat().st_size, ""
+    if any(named.here for _, named in naming) and not path.is_symlink():
+        (store.root / "damaged").mkdir(exist_ok=True)
+        aside = str(path.replace(store.root / "damaged" / path.name))
+    else:
+        _remove(path)
+    return Damaged(sha256=path.name, size=size, names=names, aside=aside)

@@ -1,0 +1,149 @@
+"""Which locks a store is to keep, and what their runs used of it.
+
+A lock file that was written, fetched or built is recorded by its path, as Nix records indirect roots: it counts as
+long as a lock is there. What a run asked of the store is what the same run will ask again, so that is kept with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import FetchError, LockError
+from reprobuild.fetch import artefacts
+from reprobuild.lock import Lock, read_lock
+from reprobuild.store import Store, Used
+
+FOLDER = "kept"
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """A file that a lock names; one that is made `here` stands at no address."""
+
+    name: str
+    here: bool = False
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """The record of a lock file: its path, the lock that was there, the files that it names, what its runs used.
+
+    The path is quoted as in an address: it may hold bytes that no JSON can.
+    """
+
+    path: str
+    digest: str
+    files: dict[str, Named]
+    runs: dict[str, Used]
+
+
+def named_files(lock: Lock) -> dict[str, Named]:
+    """Return every file that a lock names, by its sha256."""
+    found = {item.sha256: Named(name=item.filename, here=not item.url) for item in artefacts(lock)}
+    made = lock.realised
+    if made is None:
+        return found
+    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *made.wheels)}
+    found |= {made.base: Named(name="the tree of the base"), made.runtime: Named(name="the runtime package")}
+    found |= {wheel.file.sha256: Named(name=wheel.file.filename) for wheel in made.wheels}
+    bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in made.bytecode}
+    return found | {tar: Named(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
+
+
+def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> Kept:
+    """Return the record of the lock at a path, of which these runs are known."""
+    written = urllib.parse.quote_from_bytes(os.fsencode(path.absolute()))
+    return Kept(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
+
+
+def keep(lock: Lock, path: Path, store: Store, run: str = "") -> None:
+    """Record that the lock file at `path` is to be kept, and under the name `run` what was used so far.
+
+    A store that cannot be written to is left as it is: whoever cleans it does not know of this lock.
+    """
+    place = store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
+    former = _read(place)
+    runs: Mapping[str, Used] = former.runs if former is not None and former.digest == lock.digest else {}
+    used = {run: store.used} if run else {}
+    new = record_of(lock, path, {**runs, **used})
+    if new == former:
+        return
+    try:
+        with store.scratch() as folder:
+            part = folder / "kept"
+            part.write_bytes(msgspec.json.encode(new, order="deterministic"))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(place)
+    except OSError as err:
+        if err.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+
+
+@contextlib.contextmanager
+def keeping(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
+    """Record a lock file, and at the end, however it comes, what the block used."""
+    keep(lock, path, store)
+    try:
+        yield
+    finally:
+        keep(lock, path, store, run)
+
+
+def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
+    """Return every record with its place, sorted by the path of the lock.
+
+    Raises:
+        FetchError: a record is damaged.
+    """
+    folder = store.root / FOLDER
+    found = []
+    for place in folder.iterdir() if folder.is_dir() else ():
+        record = _read(place)
+        if record is None:
+            raise FetchError(
+                f"{place} says which lock is kept, and cannot be read",
+                hint="remove it, and name its lock with `reprobuild store gc LOCK`",
+            )
+        found.append((place, record))
+    return sorted(found, key=lambda pair: pair[1].path)
+
+
+def present(record: Kept) -> Kept | None:
+    """Return what counts of a record now: nothing where no lock is there any more.
+
+    Of another lock at the same place its own files count. One that may not be read counts as it was.
+    """
+    path = place_of(record)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+        with path.open("rb"):
+            pass
+    except OSError as err:
+        return None if err.errno in (errno.ENOENT, errno.ENOTDIR) else record
+    try:
+        lock = read_lock(path)
+    except LockError:
+        return None
+    runs = record.runs if lock.digest == record.digest else {}
+    return Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs)
+
+
+def place_of(record: Kept) -> Path:
+    """Return the path of a record's lock."""
+    return Path(os.fsdecode(urllib.parse.unquote_to_bytes(record.path)))
+
+
+def _read(place: Path) -> Kept | None:
+    try:
+        return msgspec.json.decode(place.read_bytes(), type=Kept)
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return None

@@ -1,0 +1,202 @@
+"""The only HTTP client: pages and files, with patience, resume and the machine's proxies and certificates.
+
+`requests` reads proxies, certificates and netrc from the environment by its own documented rules.
+`file:` addresses are read from the disk, as pip's and uv's indexes may be folders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import requests
+import urllib3
+
+from reprobuild.errors import FetchError
+from reprobuild.net.body import Stopped, pieces
+from reprobuild.net.gate import Fixed, Gate, pass_gate
+from reprobuild.net.growing import Growing
+from reprobuild.net.local import copy_local, local_page
+from reprobuild.net.local import local_path as local_path
+from reprobuild.net.manners import Again, Pace, retry_after
+from reprobuild.net.manners import Manners as Manners
+from reprobuild.net.model import CHUNK as CHUNK
+from reprobuild.net.model import NotFound as NotFound
+from reprobuild.net.model import Page as Page
+from reprobuild.net.model import WrongSize as WrongSize
+from reprobuild.net.model import cause
+from reprobuild.net.model import split_credentials as split_credentials
+
+REDIRECTIONS = 10
+# What another try may mend: too busy, or an error of a server or of a proxy before it.
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_ENDLESS = "it may be hostile, or no index at all; name another address with --service"
+_LOOP = "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
+_UNREACHABLE = "check the network and the proxy settings, or name another address with --service"
+
+
+class Net:
+    """Access to the network, or the clear refusal of it. Threads may share it.
+
+    Args:
+        offline: refuse every address that is not a file.
+        credentials: (user, password) by host and port, as `example.org:8080`; used for that host alone.
+        manners: limits and patience.
+        distances: the least number of seconds between two requests, by host; snapshot archives throttle.
+        gate: logins of registries.
+    """
+
+    def __init__(
+        self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
+        manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
+    ) -> None:  # fmt: skip
+        self.offline = offline
+        self._gate = gate
+        self._credentials = dict(credentials or {})
+        self._manners = manners or Manners()
+        self._pace = Pace(self._manners, distances or {})
+        self._local = threading.local()
+
+    def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
+        """Return the document at an address.
+
+        Args:
+            url: the address.
+            accept: the media types that are wanted.
+            most: how many bytes it may have, where the manners allow too many.
+
+        Raises:
+            NotFound: there is none. FetchError: it cannot be reached, or has no end.
+        """
+        if url.startswith("file:"):
+            return local_page(url)
+
+        def once() -> Page:
+            with self._ask(url, {"Accept": accept, "Accept-Encoding": "gzip, deflate"}) as response:
+                content = self._content(response, split_credentials(url)[0], most or self._manners.page)
+                return Page(
+                    url=split_credentials(response.url)[0],
+                    content_type=response.headers.get("Content-Type", ""),
+                    content=content,
+                )
+
+        return self._pace.patiently(url, once)
+
+    def download(
+        self, url: str, part: Path, *, progress: Callable[[int], None] = lambda _: None, size: int = 0
+    ) -> str:
+        """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
+
+        Args:
+            url: the address.
+            part: the growing file; what is there is kept and completed.
+            progress: called with the number of bytes (of those already there, too).
+            size: how many bytes the file has, where that is known: no byte more is taken.
+
+        Raises:
+            NotFound: there is none. WrongSize: it is larger or smaller. FetchError: it cannot be reached.
+        """
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if url.startswith("file:"):
+            return copy_local(url, part, progress)
+        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress)
+
+        def once() -> str:
+            if not growing.complete:
+                with self._ask(url, growing.headers()) as response:
+                    growing.take(response)
+            return growing.digest
+
+        return self._pace.patiently(url, once)
+
+    def _ask(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+        """Return the open answer, of which only the headers are read."""
+        url, own = split_credentials(url)
+        if self.offline:
+            raise FetchError(
+                f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
+            )
+        auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
+        self._pace.wait(url)
+
+        def get(login: Fixed | None) -> requests.Response:
+            return self._session().get(
+                url, headers=dict(headers), auth=login or auth, stream=True,
+                timeout=(self._manners.connect, self._manners.read),
+            )  # fmt: skip
+
+        try:
+            response = pass_gate(self._gate, url, self, get) if self._gate and not auth else get(None)
+        except requests.TooManyRedirects:
+            raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
+        # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
+            final = FetchError(f"{url} cannot be reached: {cause(err)}", hint=_UNREACHABLE)
+            if _passes(err):
+                raise Again(final) from None
+            raise final from None
+        try:
+            _judge(response, url, self._gate)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _content(self, response: requests.Response, url: str, most: int) -> bytes:
+        found, size, begun = [], 0, time.monotonic()
+        try:
+            for piece in pieces(response, CHUNK, self._manners, decode=True):
+                found.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise FetchError(f"{url} gives more than {most} bytes", hint=_ENDLESS)
+                if time.monotonic() - begun > self._manners.page_time:
+                    raise FetchError(f"{url} gives no end in {self._manners.page_time:.0f} s", hint=_ENDLESS)
+        except Stopped as stopped:
+            raise Again(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
+        return b"".join(found)
+
+    def _session(self) -> requests.Session:
+        # One session a thread: requests does not promise that a session may be shared.
+        if not hasattr(self._local, "session"):
+            self._local.session = requests.Session()
+            self._local.session.max_redirects = REDIRECTIONS
+        session_of_thread: requests.Session = self._local.session
+        return session_of_thread
+
+
+def _passes(err: Exception) -> bool:
+    """Tell whether another try may mend a failure: not that of a certificate or of an address."""
+    lasting = (requests.exceptions.SSLError, requests.exceptions.InvalidProxyURL)
+    passing = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+    return isinstance(err, passing) and not isinstance(err, lasting)
+
+
+def _judge(response: requests.Response, url: str, gate: Gate | None) -> None:
+    """Raise what an answer means that brings nothing."""
+    status = response.status_code
+    if status < 400 or status == requests.codes.requested_range_not_satisfiable:
+        return
+    told = f"{url}{_led(response, url)}"
+    if status in (404, 410):
+        raise NotFound(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
+    if status in (401, 403):
+        raise FetchError(
+            f"{told} refuses access (HTTP {status})",
+            hint=(gate and gate.remedy(url))
+            or "put the credentials where pip finds them (its configuration, or ~/.netrc)",
+        )
+    final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
+    if status in _PASSING:
+        raise Again(final, wait=retry_after(response.headers.get("Retry-After")))
+    raise final
+
+
+def _led(response: requests.Response, url: str) -> str:
+    """Return where a redirection led to; what is asked there may hold a signature, so it is left out."""
+    if response.url == url or not response.history:
+        return ""
+    return f" (which leads to {split_credentials(response.url)[0].partition('?')[0]})"

@@ -1,0 +1,118 @@
+"""How patient and how polite the client is: pauses between tries, distances between requests to one host."""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+
+from reprobuild.errors import FetchError
+
+T = TypeVar("T")
+MIB = 1 << 20
+
+
+class Manners(Struct, frozen=True, kw_only=True):
+    """Limits of one client. Times are in seconds, sizes in bytes.
+
+    `connect` and `read` are how long one connection and one read may take, and `least` what must come in the time
+    of one read; `tries` how often one thing is tried
+    without getting on; `pause` the time before the second try, doubled before each further one; `longest` the
+    longest pause that a server may ask for by `Retry-After`; `page` and `page_time` how large a page may be and
+    how long it may take; `file` how large a file of unknown size may be.
+    """
+
+    connect: float = 15
+    read: float = 120
+    least: int = 1024
+    tries: int = 5
+    pause: float = 0.5
+    longest: float = 120
+    page: int = 512 * MIB  # the largest index of a distribution has some 100 MiB
+    page_time: float = 1800
+    file: int = 64 << 30
+
+
+class Again(Exception):
+    """One try failed, and another may not. `moved` tells whether it got on; `wait` is what the server asks for."""
+
+    def __init__(self, final: FetchError, *, wait: float | None = None, moved: bool = False) -> None:
+        super().__init__(str(final))
+        self.final, self.wait, self.moved = final, wait, moved
+
+
+def retry_after(value: str | None, now: datetime.datetime | None = None) -> float | None:
+    """Return the seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3), None where it asks nothing."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:12])  # more digits are more than every limit
+    try:
+        when = email.utils.parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.timezone.utc)
+    return max(0.0, (when - (now or datetime.datetime.now(datetime.timezone.utc))).total_seconds())
+
+
+class Pace:
+    """When the next request to a host may begin; shared by all threads of a client.
+
+    Args:
+        manners: the limits.
+        distances: the least number of seconds between the beginnings of two requests, by host, with or without
+            its port.
+    """
+
+    def __init__(self, manners: Manners, distances: Mapping[str, float]) -> None:
+        self._manners, self._distances = manners, dict(distances)
+        self._free: dict[str, float] = {}
+        self._guard = threading.Lock()
+
+    def wait(self, url: str) -> None:
+        """Sleep until a request to the host of this address may begin."""
+        parts = urllib.parse.urlsplit(url)
+        host = parts.netloc
+        distance = self._distances.get(host, self._distances.get(parts.hostname or "", 0.0))
+        with self._guard:
+            begin = max(time.monotonic(), self._free.get(host, 0.0))
+            self._free[host] = begin + distance
+        time.sleep(max(0.0, begin - time.monotonic()))
+
+    def hold(self, url: str, seconds: float) -> None:
+        """Let no request to the host of this address begin for some time."""
+        host = urllib.parse.urlsplit(url).netloc
+        with self._guard:
+            self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
+
+    def patiently(self, url: str, once: Callable[[], T]) -> T:
+        """Call `once` until it gives no `Again`, with growing pauses.
+
+        Raises:
+            FetchError: the last try's, when the tries are used up, or the server asks to wait for too long.
+        """
+        failures = 0
+        while True:
+            try:
+                return once()
+            except Again as again:
+                failures = 1 if again.moved else failures + 1
+                if failures >= self._manners.tries:
+                    raise again.final from None
+                own = self._manners.pause * 2 ** (failures - 1)
+                asked = again.wait or 0.0
+                if asked > self._manners.longest:
+                    raise FetchError(
+                        f"{again.final}, and asks to wait for {asked:.0f} s",
+                        hint="run the command again after that time; what is there by then is kept",
+                    ) from None
+                if again.wait is not None:
+                    self.hold(url, asked)
+                else:
+                    time.sleep(min(own, self._manners.longest))

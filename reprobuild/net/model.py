@@ -1,0 +1,61 @@
+"""What the client gives, and how it fails."""
+
+from __future__ import annotations
+
+import urllib.parse
+
+from msgspec import Struct
+
+from reprobuild.errors import FetchError
+
+# What is lost of a transfer that breaks off, at most, and what is hashed at a time.
+CHUNK = 1 << 18
+
+
+class NotFound(FetchError):
+    """The address answered that there is nothing there (404 or 410, or no such file)."""
+
+
+class WrongSize(FetchError):
+    """What stands at the address has another size than was asked for, so it is another file."""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A fetched document: where it finally came from, its media type and its bytes."""
+
+    url: str
+    content_type: str
+    content: bytes
+
+
+def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Return the address without user name and password, and those two where there were any.
+
+    Raises:
+        FetchError: it is no address.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as err:
+        shown = url.rpartition("@")[2]
+        raise FetchError(f"{shown!r} is no address: {err}", hint="the index or the lock names it") from None
+    if not parts.username and not parts.password:
+        return url, None
+    host = parts.hostname or ""
+    netloc = f"[{host}]" if ":" in host else host
+    netloc += f":{port}" if port else ""
+    clean = urllib.parse.urlunsplit(parts._replace(netloc=netloc))
+    return clean, (urllib.parse.unquote(parts.username or ""), urllib.parse.unquote(parts.password or ""))
+
+
+def cause(err: BaseException) -> str:
+    """Return the innermost reason, without the addresses and object names that urllib3 wraps around it."""
+    while err.__cause__ or err.__context__ or (err.args and isinstance(err.args[0], BaseException)):
+        inner = err.__cause__ or err.__context__
+        if inner is None and isinstance(err.args[0], BaseException):
+            inner = err.args[0]
+        if inner is None:
+            break
+        err = inner
+    return str(err).rpartition("> ")[2] or type(err).__name__

@@ -1,0 +1,13 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def in_bytes(size: int) -> str:
+    """Return a number of bytes with a decimal unit, as disks have them."""
+    value = float(size)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

@@ -1,0 +1,234 @@
+"""Places that have single versions of packages: the own store, Launchpad, the mirror's pool, the user's files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from debian.deb822 import Deb822
+from msgspec import Struct
+
+from reprobuild.apt.architectures import key_of
+from reprobuild.apt.deb import control_text
+from reprobuild.apt.index import Candidate, PackagesFile, SystemIndex
+from reprobuild.apt.launchpad import Launchpad
+from reprobuild.apt.relations import NAME, VERSION
+from reprobuild.errors import FetchError, LockError, ReproError
+from reprobuild.fetch import fetch
+from reprobuild.lock import Artefact
+from reprobuild.net import Net, NotFound
+from reprobuild.snapshot.model import Package
+from reprobuild.store import Store
+from reprobuild.whole import write_file
+
+_LARGEST = 4 << 30  # bytes of a package without a known size
+
+
+class Shelf(Protocol):
+    """One place. `vouched`: its files are known by hash from who published them, or are the user's own."""
+
+    label: str
+    vouched: bool
+    before_past: bool
+
+    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+        """Return what says where the captured version is, None where this place has it not.
+
+        Raises:
+            FetchError: the place cannot be asked.
+        """
+        ...
+
+
+class _Kept(Struct, frozen=True):
+    uri: str
+    stanza: bytes
+
+
+class OwnStore:
+    """What earlier locks of this store pinned, where the store still has the files."""
+
+    label = "the own store"
+    vouched = True
+    before_past = True
+
+    def __init__(self, store: Store, distribution: str, release: str) -> None:
+        self._store = store
+        self._folder = store.root / "packages" / f"{distribution}-{release}"
+        self._known: dict[tuple[str, str], _Kept] | None = None
+
+    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+        """As `Shelf.find`."""
+        if self._known is None:
+            self._known = {key: kept for path in self._files() for key, kept in _read_kept(path)}
+        kept = self._known.get((package.name, package.version))
+        if kept is None:
+            return None
+        fields = Deb822(kept.stanza.splitlines())
+        if fields.get("Architecture") != package.architecture or not self._store.has(
+            fields.get("SHA256", "")
+        ):
+            return None
+        return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False)
+
+    def keep(self, candidates: Iterable[Candidate], index: SystemIndex) -> None:
+        """Remember what the index says of the chosen packages."""
+        kept = [_Kept(uri, stanza) for one in candidates for uri, stanza in index.said_of(one)]
+        content = msgspec.json.encode(kept)
+        path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, content)
+
+    def _files(self) -> list[Path]:
+        with contextlib.suppress(OSError):
+            return sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
+        return []
+
+
+def _read_kept(path: Path) -> list[tuple[tuple[str, str], _Kept]]:
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=list[_Kept])
+    except (OSError, msgspec.DecodeError):
+        return []
+    read = [(Deb822(entry.stanza.splitlines()), entry) for entry in entries]
+    return [((fields.get("Package", ""), fields.get("Version", "")), entry) for fields, entry in read]
+
+
+class OfLaunchpad:
+    """What Ubuntu or the named PPAs ever published, by name and version."""
+
+    label = "Launchpad"
+    vouched = True
+    before_past = False
+
+    def __init__(
+        self, service: Launchpad, codename: str, ppas: Iterable[str], net: Net, store: Store
+    ) -> None:
+        self._service, self._codename = service, codename
+        self._archives = ("", *ppas)
+        self._net, self._store = net, store
+        self._trouble: FetchError | None = None
+
+    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+        """As `Shelf.find`; the file is brought, because only it says what it needs."""
+        if self._trouble:
+            raise self._trouble
+        machine = mirror.architecture if package.architecture == "all" else package.architecture
+        for ppa in self._archives:
+            try:
+                files = self._service.published(package.name, package.version, machine, self._codename, ppa)
+            except NotFound:
+                continue
+            except FetchError as err:
+                self._trouble = err  # asked once, not for each package again
+                raise
+            for file in files:
+                fetch([file], self._store, self._net)
+                found = described(self._store.verified(file.sha256, file.filename), file, package)
+                if found is not None:
+                    return found
+        return None
+
+
+class Pool:
+    """Files that lie in the mirror's pool under the name that the version would have, though no index names them."""
+
+    label = "the mirror's pool"
+    vouched = False
+    before_past = False
+
+    def __init__(self, net: Net, store: Store) -> None:
+        self._net, self._store = net, store
+
+    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+        """As `Shelf.find`."""
+        others = mirror.versions(key_of(package.name, package.architecture, mirror.architecture))
+        if not others:
+            return None
+        version = package.version.partition(":")[2] or package.version  # file names have no epoch
+        filename = f"{package.name}_{version}_{package.architecture}.deb"
+        url = f"{others[0].file.url.rpartition('/')[0]}/{filename}"
+        with self._store.scratch() as scratch:
+            part = scratch / "deb"
+            try:
+                sha256 = self._net.download(url, part)
+            except NotFound:
+                return None
+            size = part.stat().st_size
+            if size > _LARGEST:
+                return None
+            self._store.adopt(part, sha256)
+        file = Artefact(filename=filename, sha256=sha256, size=size, url=url)
+        return described(self._store.verified(sha256, filename), file, package)
+
+
+class UserFiles:
+    """Files that the user gives."""
+
+    label = "the user's files"
+    vouched = True
+    before_past = False
+
+    def __init__(self, paths: Iterable[Path], store: Store) -> None:
+        self._paths, self._store = tuple(paths), store
+
+    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+        """As `Shelf.find`.
+
+        Raises:
+            LockError: a given file cannot be read.
+        """
+        for path in self._paths:
+            if not path.name.startswith(f"{package.name}_"):
+                continue
+            try:
+                content = path.read_bytes()
+            except OSError as err:
+                raise LockError(
+                    f"{path} cannot be read: {err.strerror}", hint="check the path that `--deb` gives"
+                ) from None
+            sha256 = self._store.add(content)
+            file = Artefact(filename=path.name, sha256=sha256, size=len(content))
+            found = described(self._store.verified(sha256, path.name), file, package)
+            if found is not None:
+                return found
+        return None
+
+
+def described(path: Path, file: Artefact, package: Package) -> PackagesFile | None:
+    """Return what an index would say of a package's file, None where it is not the captured package.
+
+    Args:
+        path: the file.
+        file: what is known of it; without an address only the store has it.
+        package: what it should hold.
+    """
+    try:
+        text = control_text(path, file.filename)
+    except ReproError:
+        return None
+    fields = Deb822(text)
+    told = (fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", ""))
+    if told != (package.name, package.version, package.architecture):
+        return None
+    if not NAME.fullmatch(told[0]) or not VERSION.fullmatch(told[1]):
+        return None
+    for field in ("Filename", "SHA256", "Size"):
+        fields.pop(field, None)
+    uri, _, name = file.url.rpartition("/")
+    stanza = f"{fields.dump()}Filename: {name or file.filename}\nSHA256: {file.sha256}\nSize: {file.size}\n"
+    return PackagesFile(uri=f"{uri}/" if file.url else "", content=stanza.encode(), automatic=False)
+
+
+def user_files(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
+    """Return the `.deb` files of the decision `debs`: files, or folders of them, relative to `folder`."""
+    found: list[Path] = []
+    for place in places:
+        path = folder / place
+        found += sorted(path.glob("*.deb")) if path.is_dir() else [path]
+    return tuple(found)

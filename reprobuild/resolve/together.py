@@ -1,0 +1,75 @@
+"""Which packages dpkg refuses to have installed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from reprobuild.apt.architectures import serves
+from reprobuild.apt.index import Candidate
+from reprobuild.apt.relations import Relation
+from reprobuild.errors import LockError
+
+
+class Clash(Struct, frozen=True, kw_only=True):
+    """Two packages that exclude each other: `one` says so of `other`, by a relation of its Conflicts or Breaks.
+
+    Without a relation they are one package of two architectures that is not made for that.
+    """
+
+    one: Candidate
+    other: Candidate
+    relation: Relation
+
+    def error(self) -> LockError:
+        """Return the error that names the two."""
+        one, other = self.one, self.other
+        return LockError(
+            f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: "
+            + (
+                f"{one.key} says that it conflicts with {self.relation}"
+                if self.relation.name
+                else "the package is not `Multi-Arch: same`"
+            ),
+            hint=f"leave one of them out: `--drop {one.key}` or `--drop {other.key}`; or give apt a source that "
+            "has the captured versions, which stood together",
+        )
+
+
+def twins(keys: Iterable[str]) -> list[list[str]]:
+    """Return the keys of each package that is there for several architectures, the native first."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(keys):
+        found.setdefault(key.partition(":")[0], []).append(key)
+    return [each for each in found.values() if len(each) > 1]
+
+
+def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
+    """Yield what excludes each other, in the order of the keys.
+
+    A relation without an architecture means all of them (deb-control(5)); a package never excludes itself, nor the
+    same package of another architecture where both are `Multi-Arch: same`.
+    """
+    ordered = sorted(candidates, key=lambda candidate: candidate.key)
+    named: dict[str, list[Candidate]] = {}
+    for candidate in ordered:
+        for name in dict.fromkeys((candidate.name, *(given.name for given in candidate.provides))):
+            named.setdefault(name, []).append(candidate)
+    for one in ordered:
+        for other in named[one.name]:
+            if (
+                other.name == one.name
+                and other.key > one.key
+                and {one.multi_arch, other.multi_arch} != {"same"}
+            ):
+                yield Clash(one=one, other=other, relation=Relation(""))
+        for relation in one.excludes:
+            for other in named.get(relation.name, ()):
+                if other.name != one.name and other.meets(relation) and _meant(relation, one, other, native):
+                    yield Clash(one=one, other=other, relation=relation)
+
+
+def _meant(relation: Relation, one: Candidate, other: Candidate, native: str) -> bool:
+    qualifier = relation.architecture
+    return not qualifier or serves(qualifier, one.architecture, other.architecture, other.multi_arch, native)

@@ -1,0 +1,103 @@
+"""What the shared libraries in a wheel bring and ask for: read once for each wheel, and remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.guard.elf import MAGIC, Elf, read_elf
+from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.zips import UNREADABLE, open_zip
+from reprobuild.lock import Artefact
+from reprobuild.store import CHUNK, Store
+
+VERSION = 1  # of what is remembered
+_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+# What Python imports: an extension module's file tells the interpreter, or the stable ABI.
+_EXTENSION = re.compile(r"\.(cpython-3\d+[^/]*|abi3|cpython-3\d+)\.so$")
+_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,3}(?:\.\d{1,4}){1,3})")
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """One ELF file of a wheel for the image's machine. `names` are those that others can ask for it by."""
+
+    path: str
+    names: tuple[str, ...]
+    needed: tuple[str, ...]
+    glibc: tuple[int, ...] = ()
+    glibcxx: tuple[int, ...] = ()
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether Python imports it, as its name tells."""
+        return _EXTENSION.search(self.path) is not None
+
+
+def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[File, ...]:
+    """Return the ELF files of a wheel in the store that are for a machine, by path.
+
+    What is damaged, of another machine or static is left out: no loader would take it, or ask for anything.
+
+    Args:
+        file: the wheel.
+        machine: in the words of wheels, `x86_64`.
+        store: it holds the wheel, and remembers the answer.
+
+    Raises:
+        FetchError: the wheel is not in the store.
+        BuildError: the wheel is hostile or damaged.
+    """
+    key = hashlib.sha256(f"libraries {VERSION} {machine} {file.sha256}".encode()).hexdigest()
+    try:
+        return msgspec.convert(store.recall(key), type=tuple[File, ...])
+    except msgspec.ValidationError:  # not there yet, or damaged
+        found = _read(store.verified(file.sha256, file.filename), file.filename, machine, store)
+        store.remember(key, msgspec.to_builtins(found))
+        return found
+
+
+def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ...]:
+    found = []
+    with open_zip(path, origin) as (archive, members), store.scratch() as folder:
+        for name in sorted(members):
+            try:
+                elf = _member(archive, members[name], folder)
+            except UNREADABLE as err:
+                raise BuildError(f"{origin} is damaged at {name}: {err}", hint=HOSTILE) from None
+            if elf and elf.machine == _MACHINES[machine]:
+                found.append(_file(name, elf))
+    return tuple(found)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> Elf | None:
+    """Read one member; its content goes through a file, for the dynamic segment may be at its end."""
+    with archive.open(info) as stream:
+        head = stream.read(len(MAGIC))
+        if head != MAGIC:
+            return None
+        with TemporaryFile(dir=folder) as whole:
+            whole.write(head)
+            while piece := stream.read(CHUNK):
+                whole.write(piece)
+            return read_elf(whole)
+
+
+def _file(name: str, elf: Elf) -> File:
+    versions: dict[str, tuple[int, ...]] = {}
+    for match in filter(None, map(_VERSION.fullmatch, elf.versions)):
+        numbers = tuple(int(part) for part in match[2].split("."))
+        versions[match[1]] = max(versions.get(match[1], ()), numbers)
+    return File(
+        path=name,
+        names=tuple(dict.fromkeys(one for one in (name.rpartition("/")[2], elf.soname) if one)),
+        needed=elf.needed,
+        glibc=versions.get("GLIBC", ()),
+        glibcxx=versions.get("GLIBCXX", ()),
+    )

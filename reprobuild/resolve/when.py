@@ -1,0 +1,246 @@
+"""When the captured machine last ran `apt update`: what each line of its package list says about that moment.
+
+A line whose version is the newest that apt knew bounds the moment from both sides: the archive had that version
+already, and not yet the next one. So does `upgradable to: V`, for V. A list without suites (`dpkg -l`) says only that
+the archive had the version already; that the next one was not there yet is likely, and counts less. Where the
+intervals have no moment in common (a mirror lags, a third archive), the moment is taken that most of them share.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from debian.debian_support import Version
+from msgspec import Struct
+
+from reprobuild.snapshot.model import Package, Place
+
+RESOLUTION = 3600  # seconds; archives are written a few times a day
+MOST_SAMPLES = 48
+_SURE, _LIKELY = 4, 1  # what a bound counts
+
+Key = tuple[str, str]  # name and architecture
+
+
+class Sample(Struct, frozen=True):
+    """What an archive offered at a moment: the versions of each package, of the suites that apt takes from."""
+
+    time: int
+    versions: Mapping[Key, tuple[str, ...]]
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """What one captured line says: the archive's newest version then. `sure`: not older and not newer."""
+
+    place: Place
+    key: Key
+    version: str
+    sure: bool
+
+    def verdict(self, sample: Sample) -> int | None:
+        """Return -1 where the sample is from before the moment, 1 from after it, 0 if it fits, None if unknown."""
+        known = sample.versions.get(self.key)
+        if not known:
+            return None
+        newest = max(map(Version, known))
+        have = Version(self.version)
+        return 0 if newest == have else -1 if newest < have else 1
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """When it was. `time` is a moment that fits best; the true one lies between `after` and `before`.
+
+    All in seconds since 1970, the bounds None where nothing bounds it. Of `claims` lines that say something
+    `agreeing` do; `against` are the others' places.
+    """
+
+    time: int
+    after: int | None
+    before: int | None
+    claims: int
+    agreeing: int
+    against: tuple[Place, ...]
+
+    @property
+    def confidence(self) -> float:
+        """The share of lines that agree."""
+        return self.agreeing / self.claims if self.claims else 0.0
+
+
+def claims_of(packages: Iterable[Package], native: str) -> tuple[Claim, ...]:
+    """Return what the lines of a package list say; `native` is the architecture that `all` counts as."""
+    found = []
+    for package in packages:
+        if package.mark in ("residual", "local"):
+            continue
+        architecture = native if package.architecture == "all" else package.architecture
+        found.append(
+            Claim(
+                place=package.place,
+                key=(package.name, architecture),
+                version=package.upgrade or package.version,
+                sure=bool(package.suites or package.upgrade),
+            )
+        )
+    return tuple(found)
+
+
+class _Bounds:
+    """For each claim the last sample before and the first after it, as far as they are known."""
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        self.claims = claims
+        self.after: list[int | None] = [None] * len(claims)
+        self.before: list[int | None] = [None] * len(claims)
+        self.spoke = [False] * len(claims)
+
+    def take(self, sample: Sample) -> tuple[int, list[int]]:
+        """Note what a sample says; return what it counts, and the claims that it does not fit."""
+        score, against = 0, []
+        for number, claim in enumerate(self.claims):
+            verdict = claim.verdict(sample)
+            if verdict is None:
+                continue
+            self.spoke[number] = True
+            if verdict < 0:
+                self.after[number] = max(sample.time, self.after[number] or sample.time)
+                against.append(number)
+            elif verdict > 0:
+                self.before[number] = min(sample.time, self.before[number] or sample.time)
+                if claim.sure:
+                    against.append(number)
+                else:
+                    score += _SURE
+            else:
+                score += _SURE + (0 if claim.sure else _LIKELY)
+        return score, against
+
+    def most(self, start: int, end: int) -> int:
+        """Return what a moment between two neighbouring samples could count at most."""
+        total = 0
+        for number, claim in enumerate(self.claims):
+            after, before = self.after[number], self.before[number]
+            late_enough = after is None or after <= start
+            early_enough = before is None or before >= end
+            if claim.sure:
+                total += _SURE if late_enough and early_enough else 0
+            elif late_enough:
+                total += _SURE + (_LIKELY if early_enough else 0)
+        return total
+
+
+def infer_moment(
+    claims: Sequence[Claim], look: Callable[[int], Sample | None], earliest: int, latest: int,
+    first: Iterable[int] = (),
+) -> Moment | None:  # fmt: skip
+    """Find the moment that most claims share, by looking at an archive at as few moments as possible.
+
+    The window that could hold the best moment is halved, until no other could be better (branch and bound over the
+    intervals of the claims).
+
+    Args:
+        claims: what the lines say.
+        look: gives the archive at a moment, or None where it has nothing of then.
+        earliest: a moment before the release.
+        latest: now.
+        first: moments that better evidence names; they are looked at first.
+
+    Returns:
+        None where no sample fits any claim.
+
+    Raises:
+        FetchError: what `look` raises.
+    """
+    bounds = _Bounds(claims)
+    times = [earliest, latest]
+    best: tuple[int, int, list[int]] | None = None
+    waiting = [time for time in first if earliest < time < latest] + [latest]
+    looked = 0
+    while looked < MOST_SAMPLES:
+        time = waiting.pop(0) if waiting else _next(times, bounds, best[0] if best else 0)
+        if time is None:
+            break
+        looked += 1
+        if time not in times:
+            times = sorted([*times, time])
+        sample = look(time)
+        if sample is None:
+            _nothing(bounds, time)
+            continue
+        score, against = bounds.take(sample)
+        if best is None or score > best[0]:
+            best = (score, time, against)
+        if not against and score == (_SURE * len(claims)):
+            break
+    if best is None or not best[0]:
+        return None
+    return _moment(best[1], best[2], bounds)
+
+
+def _nothing(bounds: _Bounds, time: int) -> None:
+    """Note that the archive has nothing of a moment: it was before its time."""
+    for number in range(len(bounds.claims)):
+        bounds.after[number] = max(time, bounds.after[number] or time)
+
+
+def _next(times: Sequence[int], bounds: _Bounds, reached: int) -> int | None:
+    """Return the middle of the window that could hold the best moment; of equal ones the latest."""
+    windows = [
+        (bounds.most(start, end), start, end)
+        for start, end in itertools.pairwise(times)
+        if end - start > RESOLUTION
+    ]
+    if not windows:
+        return None
+    most, start, end = max(windows)
+    return (start + end) // 2 if most > reached else None
+
+
+def _moment(time: int, against: list[int], bounds: _Bounds) -> Moment:
+    fitting = [n for n in range(len(bounds.claims)) if bounds.spoke[n] and n not in set(against)]
+    after = [bound for n in fitting if (bound := bounds.after[n]) is not None and bound < time]
+    before = [
+        bound
+        for n in fitting
+        if (bound := bounds.before[n]) is not None and bound > time and bounds.claims[n].sure
+    ]
+    return Moment(
+        time=time, after=max(after, default=None), before=min(before, default=None), claims=sum(bounds.spoke),
+        agreeing=len(fitting), against=tuple(sorted(bounds.claims[n].place for n in against)),
+    )  # fmt: skip
+
+
+def find_version(
+    key: Key, version: str, look: Callable[[int], Sample | None], earliest: int, latest: int,
+    known: Iterable[Sample] = (),
+) -> Sample | None:  # fmt: skip
+    """Find a moment at which an archive had a version of a package, between two moments.
+
+    Versions grow with time, so the search halves the window. What is `known` is asked first.
+
+    Returns:
+        The archive at that moment, or None where no moment was found.
+    """
+    wanted = Version(version)
+    for sample in sorted(known, key=lambda sample: sample.time):
+        offered = sample.versions.get(key, ())
+        if version in offered:
+            return sample
+        if offered and earliest < sample.time < latest:
+            if max(map(Version, offered)) < wanted:
+                earliest = sample.time
+            else:
+                latest = sample.time
+                break
+    while latest - earliest > RESOLUTION:
+        middle = (earliest + latest) // 2
+        found = look(middle)
+        offered = found.versions.get(key, ()) if found else ()
+        if found and version in offered:
+            return found
+        if not offered or max(map(Version, offered)) < wanted:
+            earliest = middle
+        else:
+            latest = middle
+    return None

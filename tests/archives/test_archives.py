@@ -1,0 +1,240 @@
+"""Which archives a release is made of, and the whole way: this machine's apt, then the archives of the past."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.apt.archives import Archive, archives_of, ppas_of
+from reprobuild.apt.dated import instant
+from reprobuild.decisions import ArchiveDecision, Decisions
+from reprobuild.errors import LockError
+from reprobuild.net import Manners, Net
+from reprobuild.resolve.base import System, Wanted
+from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.release import Release
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.when import RESOLUTION
+from reprobuild.services import distances, read_services
+from reprobuild.snapshot.apt import parse
+from reprobuild.snapshot.model import AptList, Snapshot
+from reprobuild.store import Store
+from tests.archives.served import Archives
+from tests.archives.test_year import Host
+from tests.archives.world import END, UBUNTU, World, make_world
+
+SERVICES = read_services({})
+
+
+def test_debian_has_two_archives_and_ubuntu_one() -> None:
+    main, security = archives_of("debian", "bookworm", SERVICES)
+    assert main.pockets == ("bookworm", "bookworm-updates")
+    assert main.unasked == ("bookworm-backports",)
+    assert security.pockets == ("bookworm-security", "bookworm/updates")
+    (ubuntu,) = archives_of("ubuntu", "jammy", SERVICES)
+    assert ubuntu.pockets == ("jammy", "jammy-updates", "jammy-security")
+    assert all(one.dated and one.keys for one in (main, security, ubuntu))
+    assert archives_of("other", "x", SERVICES) == ()
+
+
+def test_services_that_throttle_are_asked_slowly() -> None:
+    assert distances(SERVICES)["snapshot.debian.org"] == 0.5
+    assert (
+        distances(read_services({"debian-snapshot": "http://own.test/{time}/"}))["snapshot.debian.org"] == 0.5
+    )
+    assert "own.test" not in distances(read_services({"debian-snapshot": "http://own.test/{time}/"}))
+
+
+def test_archives_that_the_user_names() -> None:
+    given = [
+        ArchiveDecision(url="ppa:deadsnakes/ppa"),
+        ArchiveDecision(url="https://site.test/{time}", key="AB" * 20, suites=("x",), components=("y", "z")),
+        ArchiveDecision(url="https://site.test/now/", key="ab" * 32),
+    ]
+    ppa, dated, plain = archives_of("ubuntu", "jammy", SERVICES, given)[1:]
+    assert ppa.url == "https://snapshot.ppa.launchpadcontent.net/deadsnakes/ppa/ubuntu/{time}/"
+    assert (ppa.ppa, ppa.pockets, ppa.components) == ("deadsnakes/ppa", ("jammy",), ("main",))
+    assert dated == Archive(
+        url="https://site.test/{time}/", pockets=("x",), components=("y", "z"), keys=("AB" * 20,)
+    )
+    assert (plain.dated, plain.pockets) == (False, ("jammy",))
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "hint"),
+    [
+        (ArchiveDecision(url="https://x.test/", key="short"), "`short` is not the fingerprint of a key of https://x.test/",
+         "40 hex digits: `gpg --show-keys FILE` shows them"),
+        (ArchiveDecision(url="https://me:pass@x.test/"), "nothing says which key signs the archive https://x.test/",
+         "give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`"),
+        (ArchiveDecision(url="ppa:../x"), "`ppa:../x` is not an archive of packages",
+         "an address (with {time} where it keeps its past), or ppa:OWNER/NAME"),
+        (ArchiveDecision(url="x.test"), "`x.test` is not an archive of packages",
+         "an address (with {time} where it keeps its past), or ppa:OWNER/NAME"),
+    ],
+)  # fmt: skip
+def test_what_is_no_archive_is_refused(given: ArchiveDecision, words: str, hint: str) -> None:
+    with pytest.raises(LockError) as caught:
+        archives_of("ubuntu", "jammy", SERVICES, [given])
+    assert (str(caught.value), caught.value.hint) == (words, hint)
+
+
+def test_ppas_of_the_captured_machine_are_known_from_its_lists() -> None:
+    files = [
+        "ppa.launchpadcontent.net_deadsnakes_ppa_ubuntu_dists_jammy_InRelease",
+        "ppa.launchpad.net_some_more_name_ubuntu_dists_jammy_InRelease",
+        "archive.ubuntu.com_ubuntu_dists_jammy_InRelease",
+        "ppa.launchpadcontent.net_.._.._ubuntu_dists_x",
+    ]
+    found = ppas_of([AptList(file=file) for file in files])
+    assert [one.url for one in found] == ["ppa:deadsnakes/ppa", "ppa:some/more_name"][: len(found)]
+    assert found[0].url == "ppa:deadsnakes/ppa"
+
+
+def apt_of(world: World, folder: Path) -> Mapping[str, str]:
+    """Return an environment in which apt has the archive of today alone, as a signed repository on disk."""
+    (archive, pockets), *_ = world.shape.archives.items()
+    for pocket in pockets:
+        place = folder / "mirror" / "dists" / pocket
+        (place / "main/binary-amd64").mkdir(parents=True)
+        packed = lzma.compress(world.packages(archive, pocket, END), preset=0)
+        (place / "main/binary-amd64/Packages.xz").write_bytes(packed)
+        (place / "InRelease").write_bytes(world.signed(archive, pocket, END))
+    (folder / "key.asc").write_text(str(world.key.extract_certificate()))
+    (folder / "made.sources").write_text(
+        f"Types: deb\nURIs: file:{folder}/mirror\nSuites: {' '.join(pockets)}\nComponents: main\n"
+        f"Signed-By: {folder}/key.asc\nCheck-Valid-Until: no\n"
+    )
+    (folder / "apt.conf").write_text(
+        f'Dir::Etc::SourceList "{folder}/made.sources";\nDir::Etc::SourceParts "/dev/null";\n'
+        f'Dir::State::Lists "{folder}/lists";\n'
+    )
+    return {**os.environ, "APT_CONFIG": str(folder / "apt.conf")}
+
+
+class Way:
+    """A host of the made-up year of Ubuntu's shape with a PPA, resolved with everything in its place."""
+
+    def __init__(
+        self,
+        archives: Archives,
+        folder: Path,
+        services: dict[str, str],
+        *,
+        lists: bool = False,
+        ppa_key: str | None = None,
+    ) -> None:
+        world = archives.world
+        self.host = next(
+            host for seed in range(99) if (host := Host(world, seed)).manual & {"fresh0", "fresh1"}
+        )
+        packages, _ = parse(self.host.listing())
+        env = apt_of(world, folder)
+        self.said: list[str] = []
+        around = Surroundings(
+            store=Store(folder / "store"), net=Net(manners=Manners(pause=0.01, tries=2)), env=env, folder=folder,
+            indexes=Indexes(find_links=(), simple=(), credentials={}), say=self.said.append, now=END,
+            key_folders=(folder,),
+        )  # fmt: skip
+        (folder / "ppa.asc").write_text(str(world.ppa_key.extract_certificate()))
+        ppa = ArchiveDecision(
+            url=f"{archives.url}/ppa/tools/fresh/ubuntu/{{time}}/",
+            key=world.ppa_key.extract_certificate().fingerprint,
+        )
+        apt_lists = (
+            (AptList(file="x", date=self.host.time - 9999, fetched=self.host.time - RESOLUTION),)
+            if lists
+            else ()
+        )
+        snapshot = Snapshot(digest="", packages=packages, apt_lists=apt_lists)
+        wanted = Wanted(
+            release=Release(distribution="ubuntu", codename="jammy", evidence="told"),
+            architecture="amd64",
+            roots=(),
+        )
+        decisions = Decisions(services=services, archives=(ppa,))
+        self.base, self.rulings = System(snapshot, wanted, decisions, around).pin()
+        self.files = {deb.name: (deb.version, deb.file.sha256) for deb in self.base.packages}
+
+    @property
+    def expected(self) -> dict[str, tuple[str, str]]:
+        """Return the captured versions of what is in the base, with the hashes of their files."""
+        world, installed = self.world, self.host.installed
+        return {
+            name: (installed[name], hashlib.sha256(world.deb(name, installed[name])).hexdigest())
+            for name in self.files
+            if name in installed
+        }
+
+    @property
+    def world(self) -> World:
+        return self.host.world
+
+    @property
+    def evidence(self) -> str:
+        return next(ruling.reason for ruling in self.rulings if ruling.kind == "release")
+
+
+def services_of(archives: Archives, keys: str = "") -> dict[str, str]:
+    return {
+        "ubuntu-snapshot": f"{archives.url}/ubuntu/{{time}}/", "launchpad": f"{archives.url}/devel",
+        "keyserver": f"{keys or archives.url}/none/{{fingerprint}}",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def pinned_key(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose own key stands in the table of pinned ones."""
+    world = make_world(UBUNTU, 11)
+    from reprobuild.apt import archives as module
+
+    real = module.archives_of
+
+    def pinned(*arguments: object) -> tuple[Archive, ...]:
+        fingerprint = world.key.extract_certificate().fingerprint
+        own, *others = real(*arguments)  # type: ignore[arg-type]  # handed on
+        return (msgspec.structs.replace(own, keys=(fingerprint,), components=("main",)), *others)
+
+    monkeypatch.setattr("reprobuild.resolve.base.archives_of", pinned)
+    return world
+
+
+def test_the_whole_way_from_a_list_to_exact_files_with_a_ppa(pinned_key: World, tmp_path: Path) -> None:
+    with Archives(pinned_key) as archives:
+        way = Way(archives, tmp_path, services_of(archives))
+    assert way.expected.items() <= way.files.items()
+    assert {"fresh0", "fresh1"} & way.host.manual & set(way.files)
+    assert "ubuntu/jammy: told; the last `apt update` was about " in way.evidence
+    assert any(
+        "captured versions are not on this machine's mirror; looking for them" in said for said in way.said
+    )
+
+
+def test_lists_of_the_capture_are_asked_first(pinned_key: World, tmp_path: Path) -> None:
+    with Archives(pinned_key) as archives:
+        way = Way(archives, tmp_path, services_of(archives), lists=True)
+    assert way.expected.items() <= way.files.items()
+    assert f"the last `apt update` was about {instant(way.host.time)}" in way.evidence
+
+
+def test_archives_that_cannot_be_reached_leave_what_the_mirror_has_and_are_named(
+    pinned_key: World, tmp_path: Path
+) -> None:
+    with Archives(pinned_key) as archives:
+        dead = "http://127.0.0.1:9"
+    services = {
+        "ubuntu-snapshot": f"{dead}/{{time}}/",
+        "launchpad": dead,
+        "keyserver": f"{dead}/{{fingerprint}}",
+    }
+    way = Way(archives, tmp_path, services)
+    gone = [ruling for ruling in way.rulings if ruling.kind == "withdrawn"]
+    assert gone
+    assert all("the dated archives (none answered), Launchpad (" in ruling.reason for ruling in gone)
+    assert any(f"the archive {dead}" in said and "is left out: " in said for said in way.said)

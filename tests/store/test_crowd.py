@@ -1,0 +1,177 @@
+"""Many processes fetch into one store from a bad server, and are killed: no file is ever wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.alone import machine
+from reprobuild.lock import Artefact
+from reprobuild.store import Store, hash_file
+from tests.conftest import ROOT
+from tests.dying import Dying, Generated, Weather
+
+PROCESSES, EACH, ROUNDS, KILLS = 8, 25, 3, 6
+WORKER = """
+import json, sys
+from pathlib import Path
+import msgspec
+from reprobuild.fetch import fetch
+from reprobuild.lock import Artefact
+from reprobuild.net import Manners, Net
+from reprobuild.store import Store
+wanted = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=list[Artefact])
+manners = Manners(tries=40, pause=0.01, longest=0.1, read=20)
+print("begins", flush=True)
+fetch(wanted, Store(Path(sys.argv[1])), Net(manners=manners))
+"""
+PLAIN = (sys.executable, "-c", WORKER)
+# On another machine: see there.
+REFUSED = (sys.executable, "-m", "tests.store.other_machine", "refused", *PLAIN)
+IGNORED = (sys.executable, "-m", "tests.store.other_machine", "ignored", *PLAIN)
+
+
+def wrong(store: Store) -> list[str]:
+    """Return the blobs that are not what their names say."""
+    return [path.name for path in (store.root / "blobs").glob("*/*") if hash_file(path) != path.name]
+
+
+def start(command: tuple[str, ...], store: Store, wanted: Path) -> subprocess.Popen[str]:
+    env = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "NETRC": "/nonexistent/netrc"}
+    return subprocess.Popen(
+        [*command, str(store.root), str(wanted)], cwd=ROOT, env=env, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [PLAIN, REFUSED, IGNORED], ids=["locks", "refused", "ignored"])
+def test_two_hundred_fetches_with_kills(command: tuple[str, ...], tmp_path: Path) -> None:
+    chance = random.Random(7)
+    contents = {f"pool/{n}.deb": chance.randbytes(chance.randrange(1_000_000)) for n in range(60)}
+    killed = 0
+    with Dying(contents) as server:
+        server.weather = Weather(seed=11)
+        items = [artefact(server, path, content) for path, content in contents.items()]
+        for number in range(ROUNDS):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            killed += crowd(command, folder, items, chance)
+            shutil.rmtree(folder)
+    assert killed >= KILLS, "the machine is too fast for this test: make the files larger"
+
+
+def crowd(command: tuple[str, ...], folder: Path, items: list[Artefact], chance: random.Random) -> int:
+    """Let the processes fetch, and kill some, which are started again; return how many were killed at work."""
+    store, running, killed = Store(folder / "store"), [], 0
+    for number in range(PROCESSES):
+        file = folder / f"{number}.json"
+        file.write_bytes(msgspec.json.encode(chance.sample(items, EACH)))
+        running.append((start(command, store, file), file))
+    for _ in range(PROCESSES):
+        process, file = running.pop(chance.randrange(PROCESSES))
+        assert process.stdout is not None
+        process.stdout.readline()  # it has begun
+        time.sleep(chance.random() * 0.15)
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            os.killpg(process.pid, signal.SIGKILL)
+        _, said = process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL), said
+        killed += process.returncode != 0
+        running.append((start(command, store, file), file))
+        assert wrong(store) == []
+    for process, _ in running:
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+    wanted = {item.sha256 for item in items if any(item.sha256 in file.read_text() for _, file in running)}
+    assert {path.name for path in (store.root / "blobs").glob("*/*")} == wanted
+    assert wrong(store) == []
+    return killed
+
+
+def artefact(server: Dying, path: str, content: bytes) -> Artefact:
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Artefact(filename=path, sha256=sha256, size=len(content), url=server.address(path))
+
+
+def test_the_stand_ins_for_nfs_are_what_they_say(tmp_path: Path) -> None:
+    program = (
+        "import fcntl, os, sys\n"
+        "a, b = (os.open(sys.argv[1], os.O_RDWR | os.O_CREAT) for _ in range(2))\n"
+        "try:\n"
+        "    for number in (a, b): fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "    print('both', os.uname().nodename)\n"
+        "except OSError as err:\n"
+        "    print(err.errno)\n"
+    )
+    said = []
+    for mode in ((), ("refused",), ("ignored",)):
+        prefix = [sys.executable, "-m", "tests.store.other_machine", *mode] if mode else []
+        argv = [*prefix, sys.executable, "-c", program, str(tmp_path / "x")]
+        said.append(subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split())
+    assert said[0] == [str(errno.EAGAIN)]
+    assert said[1] == [str(errno.ENOLCK)]
+    assert said[2][0] == "both"
+    assert said[2][1] != os.uname().nodename
+
+
+def test_without_locks_nothing_unfinished_is_shared(tmp_path: Path) -> None:
+    """With one unfinished file for all, all would write to it."""
+    content = random.Random(1).randbytes(600_000)
+    store = Store(tmp_path / "store")
+    with Dying({"x": content}) as server:
+        server.weather = Weather(seed=3, chance=0.3)
+        item = Artefact(
+            filename="x",
+            sha256=hashlib.sha256(content).hexdigest(),
+            size=len(content),
+            url=server.address("x"),
+        )
+        file = tmp_path / "x.json"
+        file.write_bytes(msgspec.json.encode([item]))
+        running = [start(command, store, file) for command in (REFUSED, IGNORED, REFUSED, IGNORED)]
+        for process in running:
+            _, said = process.communicate(timeout=100)
+            assert process.returncode == 0, said
+    assert store.verified(item.sha256, "x").read_bytes() == content
+    assert list((store.root / "partial").iterdir()) == []
+
+
+def test_two_gigabytes_go_on_after_a_kill(tmp_path: Path) -> None:
+    body = Generated(2 << 30)
+    store = Store(tmp_path / "store")
+    with Dying({"torch.whl": body}) as server:
+        item = Artefact(
+            filename="torch.whl", sha256=body.sha256, size=body.size, url=server.address("torch.whl")
+        )
+        part = store.root / "partial" / f"{item.sha256}.{machine()}"
+        file = tmp_path / "x.json"
+        file.write_bytes(msgspec.json.encode([item]))
+        process = start(PLAIN, store, file)
+        while not (part.exists() and part.stat().st_size > 500 << 20):
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        left = part.stat().st_size
+        assert 500 << 20 < left < body.size
+        again = start(PLAIN, store, file)
+        _, said = again.communicate(timeout=300)
+        assert again.returncode == 0, said
+        assert len(server.asked) == 2
+        assert server.sent < body.size + (100 << 20)
+    assert hash_file(store.blob(item.sha256)) == item.sha256
+    store.blob(item.sha256).unlink()
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 400 << 10  # KiB

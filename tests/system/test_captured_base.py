@@ -1,0 +1,125 @@
+"""A captured base with all that maintainer scripts do, a PPA and a foreign architecture, installed twice.
+
+As root now, and as an ordinary user more than a year later. The forty of `make proof` are these and more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proof import clock
+from proof.subjects import FEW, FORTY, captured_base
+from reprobuild.archive import Entry, list_tar, read_tar
+from reprobuild.lock import Base, Ruling
+from reprobuild.realise.base import realise_base
+from reprobuild.store import Store
+from tests.system.samples import EPOCH, ORDINARY_USER, bring_all
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+REALISE = """
+import sys
+from pathlib import Path
+import msgspec
+from proof.clock import live_later
+from reprobuild.lock import Base
+from reprobuild.realise.base import realise_base
+from reprobuild.store import Store
+live_later()
+base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
+print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
+"""
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory, store: Store) -> tuple[Base, tuple[Ruling, ...]]:
+    """The base, every file in the store, and the rulings of the captured list."""
+    base, rulings, _ = captured_base(
+        FEW, ("python3.11", "openssh-server"), tmp_path_factory.mktemp("made") / "work"
+    )
+    bring_all((*base.packages, *base.tools), store)
+    return base, rulings
+
+
+@pytest.fixture(scope="module")
+def digest(captured: tuple[Base, tuple[Ruling, ...]], store: Store) -> str:
+    """The sha256 of the realised base."""
+    return realise_base(captured[0], store, EPOCH)
+
+
+@pytest.fixture(scope="module")
+def entries(digest: str, store: Store) -> Mapping[str, tuple[Entry, bytes]]:
+    with store.blob(digest).open("rb") as stream:
+        return {
+            entry.path: (entry, content() if entry.type == "file" and entry.size < 1 << 20 else b"")
+            for entry, content in read_tar(stream)
+        }
+
+
+def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Ruling, ...]]) -> None:
+    base, rulings = captured
+    assert {ruling.outcome for ruling in rulings} == {"pinned"}
+    assert len(rulings) == len(base.packages) > 100
+    named = {f"{deb.name}:{deb.architecture}" for deb in base.packages}
+    assert {"libc6:amd64", "libc6:i386", "zlib1g:i386", "made-lib:amd64", "made-lib:i386"} <= named
+    assert set(FEW) <= {*FORTY, "fonts-dejavu-core"}
+
+
+def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(
+    captured: tuple[Base, tuple[Ruling, ...]], store: Store, digest: str, shared_tmp: Path, tmp_path: Path
+) -> None:
+    library = Path(shutil.copy(clock.find_library(tmp_path / "clock"), shared_tmp))
+    for deb in (*captured[0].packages, *captured[0].tools):
+        copy = shared_tmp / "blobs" / deb.file.sha256[:2] / deb.file.sha256
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(store.blob(deb.file.sha256), copy)
+    for path in [shared_tmp, *shared_tmp.rglob("*")]:
+        os.chown(path, 12345, 12345)
+    later = clock.variables(library, 400)
+    done = subprocess.run(
+        [*ORDINARY_USER, "env", *(f"{name}={value}" for name, value in later.items()), sys.executable, "-c", REALISE,
+         shared_tmp, str(EPOCH)],
+        input=msgspec.json.encode(captured[0]), capture_output=True, check=False, cwd="/", umask=0o077,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    other = done.stdout.decode().strip()
+    with store.blob(digest).open("rb") as one, (shared_tmp / "blobs" / other[:2] / other).open("rb") as two:
+        first, second = ({entry.path: entry for entry in list_tar(stream)} for stream in (one, two))
+    assert {path for path in {*first, *second} if first.get(path) != second.get(path)} == set()
+    assert other == digest
+
+
+def test_what_the_scripts_of_the_archive_did_is_there(entries: Mapping[str, tuple[Entry, bytes]]) -> None:
+    def text(path: str) -> str:
+        return entries[path][1].decode()
+
+    assert text("var/lib/dpkg/arch").split() == ["amd64", "i386"]
+    assert text("etc/made.conf") == "greeting = good day\n"
+    assert text("var/lib/made/libraries").splitlines() == [
+        "/usr/lib/i386-linux-gnu/libmade.so.1", "/usr/lib/x86_64-linux-gnu/libmade.so.1",
+    ]  # fmt: skip
+    assert "made.plain" in text("var/lib/dpkg/diversions")
+    assert "made-service root 4750 /usr/bin/made-service" in text("var/lib/dpkg/statoverride")
+    assert entries["etc/alternatives/made-tool"][0].target == "/usr/bin/made-service"
+    assert "etc/rc2.d/S01made-service" in entries
+    assert "var/lib/made/was-started" not in entries
+    user = next(
+        line.split(":") for line in text("etc/passwd").splitlines() if line.startswith("made-service:")
+    )
+    service, folder = entries["usr/bin/made-service"][0], entries["var/lib/made"][0]
+    assert (service.uid, oct(service.mode)) == (int(user[2]), "0o4750")
+    assert (folder.uid, folder.gid, oct(folder.mode)) == (int(user[2]), int(user[3]), "0o2750")
+
+
+def test_the_foreign_libraries_are_found_by_the_linker(entries: Mapping[str, tuple[Entry, bytes]]) -> None:
+    cache = entries["etc/ld.so.cache"][1]
+    assert b"/lib/i386-linux-gnu/libz.so.1\0" in cache
+    assert b"/lib/x86_64-linux-gnu/libz.so.1\0" in cache

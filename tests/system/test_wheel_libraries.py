@@ -1,0 +1,78 @@
+"""A wheel that needs a library of the system: with the rule its import works in the image, without it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.apt.index import SystemIndex, newest
+from reprobuild.image.flat import flattened
+from reprobuild.image.layout import read_layout
+from reprobuild.lock import PREFIX, read_lock
+from reprobuild.proc import Failed
+from reprobuild.realise.unpack import unpack_root
+from reprobuild.sandbox import Root, run_in_root
+from reprobuild.store import Store
+from tests.conftest import reprobuild
+from tests.system.samples import EPOCH
+
+# Small, and linked with a library of the system that nothing else needs.
+WHEEL = "pyodbc==5.2.0"
+LIBRARY = "libodbc.so.2"
+PACKAGE = "libodbc2"
+
+
+@pytest.fixture
+def snapshot(bookworm: SystemIndex, tmp_path: Path) -> Path:
+    """A host that had the library for another reason: its package is only marked automatic."""
+    rows = []
+    for name, mark in (
+        ("python3.11", "installed"),
+        (PACKAGE, "installed,automatic"),
+        ("libstdc++6", "installed,automatic"),
+    ):
+        candidate = newest(bookworm.versions(name))
+        assert candidate is not None
+        rows.append(f"{name}/oldstable,now {candidate.version} amd64 [{mark}]\n")
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    (folder / "apt-packages.txt").write_text("".join(rows))
+    (folder / "requirements.txt").write_text(f"{WHEEL}\n")
+    return folder
+
+
+def imported(out: Path, folder: Path) -> str:
+    """Import the wheel in the image, without an engine; return what the loader said of it."""
+    root = folder / "root"
+    with flattened(read_layout(out / "image"), folder) as flat:
+        path = folder / "flat.tar"
+        path.write_bytes(b"".join(flat.stream()))
+    unpack_root(path, root)
+    argv = [f"{PREFIX}/bin/python", "-c", "import pyodbc; print(pyodbc.version)"]
+    try:
+        return run_in_root(Root(folder=root), argv, epoch=EPOCH, purpose="import a wheel").decode()
+    except Failed as err:
+        return err.stderr
+
+
+def test_the_library_comes_with_the_wheel(snapshot: Path, store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "with"
+    options = ["--store", store.root, "--base", "debian/bookworm", "--no-verify"]
+    done = reprobuild("from-snapshot", snapshot, "-o", out, *options)
+    assert done.returncode == 0, done.stderr
+    rulings = {ruling.subject: ruling for ruling in read_lock(out / "reprobuild.lock").rulings}
+    assert rulings[PACKAGE].outcome == "pinned"
+    assert rulings[PACKAGE].reason.endswith(f"needed by the shared libraries of pyodbc ({LIBRARY})")
+    assert imported(out, tmp_path) == "5.2.0\n"
+
+
+def test_without_it_the_import_fails(snapshot: Path, store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "without"
+    options = ["--store", store.root, "--base", "debian/bookworm", "--no-verify", "--drop", PACKAGE]
+    done = reprobuild("from-snapshot", snapshot, "-o", out, *options)
+    assert done.returncode == 0, done.stderr
+    rulings = {ruling.subject: ruling for ruling in read_lock(out / "reprobuild.lock").rulings}
+    assert (rulings[LIBRARY].outcome, rulings[LIBRARY].kind) == ("excluded", "missing-library")
+    assert f"{PACKAGE} was dropped by decision" in rulings[LIBRARY].reason
+    assert f"{LIBRARY}: cannot open shared object file" in imported(out, tmp_path)
