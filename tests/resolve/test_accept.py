@@ -10,7 +10,7 @@ from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
 from reprobuild.lock import Base, Outcome, Ruling
 from reprobuild.net import Net
-from reprobuild.resolve import compose, surroundings
+from reprobuild.resolve import compose
 from reprobuild.resolve.compose import Surroundings, accept, lock_sources, resolve
 from reprobuild.resolve.indexes import Indexes
 from reprobuild.snapshot.model import Snapshot
@@ -95,9 +95,7 @@ def test_a_made_system_and_a_source_become_a_lock(
         stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
         stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
     )  # fmt: skip
-    monkeypatch.setattr(
-        surroundings, "configured_index", lambda *_, **__: made
-    )  # apt's own tests are elsewhere
+    monkeypatch.setattr(compose, "configured_index", lambda *_, **__: made)  # apt's own tests are elsewhere
     decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)
     lock = resolve(snapshot, decisions, around)
     assert [s.tree for s in lock.sources] == [project.worktree_id()]
