@@ -72,7 +72,8 @@ def _sources(lock: Lock) -> dict[str, str]:
 def _packages(lock: Lock) -> dict[str, str]:
     counts = Counter(deb.architecture for deb in lock.base.packages if deb.architecture != "all")
     native = max(counts, key=lambda name: (counts[name], name), default="")
-    found = {}
+    image = lock.base.image
+    found = {package.name: package.version for package in image.packages} if image else {}
     for deb in lock.base.packages:
         foreign = deb.architecture not in (native, "all")
         found[f"{deb.name}:{deb.architecture}" if foreign else deb.name] = (
@@ -100,4 +101,5 @@ def rest(lock: Lock) -> dict[str, str]:
     return {
         "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
         "profile": lock.profile, "seed": str(lock.seed),
+        **({"base image": lock.base.image.digest} if lock.base.image else {}),
     }  # fmt: skip

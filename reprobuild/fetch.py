@@ -23,6 +23,8 @@ _PAGE = (
 def artefacts(lock: Lock) -> list[Artefact]:
     """Return every file that the lock names, each hash once."""
     named = [deb.file for deb in (*lock.base.packages, *lock.base.tools)]
+    if lock.base.image:
+        named += [lock.base.image.config, *(layer.file for layer in lock.base.image.layers)]
     named += [wheel.file for wheel in lock.wheels]
     named += [source.file for source in lock.sources]
     return list({artefact.sha256: artefact for artefact in named}.values())

@@ -33,6 +33,7 @@ from reprobuild.net import Net
 from reprobuild.payload import payload
 from reprobuild.preflight import preflight, this_machine
 from reprobuild.realise import realise
+from reprobuild.registry.logins import Logins
 from reprobuild.render import render
 from reprobuild.report.html import render_html
 from reprobuild.resolve.compose import lock_sources, resolve
@@ -68,9 +69,11 @@ class Session(Struct, frozen=True, kw_only=True):
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
+        services = read_services({})
         net = Net(
-            offline=self.net.offline, credentials=indexes.credentials, distances=distances(read_services({}))
-        )
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
+            gate=Logins(self.env, services["docker-hub"].url),
+        )  # fmt: skip
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say, now=self.now, progress=self.progress,

@@ -76,7 +76,11 @@ def decision_options(function: F) -> F:
         [
             click.option("--decisions", "decisions_path", type=PATH, help="Another reprobuild.yaml."),
             click.option("--python", metavar="X.Y[.Z]", help="The Python of the environment."),
-            click.option("--base", metavar="DIST/RELEASE", help="The system, as debian/bookworm."),
+            click.option(
+                "--base",
+                metavar="DIST/RELEASE|IMAGE",
+                help="The system: debian/bookworm, HOST/NAME:TAG.",
+            ),
             click.option("--platform", metavar="OS/ARCH", help="As linux/amd64."),
             click.option(
                 "--source",

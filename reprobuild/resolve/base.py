@@ -96,9 +96,9 @@ def find_base(
         base, rulings = resolve_base(
             packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
         )
-        more = search.more(_missing(packages, rulings), index)
+        more = search.more(missing(packages, rulings), index)
         if more is None:
-            return base, tuple(_told(ruling, search) for ruling in rulings), index
+            return base, tuple(told(ruling, search) for ruling in rulings), index
         index = more
 
 
@@ -161,12 +161,13 @@ class _Keys:
         return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
 
 
-def _missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+def missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+    """Return the packages whose captured version another archive may have."""
     lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
     return [package for package in packages if package.place.line in lines]
 
 
-def _told(ruling: Ruling, search: Search) -> Ruling:
+def told(ruling: Ruling, search: Search) -> Ruling:
     """Return a ruling with where its version was found, or where it was looked for."""
     package = search.at(ruling.line)
     if package is None:

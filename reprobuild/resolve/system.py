@@ -20,7 +20,7 @@ from reprobuild.snapshot.model import Package
 
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
-_TOOLS = ("fakeroot", "libfakeroot")
+TOOLS = ("fakeroot", "libfakeroot")
 _ASKED = ("manual", "local", "upgradable")
 _UNRESOLVED = ("local-build", "unknown-package")
 
@@ -108,12 +108,12 @@ def resolve_base(
     closure = Closure(index, captured)
     chosen = closure.close(wanted)
     essential = _reachable(index.essential, chosen)
-    tools = closure.close(dict.fromkeys(_TOOLS, "realising the base"))
+    tools = closure.close(dict.fromkeys(TOOLS, "realising the base"))
     base = Base(
         distribution=index.distribution,
         release=index.release,
         packages=tuple(_deb(chosen[key], key in essential) for key in sorted(chosen)),
-        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in _TOOLS or n not in chosen),
+        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
     )
     rulings = [_ruling(p, chosen, refused[_key(p, native)], index) for p in packages]
     rulings += [_added(c) for key, c in sorted(chosen.items()) if packages and key not in captured]

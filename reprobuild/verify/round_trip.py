@@ -143,7 +143,9 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
         for package in again.packages
         if package.mark != "residual"
     }
-    locked = {key_of(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
+    image = lock.base.image.packages if lock.base.image else ()
+    locked = {key_of(one.name, one.architecture, native): one.version for one in image}
+    locked |= {key_of(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
         _difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
@@ -159,7 +161,9 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
     One that changes what is computed, and that nobody captured, is residue.
     """
     inside = {variable.name: variable.value for variable in again.variables}
-    baked = {setting.name: setting.value for setting in lock.environment}
+    image = lock.base.image.environment if lock.base.image else ()
+    below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
+    baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
         _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
