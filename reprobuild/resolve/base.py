@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.archives import Archive, archives_of, ppas_of
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.dated import Indexes
@@ -17,7 +16,7 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.decisions import Decisions
-from reprobuild.lock import Base, Deb, Ruling
+from reprobuild.lock import Base, Deb, Ruling, dpkg_name
 from reprobuild.net import Net
 from reprobuild.resolve.past import Past
 from reprobuild.resolve.release import Release
@@ -96,9 +95,9 @@ def find_base(
         base, rulings = resolve_base(
             packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
         )
-        more = search.more(_missing(packages, rulings), index)
+        more = search.more(missing(packages, rulings), index)
         if more is None:
-            return base, tuple(_told(ruling, search) for ruling in rulings), index
+            return base, tuple(told(ruling, search) for ruling in rulings), index
         index = more
 
 
@@ -136,7 +135,7 @@ def _hints(lists: Iterable[AptList]) -> list[int]:
 
 
 def _key(deb: Deb, index: SystemIndex) -> str:
-    return key_of(deb.name, deb.architecture, index.architecture)
+    return dpkg_name(deb.name, deb.architecture, index.architecture)
 
 
 class _Keys:
@@ -161,12 +160,13 @@ class _Keys:
         return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
 
 
-def _missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+def missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+    """Return the packages whose captured version another archive may have."""
     lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
     return [package for package in packages if package.place.line in lines]
 
 
-def _told(ruling: Ruling, search: Search) -> Ruling:
+def told(ruling: Ruling, search: Search) -> Ruling:
     """Return a ruling with where its version was found, or where it was looked for."""
     package = search.at(ruling.line)
     if package is None:

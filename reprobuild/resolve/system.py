@@ -9,10 +9,9 @@ from types import MappingProxyType
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
-from reprobuild.lock import Base, Deb, Outcome, Ruling
+from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
 from reprobuild.resolve.closure import Choice, Closure, upstream
 from reprobuild.resolve.metas import parts_without_drivers
 from reprobuild.resolve.system_rules import exclusion
@@ -20,7 +19,7 @@ from reprobuild.snapshot.model import Package
 
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
-_TOOLS = ("fakeroot", "libfakeroot")
+TOOLS = ("fakeroot", "libfakeroot")
 _ASKED = ("manual", "local", "upgradable")
 _UNRESOLVED = ("local-build", "unknown-package")
 
@@ -108,12 +107,12 @@ def resolve_base(
     closure = Closure(index, captured)
     chosen = closure.close(wanted)
     essential = _reachable(index.essential, chosen)
-    tools = closure.close(dict.fromkeys(_TOOLS, "realising the base"))
+    tools = closure.close(dict.fromkeys(TOOLS, "realising the base"))
     base = Base(
         distribution=index.distribution,
         release=index.release,
         packages=tuple(_deb(chosen[key], key in essential) for key in sorted(chosen)),
-        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in _TOOLS or n not in chosen),
+        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
     )
     rulings = [_ruling(p, chosen, refused[_key(p, native)], index) for p in packages]
     rulings += [_added(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
@@ -152,7 +151,7 @@ def _moved(packages: Iterable[Package], native: str) -> bool:
 
 
 def _key(package: Package, native: str) -> str:
-    return key_of(package.name, package.architecture, native)
+    return dpkg_name(package.name, package.architecture, native)
 
 
 def _foreign(package: Package, native: str) -> bool:
