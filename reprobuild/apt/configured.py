@@ -147,7 +147,8 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
     if not shutil.which("apt-get", path=env.get("PATH")):
         return ()
     env = {**env, "LC_ALL": "C"}
-    targets = [*targets(env, architecture), *targets(env, architecture, fetched=True)]
+    own = (architecture,)
+    targets = [*configured_targets(env, own), *configured_targets(env, own, fetched=True)]
     names = (
         name.partition("/")[0].partition("-")[0] for one in targets for name in (one.release, one.codename)
     )

@@ -27,7 +27,7 @@ from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.resolve.wheel_libraries import read_libraries
+from reprobuild.resolve.wheel_libraries import open_wheels
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
 
@@ -81,8 +81,10 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
 
     sources, trees = lock_sources(snapshot, decisions, around)
     accept([*triage.rulings, *packages, *python, *trees], decisions.accept)  # before all wheels are fetched
-    fetch((wheel.file for wheel in wheels), around.store, around.net)
-    opened = [(wheel, read_libraries(wheel.file, machine, around.store)) for wheel in wheels]
+    missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
+    fetch(missing, around.store, around.net, around.progress)
+    around.say("system: what the shared libraries of the wheels need")
+    opened = open_wheels(wheels, machine, around.store)
     needed = asks(opened)
     libraries, _ = system_libraries(needed, snapshot, system.index, base, decisions.drop)
     if libraries:

@@ -57,24 +57,21 @@ def _imported(everything: list[tuple[Wheel, File]], by_name: Mapping[str, list[i
     xgboost): then all of its files count.
     """
     extending = {wheel.name for wheel, file in everything if file.is_extension}
-    led_to = {
-        everything[other][0].name
-        for wheel, file in everything
-        for soname in file.needed
-        for other in by_name.get(soname, ())
-        if everything[other][0].name != wheel.name
-    }
+    having = {name: {everything[number][0].name for number in numbers} for name, numbers in by_name.items()}
+    asked = {(wheel.name, soname) for wheel, file in everything for soname in file.needed if soname in having}
+    led_to = {owner for asker, soname in asked for owner in having[soname] if owner != asker}
     left = [
         number
         for number, (wheel, file) in enumerate(everything)
         if file.is_extension or wheel.name not in extending | led_to
     ]
-    found: set[int] = set()
+    found, followed = set(left), set[str]()
     while left:
-        number = left.pop()
-        if number not in found:
-            found.add(number)
-            left += [other for soname in everything[number][1].needed for other in by_name.get(soname, ())]
+        for soname in everything[left.pop()][1].needed:
+            if soname in by_name and soname not in followed:
+                followed.add(soname)
+                left += [other for other in by_name[soname] if other not in found]
+                found.update(by_name[soname])
     return found
 
 
@@ -100,8 +97,12 @@ def system_libraries(
         wheels ask for what they can do without (docs/libraries.md), and whether the imports work is seen when the
         image is verified.
     """
+    fitting = (index.architecture, "all")
     there = set(base.installed)
-    captured = {package.name for package in snapshot.packages if package.mark != "residual"}
+    captured = {
+        package.name for package in snapshot.packages
+        if package.mark != "residual" and package.architecture in fitting
+    }  # fmt: skip
     listed = bool(captured) and not snapshot.conda
     roots: dict[str, str] = {}
     rulings = []
@@ -143,7 +144,8 @@ def too_new(wheels: Iterable[tuple[Wheel, tuple[File, ...]]], base: Base) -> Ite
             most = max(files, key=of_file, default=None)
             if most and limit and of_file(most) > limit:
                 reason = (
-                    f"{most.path} needs {word}_{_text(of_file(most))}, and the base has {word}_{_text(limit)}"
+                    f"{escaped(most.path)} needs {word}_{_text(of_file(most))}, "
+                    f"and the base has {word}_{_text(limit)}"
                 )
                 yield _of_wheel(wheel, wheel.name, reason, "newer-library", "unresolved")
 
@@ -158,7 +160,7 @@ def _text(numbers: tuple[int, ...]) -> str:
 
 
 def _ruling(ask: Ask, why: str, kind: str) -> Ruling:
-    reason = f"{ask.wheel.name} needs it for {ask.path}; {why}"
+    reason = f"{ask.wheel.name} needs it for {escaped(ask.path)}; {why}"
     return _of_wheel(ask.wheel, escaped(ask.soname), reason, kind, "excluded")
 
 

@@ -17,7 +17,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     """What resolving may touch: the store, the network, this machine's indexes and environment.
 
     `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
-    each step. `now` is in seconds since 1970; `key_folders` are where keys of archives lie.
+    each step. `now` is in seconds since 1970; `key_folders` are where keys of archives lie; `progress` is told
+    (bytes so far, bytes in all or 0) while wheels are fetched.
     """
 
     store: Store
@@ -29,3 +30,4 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     now: int
     captured: Path = Path()
     key_folders: tuple[Path, ...] = FOLDERS
+    progress: Callable[[int, int], None] = lambda *_: None

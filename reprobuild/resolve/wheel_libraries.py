@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -15,10 +17,12 @@ from reprobuild.errors import BuildError
 from reprobuild.guard.elf import MAGIC, Elf, read_elf
 from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.zips import UNREADABLE, open_zip
-from reprobuild.lock import Artefact
+from reprobuild.lock import Artefact, Wheel
 from reprobuild.store import CHUNK, Store
 
-VERSION = 1  # of what is remembered
+WORKERS = 4  # unpacking leaves Python's lock alone; each needs room for the largest file of its wheel
+VERSION = 2  # of what is remembered
+MOST_NAMES = 200_000  # of all files of a wheel together; vtk, which has the most of those seen, has 10 000
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 # What Python imports: an extension module's file tells the interpreter, or the stable ABI.
 _EXTENSION = re.compile(r"\.(cpython-3\d+[^/]*|abi3|cpython-3\d+)\.so$")
@@ -38,6 +42,14 @@ class File(Struct, frozen=True, kw_only=True):
     def is_extension(self) -> bool:
         """Whether Python imports it, as its name tells."""
         return _EXTENSION.search(self.path) is not None
+
+
+def open_wheels(wheels: Sequence[Wheel], machine: str, store: Store) -> list[tuple[Wheel, tuple[File, ...]]]:
+    """Return each wheel with its ELF files; see `read_libraries` for arguments and errors."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(
+            zip(wheels, pool.map(lambda one: read_libraries(one.file, machine, store), wheels), strict=True)
+        )
 
 
 def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[File, ...]:
@@ -64,7 +76,8 @@ def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[File, ..
 
 
 def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ...]:
-    found = []
+    found: list[File] = []
+    names = 0
     with open_zip(path, origin) as (archive, members), store.scratch() as folder:
         for name in sorted(members):
             try:
@@ -73,6 +86,9 @@ def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[File, ..
                 raise BuildError(f"{origin} is damaged at {name}: {err}", hint=HOSTILE) from None
             if elf and elf.machine == _MACHINES[machine]:
                 found.append(_file(name, elf))
+                names += len(elf.needed) + len(elf.versions)
+            if names > MOST_NAMES:
+                raise BuildError(f"{origin} asks for more than {MOST_NAMES} libraries", hint=HOSTILE)
     return tuple(found)
 
 

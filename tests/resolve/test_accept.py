@@ -95,14 +95,16 @@ def test_a_made_system_and_a_source_become_a_lock(
         stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
         stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
     )  # fmt: skip
-    monkeypatch.setattr(compose, "configured_index", lambda *_, **__: made)  # apt's own tests are elsewhere
+    monkeypatch.setattr(
+        "reprobuild.resolve.base.configured_index", lambda *_, **__: made
+    )  # apt's own tests are elsewhere
     decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)
     lock = resolve(snapshot, decisions, around)
     assert [s.tree for s in lock.sources] == [project.worktree_id()]
     assert (lock.workdir, lock.epoch, lock.seed) == ("/src/proj", lock.sources[0].epoch, 3)
     assert lock.decisions == {"base": "debian/bookworm", "sources": {"Proj": "proj"}, "seed": 3}
     assert {r.subject: r.outcome for r in lock.rulings} == {
-        "python3.11": "pinned", "libc6": "pinned", "proj": "pinned",
+        "python3.11": "pinned", "libc6": "pinned", "proj": "pinned", "apt-packages.txt": "in base",
     }  # fmt: skip
     dropped, rulings = lock_sources(snapshot, Decisions(drop=("proj",)), around)
     assert dropped == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Base, Deb, Wheel
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sonames import candidates, newest_glibcxx, package_of
-from reprobuild.resolve.wheel_libraries import File, read_libraries
+from reprobuild.resolve.wheel_libraries import File, open_wheels, read_libraries
 from reprobuild.snapshot import conda as conda_lists
 from reprobuild.snapshot.model import Package, Snapshot
 from reprobuild.store import Store
@@ -137,9 +138,34 @@ def test_a_hostile_wheel(store: Store, tmp_path: Path) -> None:
     assert hashlib.sha256(bytes(data)).hexdigest() == sha256
 
 
+def test_a_wheel_that_asks_for_too_much(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = made_wheel(store, "a", {f"{number}.so": elf(["liba.so", "libb.so"]) for number in range(3)})
+    monkeypatch.setattr("reprobuild.resolve.wheel_libraries.MOST_NAMES", 5)
+    with pytest.raises(BuildError, match="asks for more than 5 libraries") as caught:
+        read_libraries(wheel.file, "x86_64", store)
+    assert caught.value.hint == HOSTILE
+
+
+def test_files_that_all_need_each_other_take_no_time(store: Store) -> None:
+    opened = found(
+        store, a={f"{number}.so": elf(["libx.so", "libz.so.9"], "libx.so") for number in range(3000)}
+    )
+    began = time.process_time()
+    (ask,) = asks(opened)
+    assert time.process_time() - began < 2
+    assert (ask.soname, ask.imported) == ("libz.so.9", True)
+
+
+def test_names_of_files_cannot_mislead(store: Store) -> None:
+    opened = found(store, a={"x\u202ey.so": elf(["libgone.so.1"], "", {"libc.so.6": ["GLIBC_2.99"]})})
+    base = Base(distribution="d", release="r", packages=(deb("libc6", "2.36-9"),))
+    _, rulings = system_libraries(asks(opened), Snapshot(digest=""), INDEX, base, ())
+    assert all(ruling.reason.isprintable() for ruling in (*rulings, *too_new(opened, base)))
+
+
 def found(store: Store, **wheels: Mapping[str, bytes]) -> list[tuple[Wheel, tuple[File, ...]]]:
     made = [made_wheel(store, name, files) for name, files in wheels.items()]
-    return [(wheel, read_libraries(wheel.file, "x86_64", store)) for wheel in made]
+    return open_wheels(made, "x86_64", store)
 
 
 def test_what_no_wheel_brings_is_asked_for(store: Store) -> None:
@@ -190,7 +216,8 @@ ALWAYS = {
     [
         ((), "", (), {"libgl1", "libtbb12"}, {"libmpi.so.12"}),
         ((package("libgl1", "1"), package("libmpich12", "1")), "", (), {"libgl1", "libmpich12"}, {"libtbb.so.12"}),
-        ((package("bash", "1"),), "", (), set(), {"libGL.so.1", "libtbb.so.12", "libmpi.so.12"}),
+        ((package("bash", "1"), package("libgl1", "1", architecture="i386")), "", (), set(),
+         {"libGL.so.1", "libtbb.so.12", "libmpi.so.12"}),
         ((package("libgl1", "1", "residual"),), "", (), {"libgl1", "libtbb12"}, {"libmpi.so.12"}),
         ((package("bash", "1"),), "python 3.11.2 h1_0", (), {"libgl1", "libtbb12"}, {"libmpi.so.12"}),
         ((), "", ("libgl*",), {"libtbb12"}, {"libGL.so.1", "libmpi.so.12"}),

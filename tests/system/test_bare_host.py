@@ -179,7 +179,8 @@ def test_each_program_of_the_list_is_needed(bare: Path, tmp_path: Path) -> None:
         return ""
 
     assert tries() == ""
-    for name in sorted(PROGRAMS - {"python3.11", "sh", "dash"}):
+    # `env` is what starts a program in the root that is the host here.
+    for name in sorted(PROGRAMS - {"python3.11", "sh", "dash", "env"}):
         (path,) = (one for place in ("bin", "sbin") if (one := bare / "usr" / place / name).exists())
         path.rename(tmp_path / name)
         assert tries(), name

@@ -22,6 +22,7 @@ from reprobuild.resolve.release import known_releases
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
+from tests.system.samples import EPOCH
 from tests.system.test_apt_index import apt_env, make_suite
 
 ALL = [one.codename for one in known_releases()]
@@ -204,7 +205,7 @@ def test_the_releases_of_this_machines_apt(tmp_path: Path) -> None:
 @pytest.fixture
 def around(store: Store, tmp_path: Path) -> Surroundings:
     return Surroundings(
-        store=store, net=Net(offline=True), env=os.environ, folder=tmp_path, say=lambda text: None,
+        store=store, net=Net(offline=True), env=os.environ, folder=tmp_path, say=lambda text: None, now=EPOCH,
         indexes=Indexes(find_links=(), simple=(), credentials={}),
     )  # fmt: skip
 
