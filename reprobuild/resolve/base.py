@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.archives import Archive, archives_of, ppas_of
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.dated import Indexes
@@ -17,7 +16,7 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.decisions import Decisions
-from reprobuild.lock import Base, Deb, Ruling
+from reprobuild.lock import Base, Deb, Ruling, dpkg_name
 from reprobuild.net import Net
 from reprobuild.resolve.past import Past
 from reprobuild.resolve.release import Release
@@ -136,7 +135,7 @@ def _hints(lists: Iterable[AptList]) -> list[int]:
 
 
 def _key(deb: Deb, index: SystemIndex) -> str:
-    return key_of(deb.name, deb.architecture, index.architecture)
+    return dpkg_name(deb.name, deb.architecture, index.architecture)
 
 
 class _Keys:
