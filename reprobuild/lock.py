@@ -6,6 +6,7 @@ A lock is *sealed* when `realised` is there: what must be run once was run, and 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,6 +79,14 @@ class BaseImage(Struct, frozen=True, kw_only=True):
     environment: tuple[Setting, ...] = ()
 
 
+def dpkg_name(name: str, architecture: str, native: str) -> str:
+    """Return the name by which dpkg knows a package: `zlib1g`, of a foreign architecture `zlib1g:i386`.
+
+    What is for all architectures counts as native.
+    """
+    return name if architecture in (native, "all") else f"{name}:{architecture}"
+
+
 class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The system under the environment: a distribution's release and its packages, sorted by name.
 
@@ -92,10 +101,22 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
     image: BaseImage | None = None
 
     @property
+    def native(self) -> str:
+        """The architecture of the system, which is that of most of its packages."""
+        every = [deb.architecture for deb in self.packages]
+        every += [package.architecture for package in self.image.packages] if self.image else []
+        counts = Counter(one for one in every if one != "all")
+        return max(counts, key=lambda name: (counts[name], name), default="")
+
+    @property
     def installed(self) -> dict[str, str]:
-        """The version of each package of the finished tree, by name."""
-        below = {package.name: package.version for package in self.image.packages} if self.image else {}
-        return below | {deb.name: deb.version for deb in self.packages}
+        """The version of each package of the finished tree, by dpkg's name."""
+        native = self.native
+        below = {
+            dpkg_name(one.name, one.architecture, native): one.version
+            for one in (self.image.packages if self.image else ())
+        }
+        return below | {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in self.packages}
 
 
 class Interpreter(Struct, frozen=True, kw_only=True):

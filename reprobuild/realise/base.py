@@ -19,14 +19,13 @@ from typing import IO
 
 from msgspec import structs
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
 from reprobuild.guard.names import check_path, check_target
 from reprobuild.listing import keep_listing
-from reprobuild.lock import Base, Deb
+from reprobuild.lock import Base, Deb, dpkg_name
 from reprobuild.proc import Failed
 from reprobuild.realise import java
 from reprobuild.realise.cleanup import leftover_of
@@ -222,7 +221,7 @@ def _write_plan(base: Base, store: Store, plan: Path) -> None:
 
 
 def _key_of(deb: Deb, native: str) -> str:
-    return key_of(deb.name, deb.architecture, native)
+    return dpkg_name(deb.name, deb.architecture, native)
 
 
 def _install(

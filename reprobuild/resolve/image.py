@@ -10,13 +10,12 @@ import msgspec
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
-from reprobuild.lock import Base, Interpreter, Ruling, Setting
+from reprobuild.lock import Base, Interpreter, Ruling, Setting, dpkg_name
 from reprobuild.registry.manifest import find_image
 from reprobuild.registry.reference import parse_reference
 from reprobuild.resolve.base import make_search, missing, told
@@ -81,7 +80,7 @@ class ImageBase:
                 break
             self.index = more
         debs, index = (*base.packages, *base.tools), self.index
-        keys = [(key_of(deb.name, deb.architecture, index.architecture), deb.version) for deb in debs]
+        keys = [(dpkg_name(deb.name, deb.architecture, index.architecture), deb.version) for deb in debs]
         self._own.keep(
             [c for key, version in keys for c in index.versions(key) if c.version == version], index
         )

@@ -9,10 +9,9 @@ from types import MappingProxyType
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
-from reprobuild.lock import Base, Deb, Outcome, Ruling
+from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
 from reprobuild.resolve.closure import Choice, Closure, upstream
 from reprobuild.resolve.metas import parts_without_drivers
 from reprobuild.resolve.system_rules import exclusion
@@ -152,7 +151,7 @@ def _moved(packages: Iterable[Package], native: str) -> bool:
 
 
 def _key(package: Package, native: str) -> str:
-    return key_of(package.name, package.architecture, native)
+    return dpkg_name(package.name, package.architecture, native)
 
 
 def _foreign(package: Package, native: str) -> bool:

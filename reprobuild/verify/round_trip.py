@@ -10,8 +10,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.apt.architectures import key_of
-from reprobuild.lock import Lock, Ruling, Source
+from reprobuild.lock import Lock, Ruling, Source, dpkg_name
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot.model import Snapshot
@@ -139,13 +138,13 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
     """
     native = lock.platform.rpartition("/")[2]
     installed = {
-        key_of(package.name, package.architecture, native): package.version
+        dpkg_name(package.name, package.architecture, native): package.version
         for package in again.packages
         if package.mark != "residual"
     }
     image = lock.base.image.packages if lock.base.image else ()
-    locked = {key_of(one.name, one.architecture, native): one.version for one in image}
-    locked |= {key_of(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
+    locked = {dpkg_name(one.name, one.architecture, native): one.version for one in image}
+    locked |= {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
         _difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
