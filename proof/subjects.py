@@ -10,11 +10,10 @@ import msgspec
 
 from proof import archive
 from reprobuild.apt.configured import configured_index, configured_targets, source_list
-from reprobuild.apt.index import SystemIndex
 from reprobuild.fetch import fetch
-from reprobuild.lock import Base, Deb, Lock, Ruling
+from reprobuild.lock import Base, Lock, Ruling
 from reprobuild.net import Net
-from reprobuild.resolve.system import foreign_architectures, resolve_base
+from reprobuild.resolve.system import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.snapshot import apt
 from reprobuild.store import Store
 
@@ -58,7 +57,7 @@ def small_lock(lock: Lock, store: Store, roots: Iterable[str] = SERVICES) -> Loc
 
 def forty_lock(lock: Lock, store: Store, work: Path) -> Lock:
     """Return such a lock with the base of `captured_base`, for the forty; `work` is a folder for the archive."""
-    base, _, _ = captured_base(FORTY, DAEMONS, work)
+    base, _ = captured_base(FORTY, DAEMONS, work)
     return _with_base(lock, base, store)
 
 
@@ -70,9 +69,7 @@ def _with_base(lock: Lock, base: Base, store: Store) -> Lock:
     )
 
 
-def captured_base(
-    asked: Iterable[str], roots: Iterable[str], work: Path
-) -> tuple[Base, tuple[Ruling, ...], tuple[Deb, ...]]:
+def captured_base(asked: Iterable[str], roots: Iterable[str], work: Path) -> tuple[Base, tuple[Ruling, ...]]:
     """Return the base of a machine on which some packages were asked for, as its package list tells.
 
     The sources are the release's own suite, from where this machine's apt has it, and the archive of `proof.archive`.
@@ -81,25 +78,23 @@ def captured_base(
     Args:
         asked: by the names that dpkg gives them.
         roots: what else the environment needs.
-        work: a folder that does not exist yet, for the archive and for apt.
+        work: a folder that does not exist yet. It gets the archive, `apt.conf` with the two sources, and the
+            package list as a snapshot, `snapshot`.
 
     Returns:
-        The base, what became of each captured package, and the packages of a base in which nothing was asked for.
+        The base, and what became of each captured package.
     """
     env = _environment(work)
     asked, roots = list(asked), list(roots)
     foreign = sorted({name.partition(":")[2] for name in asked} - {""})
     index = configured_index("debian", "bookworm", env=env, folder=work / "apt", foreign=foreign)
     first, _ = resolve_base((), index=index, roots=[*roots, *asked])
-    listed, _ = apt.parse(_listing(first, set(asked)).encode())
+    (work / "snapshot").mkdir()
+    (work / "snapshot" / APT_LIST).write_text(_listing(first, set(asked)))
+    listed, _ = apt.parse((work / "snapshot" / APT_LIST).read_bytes())
     if foreign_architectures(listed, index.architecture) != tuple(foreign):
         raise RuntimeError("the made package list names other architectures than were asked for")
-    base, rulings = resolve_base(listed, index=index, roots=roots)
-    return base, rulings, _bare(index)
-
-
-def _bare(index: SystemIndex) -> tuple[Deb, ...]:
-    return resolve_base((), index=index, roots=())[0].packages
+    return resolve_base(listed, index=index, roots=roots)
 
 
 def _listing(base: Base, asked: set[str]) -> str:

@@ -5,12 +5,11 @@ Two environments of any kind are compared in the room `environments`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, dpkg_name
 
 # Kinds in the order in which they explain different numbers or speed: the chapter's case was LD_PRELOAD.
 ORDER = ("interpreter", "environment", "python", "source", "system", "realised", "other")
@@ -70,15 +69,11 @@ def _sources(lock: Lock) -> dict[str, str]:
 
 
 def _packages(lock: Lock) -> dict[str, str]:
-    counts = Counter(deb.architecture for deb in lock.base.packages if deb.architecture != "all")
-    native = max(counts, key=lambda name: (counts[name], name), default="")
-    found = {}
-    for deb in lock.base.packages:
-        foreign = deb.architecture not in (native, "all")
-        found[f"{deb.name}:{deb.architecture}" if foreign else deb.name] = (
-            f"{deb.version} sha256:{deb.file.sha256}"
-        )
-    return found
+    base, native = lock.base, lock.base.native
+    return base.installed | {
+        dpkg_name(deb.name, deb.architecture, native): f"{deb.version} sha256:{deb.file.sha256}"
+        for deb in base.packages
+    }
 
 
 def realised(lock: Lock) -> dict[str, str]:
@@ -100,4 +95,5 @@ def rest(lock: Lock) -> dict[str, str]:
     return {
         "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
         "profile": lock.profile, "seed": str(lock.seed),
+        **({"base image": lock.base.image.digest} if lock.base.image else {}),
     }  # fmt: skip

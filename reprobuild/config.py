@@ -37,13 +37,24 @@ def environ_file(lock: Lock) -> dict[str, bytes]:
     return {f"{FILES[1:]}/environ.json": content}
 
 
+def static_variables(lock: Lock) -> dict[str, str]:
+    """Return the variables of the image's configuration: ours over those of the base's image over the defaults.
+
+    The environment's own programs come first in PATH, also before an image's.
+    """
+    image = lock.base.image.environment if lock.base.image else ()
+    below = {setting.name: setting.value for setting in image}
+    if "PATH" in below:
+        below["PATH"] = f"{PREFIX}/bin:{below['PATH']}"
+    return {**DEFAULTS, **below, **split_environment(lock.environment)[0]}
+
+
 def image_config(lock: Lock) -> dict[str, Any]:
     """Return the `config` object of the OCI image configuration.
 
     https://github.com/opencontainers/image-spec/blob/main/config.md. Labels are functions of the lock.
     """
-    static, _ = split_environment(lock.environment)
-    variables = {**DEFAULTS, **static}
+    variables = static_variables(lock)
     runtime = f"{FILES}/lib/reprobuild_runtime/entrypoint.py"
     return {
         "Env": [f"{name}={value}" for name, value in sorted(variables.items())],

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from reprobuild.alone import alone, machine
+from reprobuild.caches import Caches, take
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact, Lock
 from reprobuild.net import Net, WrongSize, split_credentials
@@ -22,20 +23,24 @@ _PAGE = (
 def artefacts(lock: Lock) -> list[Artefact]:
     """Return every file that the lock names, each hash once."""
     named = [deb.file for deb in (*lock.base.packages, *lock.base.tools)]
+    if lock.base.image:
+        named += [lock.base.image.config, *(layer.file for layer in lock.base.image.layers)]
     named += [wheel.file for wheel in lock.wheels]
     named += [source.file for source in lock.sources]
     return list({artefact.sha256: artefact for artefact in named}.values())
 
 
 def fetch(
-    wanted: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None
-) -> int:
+    wanted: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
+    *, caches: Caches | None = None,
+) -> int:  # fmt: skip
     """Bring every file that the store does not have, and verify every one that it has.
 
     Args:
         wanted: the files.
         store: where they go.
         net: how they come.
+        caches: of the user, which are asked first.
         progress: called with (bytes so far, bytes to fetch, 0 where unknown).
 
     Returns:
@@ -54,7 +59,7 @@ def fetch(
         for check in [pool.submit(store.verified, a.sha256, a.filename) for a in present]:
             check.result()
         total, done = sum(artefact.size for artefact in missing), 0
-        downloads = [pool.submit(_bring, artefact, store, net) for artefact in missing]
+        downloads = [pool.submit(_bring, artefact, store, net, caches or Caches()) for artefact in missing]
         try:
             for download in as_completed(downloads):
                 done += download.result()
@@ -66,24 +71,27 @@ def fetch(
     return len(missing)
 
 
-def _bring(artefact: Artefact, store: Store, net: Net) -> int:
-    if not artefact.url:
-        raise FetchError(
-            f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",
-            hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
-        )
+def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches) -> int:
     # One machine's: where locks reach no other machine, two must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
     with alone(part.with_name(f"{part.name}.lock")) as sure:
         if store.has(artefact.sha256):  # another process brought it in the meantime
             return store.verified(artefact.sha256, artefact.filename).stat().st_size
         if sure:
-            return _complete(artefact, part, store, net)
+            return _complete(artefact, part, store, net, caches)
     with store.scratch() as folder:  # no locks here: nothing unfinished is shared
-        return _complete(artefact, folder / "part", store, net)
+        return _complete(artefact, folder / "part", store, net, caches)
 
 
-def _complete(artefact: Artefact, part: Path, store: Store, net: Net) -> int:
+def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches) -> int:
+    if not part.exists() and take(artefact, caches, part):
+        store.adopt(part, artefact.sha256)
+        return store.blob(artefact.sha256).stat().st_size
+    if not artefact.url:
+        raise FetchError(
+            f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",
+            hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
+        )
     url = split_credentials(artefact.url)[0]
     wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     resumed = part.exists()

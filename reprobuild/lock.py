@@ -6,6 +6,7 @@ A lock is *sealed* when `realised` is there: what must be run once was run, and 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,16 +48,75 @@ class Deb(Struct, frozen=True, kw_only=True):
     file: Artefact
 
 
-class Base(Struct, frozen=True, kw_only=True):
+class ImageLayer(Struct, frozen=True, kw_only=True):
+    """One layer of an image: the packed blob, its media type, and the sha256 (hex) of the unpacked tar."""
+
+    file: Artefact
+    media_type: str
+    diff_id: str
+
+
+class Installed(Struct, frozen=True, kw_only=True):
+    """A package that an image brings, as the list of its dpkg has it."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+class BaseImage(Struct, frozen=True, kw_only=True):
+    """An image of a registry that the base begins with.
+
+    `reference` is what was decided, `digest` (`sha256:...`) the manifest of the platform that it meant when the lock
+    was made. `layers` are lowest first; `packages` and `environment` are what the image has of its own.
+    """
+
+    reference: str
+    digest: str
+    config: Artefact
+    layers: tuple[ImageLayer, ...]
+    packages: tuple[Installed, ...] = ()
+    environment: tuple[Setting, ...] = ()
+
+
+def dpkg_name(name: str, architecture: str, native: str) -> str:
+    """Return the name by which dpkg knows a package: `zlib1g`, of a foreign architecture `zlib1g:i386`.
+
+    What is for all architectures counts as native.
+    """
+    return name if architecture in (native, "all") else f"{name}:{architecture}"
+
+
+class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The system under the environment: a distribution's release and its packages, sorted by name.
 
-    `tools` are only used while realising the base, and are no part of it.
+    `tools` are only used while realising the base, and are no part of it. Where there is an `image`, the packages are
+    put over it.
     """
 
     distribution: str
     release: str
     packages: tuple[Deb, ...]
     tools: tuple[Deb, ...] = ()
+    image: BaseImage | None = None
+
+    @property
+    def native(self) -> str:
+        """The architecture of the system, which is that of most of its packages."""
+        every = [deb.architecture for deb in self.packages]
+        every += [package.architecture for package in self.image.packages] if self.image else []
+        counts = Counter(one for one in every if one != "all")
+        return max(counts, key=lambda name: (counts[name], name), default="")
+
+    @property
+    def installed(self) -> dict[str, str]:
+        """The version of each package of the finished tree, by dpkg's name."""
+        native = self.native
+        below = {
+            dpkg_name(one.name, one.architecture, native): one.version
+            for one in (self.image.packages if self.image else ())
+        }
+        return below | {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in self.packages}
 
 
 class Interpreter(Struct, frozen=True, kw_only=True):
@@ -200,6 +260,7 @@ def canonical(lock: Lock) -> Lock:
             lock.base,
             packages=tuple(sorted(lock.base.packages, key=lambda d: (d.name, d.architecture))),
             tools=tuple(sorted(lock.base.tools, key=lambda d: (d.name, d.architecture))),
+            image=lock.base.image and _canonical_image(lock.base.image),
         ),
         wheels=tuple(sorted(lock.wheels, key=lambda w: (w.role, w.name, w.version))),
         sources=tuple(sorted(lock.sources, key=lambda s: s.name)),
@@ -211,6 +272,14 @@ def canonical(lock: Lock) -> Lock:
             wheels=tuple(sorted(lock.realised.wheels, key=lambda w: w.name)),
             bytecode=tuple(sorted(lock.realised.bytecode, key=lambda b: b.artefact)),
         ),
+    )
+
+
+def _canonical_image(image: BaseImage) -> BaseImage:
+    return msgspec.structs.replace(
+        image,
+        packages=tuple(sorted(image.packages, key=lambda p: (p.name, p.architecture))),
+        environment=tuple(sorted(image.environment, key=lambda setting: setting.name)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,12 +15,14 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.builders import NATIVE, build_foreign, find_builder
 from reprobuild.builders.promise import native_tree
+from reprobuild.caches import Caches
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
 from reprobuild.engines import find_engine
 from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
+from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
@@ -28,7 +31,9 @@ from reprobuild.keep import keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.net import Net
 from reprobuild.payload import payload
+from reprobuild.preflight import preflight, this_machine
 from reprobuild.realise import realise
+from reprobuild.registry.logins import Logins
 from reprobuild.render import render
 from reprobuild.report.html import render_html
 from reprobuild.resolve.compose import lock_sources, resolve
@@ -49,7 +54,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
     `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched. `now` is in seconds since 1970.
+    all or 0) while files are fetched. `now` is in seconds since 1970. `caches` are the user's, whose files are taken.
     """
 
     store: Store
@@ -59,13 +64,16 @@ class Session(Struct, frozen=True, kw_only=True):
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
     now: int
+    caches: Caches = Caches()
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
         indexes = read_indexes(self.env)
+        services = read_services({})
         net = Net(
-            offline=self.net.offline, credentials=indexes.credentials, distances=distances(read_services({}))
-        )
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
+            gate=Logins(self.env, services["docker-hub"].url),
+        )  # fmt: skip
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say, now=self.now, progress=self.progress,
@@ -117,6 +125,8 @@ def from_snapshot(
         )
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
+    if checks is not None:
+        find_engine(checks.engine, session.env)  # before hours of fetching
     lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
@@ -170,11 +180,17 @@ def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
         return _bring(artefacts(lock), session)
 
 
+def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
+    """Return how long the inputs of a lock can be expected to stay fetchable."""
+    today = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc).date()
+    return forecast(lock, session.store, today)
+
+
 def _bring(wanted: Sequence[Artefact], session: Session) -> int:
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
-    brought = fetch(wanted, session.store, net, session.progress)
+    brought = fetch(wanted, session.store, net, session.progress, caches=session.caches)
     if brought:
         session.say(f"fetched {brought} files")
     return brought
@@ -188,6 +204,8 @@ def build(
         find_program(session.env)  # before hours of fetching
     if making.builder != NATIVE:
         find_builder(making.builder, session.env)
+    for warning in preflight(lock, session.store, out, this_machine()):
+        session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
     _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
@@ -292,7 +310,7 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         control=checks.control, cpu_only=checks.cpu_only, say=session.say,
     )  # fmt: skip
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    write_file(out / REPORT, render_html(lock, image, verdict).encode())
+    write_file(out / REPORT, render_html(lock, image, verdict, half_life(lock, session)).encode())
     return verdict
 
 

@@ -145,6 +145,7 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "distribution": lock.base.distribution,
         "release": lock.base.release,
         "package_count": len(lock.base.packages),
+        "image": f"{lock.base.image.reference} ({lock.base.image.digest})" if lock.base.image else "",
         "python": lock.interpreter.version,
         "executable": lock.interpreter.executable,
         "prefix": PREFIX,

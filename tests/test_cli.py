@@ -286,9 +286,14 @@ def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
     made.wheel("mylib", {"mylib.py": b""})
     write_lock(made.lock(realised=None), tmp_path / "given.lock")
     arguments = ("fetch", tmp_path / "given.lock", "--store", made.store.root)
-    assert document(said, 0, *arguments) == {"files": 1, "fetched": 0}
+    found = document(said, 0, *arguments)
+    assert (found["files"], found["fetched"]) == (1, 0)
+    assert [(one["name"], one["missing"]) for one in found["half_life"]] == [("wheel made here", 0)]
     assert said(*arguments) == 0
-    assert said.out == "1 files in the store, 0 of them fetched now\n"
+    first, second = said.out.splitlines()
+    assert first == "1 files in the store, 0 of them fetched now"
+    assert second.startswith("wheel made here: 1 files (")
+    assert second.endswith(f", at no address; all in {made.store.root}")
 
 
 SUMMARY = {"out", "lock", "image", "verdict", "deviations"}

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reprobuild.compare import ORDER, compare_locks
-from reprobuild.lock import Bytecode, Realised, Setting
+from reprobuild.lock import Bytecode, Lock, Realised, Setting
 from tests.verify.samples import SHA, artefact, deb, make_lock, source, wheel
 
 
@@ -40,6 +40,16 @@ def test_one_field_of_a_lock(fields: dict[str, object], kind: str, name: str) ->
     assert (change.kind, change.name) == (kind, name)
     (back,) = compare_locks(make_lock(**fields), make_lock())
     assert (back.one, back.other) == (change.other, change.one)
+
+
+def test_a_package_of_a_foreign_architecture() -> None:
+    def lock(version: str) -> Lock:
+        foreign = msgspec.structs.replace(deb("bash", version), architecture="i386")
+        base = make_lock().base
+        return make_lock(base=msgspec.structs.replace(base, packages=(*base.packages, foreign)))
+
+    (change,) = compare_locks(lock("1"), lock("2"))
+    assert (change.kind, change.name) == ("system", "bash:i386")
 
 
 def test_interpreter_packages_and_what_was_realised() -> None:

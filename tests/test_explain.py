@@ -25,6 +25,7 @@ from reprobuild.explain import Explanation, deeper, explain
 from reprobuild.image import difference
 from reprobuild.image.build import build_image
 from reprobuild.image.difference import LEVELS, FileChange, compare_trees, describe, moment
+from reprobuild.image.inputs import read_origins
 from reprobuild.image.layout import layout_tree, open_layer, read_layout
 from reprobuild.image.tree import merge
 from reprobuild.lock import Lock, encode, write_lock
@@ -366,6 +367,32 @@ def test_a_wheel_that_differs_explains_its_files(tmp_path: Path) -> None:
     assert re.search(
         r"^python pkg: 1\.0 .* -> 1\.1 .* explains 3 paths$", render_explanation(found), re.MULTILINE
     )
+
+
+def test_files_of_a_foreign_package_are_its_own() -> None:
+    stanza = "Package: {}\nStatus: install ok installed\nVersion: {}\nArchitecture: {}\n"
+    status = "\n".join(
+        stanza.format(*each)
+        for each in (
+            ("dpkg", "1", "amd64"),
+            ("libz", "2", "amd64"),
+            ("libz", "2", "i386"),
+            ("wine32", "3", "i386"),
+        )
+    )
+    info = "var/lib/dpkg/info"
+    contents = {
+        "var/lib/dpkg/status": status, f"{info}/libz:amd64.list": "/usr/lib/x86_64/libz.so\n",
+        f"{info}/libz:i386.list": "/usr/lib/i386/libz.so\n", f"{info}/wine32.list": "/usr/bin/wine\n",
+        f"{info}/libz:i386.md5sums": "", f"{info}/dpkg.list": "/usr/bin/dpkg\n",
+    }  # fmt: skip
+    tree = {path: file(path, text.encode())[0] for path, text in contents.items()}
+    found = read_origins(tree, lambda entry: contents[entry.path].encode(), None)
+    assert found.versions["system", "wine32:i386"] == "3"
+    assert {path: found.paths[path][1] for path in found.paths if not path.endswith(".list")} == {
+        "usr/lib/x86_64/libz.so": "libz", "usr/lib/i386/libz.so": "libz:i386", "usr/bin/wine": "wine32:i386",
+        "usr/bin/dpkg": "dpkg", f"{info}/libz:i386.md5sums": "libz:i386",
+    }  # fmt: skip
 
 
 def test_other_inputs(tmp_path: Path) -> None:

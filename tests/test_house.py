@@ -11,10 +11,11 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
-    "errors", "proc", "capture", "sandbox", "secrets", "whole", "alone", "guard", "archive", "snapshot", "restore",
-    "decisions", "services", "lock", "net", "store", "listing", "compare", "fetch", "keep", "apt", "resolve", "payload",
-    "wheelorder", "realise", "collect", "config", "render", "context", "image", "engines", "builders", "explain",
-    "environments", "verify", "report", "pipeline", "cli",
+    "errors", "proc", "capture", "sandbox", "secrets", "whole", "alone", "guard", "archive", "layering", "snapshot",
+    "restore", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches", "fetch", "keep",
+    "halflife", "preflight", "registry", "apt", "resolve", "payload", "wheelorder", "realise", "collect", "config",
+    "render", "context", "image", "engines", "builders", "explain", "environments", "verify", "report", "pipeline",
+    "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.
@@ -23,7 +24,7 @@ ONLY_IN = {
     "jinja2": {"render"},
     "click": {"cli"},
     "rich": {"cli"},
-    "docker": {"engines"},
+    "docker": {"engines", "registry"},  # the SDK reads files of logins, too
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
     "yaml": {"decisions", "snapshot"},  # of the user's own choices; of conda's environments

@@ -105,7 +105,7 @@ def test_the_page_has_every_answer() -> None:
 
 def test_a_page_without_anything_to_tell() -> None:
     text = render_html(make_lock(rulings=()), IMAGE, make_verdict(comparisons=()))
-    assert text.count("<p>none</p>") == 4
+    assert text.count("<p>none</p>") == 5
     assert text.startswith("<!doctype html>")
     assert "unexplained" not in text
 

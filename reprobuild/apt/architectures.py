@@ -6,16 +6,8 @@ The rules are Debian's: deb-control(5) on Multi-Arch, and https://wiki.ubuntu.co
 from __future__ import annotations
 
 
-def key_of(name: str, architecture: str, native: str) -> str:
-    """Return the name by which dpkg knows a package: `zlib1g`, of a foreign architecture `zlib1g:i386`.
-
-    What is for all architectures counts as native.
-    """
-    return name if architecture in (native, "all") else f"{name}:{architecture}"
-
-
 def architecture_of(key: str, native: str) -> str:
-    """Return the architecture in a name that `key_of` made."""
+    """Return the architecture in a name that `lock.dpkg_name` made."""
     return key.partition(":")[2] or native
 
 

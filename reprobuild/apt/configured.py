@@ -147,12 +147,10 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
     if not shutil.which("apt-get", path=env.get("PATH")):
         return ()
     env = {**env, "LC_ALL": "C"}
-    both = (configured_targets(env, (architecture,), fetched=fetched) for fetched in (False, True))
+    own = (architecture,)
+    targets = [*configured_targets(env, own), *configured_targets(env, own, fetched=True)]
     names = (
-        name.partition("/")[0].partition("-")[0]
-        for found in both
-        for one in found
-        for name in (one.release, one.codename)
+        name.partition("/")[0].partition("-")[0] for one in targets for name in (one.release, one.codename)
     )
     return tuple(dict.fromkeys(name for name in names if name and not _MOVING.fullmatch(name)))
 

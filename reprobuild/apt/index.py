@@ -11,10 +11,10 @@ from debian.deb822 import Packages
 from debian.debian_support import Version
 from msgspec import Struct, structs
 
-from reprobuild.apt.architectures import key_of, serves
+from reprobuild.apt.architectures import serves
 from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact
+from reprobuild.lock import Artefact, dpkg_name
 
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*(/[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*)*")
 _PRIORITIES = ("required", "important", "standard", "optional")
@@ -139,7 +139,7 @@ class SystemIndex:
             of = _ARCHITECTURE.search(stanza)
             architecture = of[1].decode(errors="replace") if of else self.architecture
             if architecture not in (self.architecture, "all"):
-                key = key_of(name, architecture, self.architecture)
+                key = dpkg_name(name, architecture, self.architecture)
                 self._foreign.add(architecture)
             elif b"\nEssential: yes" in stanza:
                 self._essential.add(name)
@@ -218,7 +218,7 @@ def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
     excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
     multi_arch = fields.get("Multi-Arch", "")
     return Candidate(
-        key=key_of(fields["Package"], fields["Architecture"], native),
+        key=dpkg_name(fields["Package"], fields["Architecture"], native),
         name=fields["Package"],
         version=fields["Version"],
         architecture=fields["Architecture"],

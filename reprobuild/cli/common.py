@@ -76,7 +76,11 @@ def decision_options(function: F) -> F:
         [
             click.option("--decisions", "decisions_path", type=PATH, help="Another reprobuild.yaml."),
             click.option("--python", metavar="X.Y[.Z]", help="The Python of the environment."),
-            click.option("--base", metavar="DIST/RELEASE", help="The system, as debian/bookworm."),
+            click.option(
+                "--base",
+                metavar="DIST/RELEASE|IMAGE",
+                help="The system: debian/bookworm, HOST/NAME:TAG.",
+            ),
             click.option("--platform", metavar="OS/ARCH", help="As linux/amd64."),
             click.option(
                 "--source",
@@ -168,8 +172,11 @@ def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compres
     )  # fmt: skip
 
 
-def make_session(store: Path | None, *, offline: bool = False, folder: Path = Path()) -> Session:
+def make_session(
+    store: Path | None, *, offline: bool = False, folder: Path = Path(), caches: bool = True
+) -> Session:
     """Return what the verbs work with: this is where environment, clock and terminal are read."""
+    from reprobuild.caches import Caches, user_caches
     from reprobuild.net import Net
     from reprobuild.pipeline import Session
     from reprobuild.store import Store
@@ -189,6 +196,7 @@ def make_session(store: Path | None, *, offline: bool = False, folder: Path = Pa
         say=say,
         progress=_progress(),
         now=int(time.time()),
+        caches=user_caches(env) if caches else Caches(),
     )
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from reprobuild import pipeline
 from reprobuild.cli import common
 from reprobuild.fetch import artefacts
 from reprobuild.lock import read_lock
+from reprobuild.report.storing import render_forecasts
 
 
 @click.command()
 @common.lock_argument
 @common.store_option
+@click.option("--caches/--no-caches", default=True, help="Take files from the caches of pip, conda and apt.")
 @common.json_option
-def command(lock_path: Path, store: Path | None, as_json: bool) -> None:
+def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) -> None:
     """Bring all that LOCK names into the store, verified; an interrupted download goes on.
 
     \b
@@ -24,9 +27,11 @@ def command(lock_path: Path, store: Path | None, as_json: bool) -> None:
       reprobuild fetch frozen/reprobuild.lock
     """
     lock = read_lock(lock_path)
-    brought = pipeline.fetch_lock(lock, lock_path, common.make_session(store))
-    wanted = len(artefacts(lock))
+    session = common.make_session(store, caches=caches)
+    brought = pipeline.fetch_lock(lock, lock_path, session)
+    wanted, half_life = len(artefacts(lock)), pipeline.half_life(lock, session)
     if as_json:
-        common.print_json({"files": wanted, "fetched": brought})
+        common.print_json({"files": wanted, "fetched": brought, "half_life": msgspec.to_builtins(half_life)})
     else:
         click.echo(f"{wanted} files in the store, {brought} of them fetched now")
+        click.echo(render_forecasts(half_life, session.store.root), nl=any(one.at_risk for one in half_life))

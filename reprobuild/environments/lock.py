@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprobuild.compare import realised, rest
-from reprobuild.config import DEFAULTS
+from reprobuild.config import static_variables
 from reprobuild.environments.facts import HIDDEN, Aspects, Gathered, Kind, Side, project, series
 from reprobuild.environments.snapshot import NONE
 from reprobuild.lock import Lock, Ruling, read_lock
@@ -28,11 +28,16 @@ def from_lock(path: Path, name: str) -> Side:
     version = lock.interpreter.version
     gathered.add("interpreter", "python", {"version": version, "series": series(version)})
     _distributions(gathered, lock)
+    image, over = lock.base.image, {deb.name for deb in lock.base.packages}
+    below = [package for package in image.packages if package.name not in over] if image else []
     gathered.packages(
-        (deb.name, deb.version, deb.architecture, deb.file.sha256) for deb in lock.base.packages
+        [
+            *((deb.name, deb.version, deb.architecture, deb.file.sha256) for deb in lock.base.packages),
+            *((package.name, package.version, package.architecture, "") for package in below),
+        ]
     )
     settings = {setting.name: setting.value for setting in lock.environment}
-    gathered.variables({**DEFAULTS, **settings}.items())
+    gathered.variables({**static_variables(lock), **settings}.items())
     gathered.add("release", "system", {"distribution": lock.base.distribution, "codename": lock.base.release})
     for what, value in rest(lock).items():
         gathered.add("recipe", what, {"value": value})

@@ -31,6 +31,7 @@ from reprobuild.archive import CHUNK, Entry, index_tar
 from reprobuild.errors import BuildError
 from reprobuild.image.layout import MAKE_AGAIN, Layout, open_layer
 from reprobuild.image.tree import DAMAGED, Tree, merge
+from reprobuild.layering.merge import Located
 from reprobuild.lock import EPOCH
 
 WORKERS = 2
@@ -43,13 +44,6 @@ _TYPES = {
 _HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s247x")
 _LONGEST = 100
 _ENOUGH = 1 << 18
-
-
-class Located(Entry, frozen=True, kw_only=True):
-    """An entry of a layer; a file's content begins at `offset` of the layer's tar."""
-
-    layer: int = 0
-    offset: int = 0
 
 
 class Flat(Struct, frozen=True, kw_only=True):

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.archive import Entry
 from reprobuild.image.kinds import source_of
 from reprobuild.image.plan import skeleton
 from reprobuild.image.tree import Tree
-from reprobuild.lock import FILES, PREFIX, Lock
+from reprobuild.lock import FILES, PREFIX, Lock, dpkg_name
 
 # (kind, name) in the words of `compare`; ("", "") is no input.
 Input = tuple[str, str]
@@ -105,7 +104,7 @@ def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
     names: dict[str, str] = {}
     versions: dict[Input, str] = {}
     for (name, architecture), version in found.items():
-        key = key_of(name, architecture, native) if native else name
+        key = dpkg_name(name, architecture, native) if native else name
         names[f"{name}:{architecture}"] = key
         names.setdefault(name, key)
         versions["system", key] = version

@@ -6,27 +6,24 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 from __future__ import annotations
 
 import contextlib
-import errno
-import gzip
 import hashlib
 import stat
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import msgspec
-import zstandard
 from msgspec import Struct
 
-from reprobuild.archive import CHUNK, Entry, list_tar
+from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.guard import tars
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
 from reprobuild.image.tree import Tree, merge, tree_digest
+from reprobuild.layering.packed import MAKE_AGAIN as MAKE_AGAIN
+from reprobuild.layering.packed import checked_hex as checked_hex
+from reprobuild.layering.packed import open_packed as open_packed
 
 LARGEST_JSON = 4 << 20
-MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -127,36 +124,11 @@ def _small(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def checked_hex(digest: str) -> str:
-    """Return the hex digits of a sha256 digest.
-
-    Raises:
-        ValueError: it is none.
-    """
-    kind, _, value = digest.partition(":")
-    if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
-        raise ValueError(f"{digest!r} is no sha256 digest")
-    return value
-
-
 def _checked(read: Callable[[str], bytes], digest: str) -> bytes:
     content = read(f"blobs/sha256/{checked_hex(digest)}")
     if hashlib.sha256(content).hexdigest() != checked_hex(digest):
         raise ValueError(f"the bytes of {digest} are others")
     return content
-
-
-class _Checked:
-    """Reads a stream and hashes what passes."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._stream.read(size)
-        self.digest.update(chunk)
-        return chunk
 
 
 @contextlib.contextmanager
@@ -177,49 +149,6 @@ def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[
         layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else ""
     ) as stream:
         yield stream
-
-
-@contextlib.contextmanager
-def open_packed(
-    open_blob: Callable[[str], Any], kind: str, diff_id: str, origin: str, *, packed: str = ""
-) -> Iterator[IO[bytes]]:
-    """Give what a blob holds, uncompressed; what is not read is read at the end, and its hash checked.
-
-    Args:
-        open_blob: takes the mode "rb" and gives a context manager of the packed stream.
-        kind: the media type; its end says how the blob is packed.
-        diff_id: the sha256 (hex) of the uncompressed bytes; empty where nothing is stated.
-        origin: what the user knows the blob by.
-        packed: the sha256 (hex) of the packed bytes, to be checked instead.
-
-    Raises:
-        BuildError: the blob is missing or damaged, is not what its diff_id says, or is of an unknown kind.
-    """
-    packing = kind.rpartition("+")[2] if "+" in kind else "gzip" if kind.endswith(".gzip") else ""
-    if packing not in ("", "zstd", "gzip"):
-        raise BuildError(f"{origin} is of the unknown kind {kind}", hint=MAKE_AGAIN)
-    try:
-        with open_blob("rb") as blob:
-            source = _Checked(cast("IO[bytes]", blob))
-            stream = cast("IO[bytes]", source if packed else blob)
-            if packing == "zstd":
-                stream = cast(
-                    "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-                )
-            elif packing == "gzip":
-                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
-            checked = source if packed else _Checked(stream)
-            yield stream if packed else cast("IO[bytes]", checked)
-            for rest in (stream, source) if packed else (checked,):
-                while rest.read(CHUNK):
-                    pass
-    except (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE) as err:
-        if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of what is written with what was read
-            raise
-        raise BuildError(f"{origin} cannot be read: {err}", hint=MAKE_AGAIN) from None
-    stated = packed or diff_id
-    if stated and checked.digest.hexdigest() != stated:
-        raise BuildError(f"{origin} is not what it states", hint=MAKE_AGAIN)
 
 
 def layout_tree(layout: Layout) -> Tree:

@@ -107,7 +107,7 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         found = [TarPart(f"the bytecode of {file.filename}", tar, below=below)] if tar else []
         return [part, *found]
 
-    base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.packages)} packages"
+    base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.installed)} packages"
     recipes = [
         recipe(base, BasePart(lock.realised.base)),
         recipe(f"{PREFIX}: Python {python}", *skeleton(lock)),

@@ -17,6 +17,7 @@ import urllib3
 
 from reprobuild.errors import FetchError
 from reprobuild.net.body import Stopped, pieces
+from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
 from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_path as local_path
@@ -45,20 +46,27 @@ class Net:
         credentials: (user, password) by host and port, as `example.org:8080`; used for that host alone.
         manners: limits and patience.
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
+        gate: logins of registries.
     """
 
     def __init__(
         self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
-        manners: Manners | None = None, distances: Mapping[str, float] | None = None,
+        manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
     ) -> None:  # fmt: skip
         self.offline = offline
+        self._gate = gate
         self._credentials = dict(credentials or {})
         self._manners = manners or Manners()
         self._pace = Pace(self._manners, distances or {})
         self._local = threading.local()
 
-    def page(self, url: str, *, accept: str = "*/*") -> Page:
+    def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
         """Return the document at an address.
+
+        Args:
+            url: the address.
+            accept: the media types that are wanted.
+            most: how many bytes it may have, where the manners allow too many.
 
         Raises:
             NotFound: there is none. FetchError: it cannot be reached, or has no end.
@@ -68,7 +76,7 @@ class Net:
 
         def once() -> Page:
             with self._ask(url, {"Accept": accept, "Accept-Encoding": "gzip, deflate"}) as response:
-                content = self._content(response, split_credentials(url)[0])
+                content = self._content(response, split_credentials(url)[0], most or self._manners.page)
                 return Page(
                     url=split_credentials(response.url)[0],
                     content_type=response.headers.get("Content-Type", ""),
@@ -113,11 +121,15 @@ class Net:
             )
         auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
         self._pace.wait(url)
-        try:
-            response = self._session().get(
-                url, headers=dict(headers), auth=auth, stream=True,
+
+        def get(login: Fixed | None) -> requests.Response:
+            return self._session().get(
+                url, headers=dict(headers), auth=login or auth, stream=True,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
+
+        try:
+            response = pass_gate(self._gate, url, self, get) if self._gate and not auth else get(None)
         except requests.TooManyRedirects:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
@@ -127,20 +139,20 @@ class Net:
                 raise Again(final) from None
             raise final from None
         try:
-            _judge(response, url)
+            _judge(response, url, self._gate)
         except BaseException:
             response.close()
             raise
         return response
 
-    def _content(self, response: requests.Response, url: str) -> bytes:
+    def _content(self, response: requests.Response, url: str, most: int) -> bytes:
         found, size, begun = [], 0, time.monotonic()
         try:
             for piece in pieces(response, CHUNK, self._manners, decode=True):
                 found.append(piece)
                 size += len(piece)
-                if size > self._manners.page:
-                    raise FetchError(f"{url} gives more than {self._manners.page} bytes", hint=_ENDLESS)
+                if size > most:
+                    raise FetchError(f"{url} gives more than {most} bytes", hint=_ENDLESS)
                 if time.monotonic() - begun > self._manners.page_time:
                     raise FetchError(f"{url} gives no end in {self._manners.page_time:.0f} s", hint=_ENDLESS)
         except Stopped as stopped:
@@ -163,7 +175,7 @@ def _passes(err: Exception) -> bool:
     return isinstance(err, passing) and not isinstance(err, lasting)
 
 
-def _judge(response: requests.Response, url: str) -> None:
+def _judge(response: requests.Response, url: str, gate: Gate | None) -> None:
     """Raise what an answer means that brings nothing."""
     status = response.status_code
     if status < 400 or status == requests.codes.requested_range_not_satisfiable:
@@ -174,7 +186,8 @@ def _judge(response: requests.Response, url: str) -> None:
     if status in (401, 403):
         raise FetchError(
             f"{told} refuses access (HTTP {status})",
-            hint="put the credentials where pip finds them (its configuration, or ~/.netrc)",
+            hint=(gate and gate.remedy(url))
+            or "put the credentials where pip finds them (its configuration, or ~/.netrc)",
         )
     final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
     if status in _PASSING:

@@ -3,6 +3,8 @@
 Maintainer scripts run as they would on a machine, in a sandbox. Ownership comes from `fakeroot`: only the
 caller exists in the sandbox, so no other owner could be given to a file; fakeroot remembers who it should
 be, and `tar` inside the same session writes that down. So root and other users get the same bytes.
+
+Where the base begins with an image, its tree is unpacked first and the session is told the owners that it states.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ from typing import IO
 
 from msgspec import structs
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
 from reprobuild.guard.names import check_path, check_target
 from reprobuild.listing import keep_listing
-from reprobuild.lock import Base, Deb
+from reprobuild.lock import Base, Deb, dpkg_name
 from reprobuild.proc import Failed
 from reprobuild.realise import java
 from reprobuild.realise.cleanup import leftover_of
+from reprobuild.realise.from_image import flatten, write_owners
 from reprobuild.realise.order import batches
 from reprobuild.realise.unpack import extract, make_folder
 from reprobuild.realise.unpack import unpack_root as unpack_root
@@ -55,6 +57,15 @@ exec sh -c "$1"
 _INSTALL = r"""
 set -eu
 exec >&2
+for list in /run/reprobuild/owners/owner-*; do
+    [ ! -e "$list" ] || xargs --null --arg-file="$list" chown --no-dereference "${list##*-}" --
+done
+for list in /run/reprobuild/owners/mode-*; do
+    [ ! -e "$list" ] || xargs --null --arg-file="$list" chmod "${list##*-}" --
+done
+[ ! -e /run/reprobuild/owners/capabilities.tar ] || tar --extract --file=/run/reprobuild/owners/capabilities.tar \
+    --directory=/ --overwrite --same-owner --same-permissions --xattrs --xattrs-include=security.capability
+[ ! -e /usr/sbin/policy-rc.d ] || mv /usr/sbin/policy-rc.d /usr/sbin/policy-rc.d.base
 printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
 xargs --no-run-if-empty --max-args=1 --arg-file=/run/reprobuild/plan/foreign dpkg --add-architecture
@@ -65,12 +76,14 @@ for batch in /run/reprobuild/plan/[0-9]*; do
 done
 test -z "$(dpkg --audit)" || { dpkg --audit; exit 1; }
 rm -f /usr/sbin/policy-rc.d
+[ ! -e /usr/sbin/policy-rc.d.base ] || mv /usr/sbin/policy-rc.d.base /usr/sbin/policy-rc.d
 tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix \
     --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
 """
 _TREE = "the tree that the packages made"
 _KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
 _HOSTILE = "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
+_NO_PLACE = "a base cannot hold it; choose another image with `--base`"
 _RECIPE = "3"  # to be raised when the tree changes by other code than the two scripts
 
 
@@ -95,24 +108,42 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
     known = store.recall(key)
     if isinstance(known, dict) and store.has(known.get("tree", "")):
         return str(known["tree"])
-    check_namespaces()  # before anything is unpacked
-    say(f"installing {len(base.packages)} system packages with dpkg, once for this set")
     with store.scratch() as folder:
-        root, tools, plan, out = (folder / name for name in ("root", "tools", "plan", "out"))
-        for made in (root, tools, plan, out):
-            make_folder(made)
-        _bootstrap(base, store, root)
-        for deb in base.tools:
-            _unpack(deb, store, tools)
-        _write_plan(base, store, plan)
-        _install(store, root, tools, plan, out, epoch)
         tree = folder / "tree.tar"
-        left = left_behind(out / "tree.tar", "the installation of the base")
-        listing = _rewrite(left, tree, epoch)
+        if base.image and not base.packages:
+            say(f"putting the layers of {base.image.reference} together")
+            flat = folder / "flat.tar"
+            flatten(base.image, store, folder, flat, epoch, _EMPTY)
+            listing = _rewrite(flat, tree, epoch, _NO_PLACE)
+        else:
+            check_namespaces()  # before anything is unpacked
+            over = f" over {base.image.reference}" if base.image else ""
+            say(f"installing {len(base.packages)} system packages with dpkg{over}, once for this set")
+            listing = _rewrite(_installed(base, store, folder, epoch), tree, epoch)
         digest = store.adopt(tree, hash_file(tree))
     keep_listing(digest, listing, store)
     store.remember(key, {"tree": digest})
     return digest
+
+
+def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
+    """Install the packages, over the image where there is one, and return the tar of all."""
+    names = ("root", "tools", "plan", "out", "owners")
+    root, tools, plan, out, owners = (folder / name for name in names)
+    for made in (root, tools, plan, out, owners):
+        make_folder(made)
+    if base.image:
+        flat = folder / "flat.tar"
+        write_owners(flatten(base.image, store, folder, flat, epoch, _EMPTY), flat, owners)
+        unpack_root(flat, root)
+        flat.unlink()
+    else:
+        _bootstrap(base, store, root)
+    for deb in base.tools:
+        _unpack(deb, store, tools)
+    _write_plan(base, store, plan)
+    _install(store, root, tools, plan, out, owners, epoch)
+    return left_behind(out / "tree.tar", "the installation of the base")
 
 
 def _key(base: Base, epoch: int) -> str:
@@ -122,6 +153,7 @@ def _key(base: Base, epoch: int) -> str:
         "epoch": epoch,
         "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=_place)],
         "tools": sorted(d.file.sha256 for d in base.tools),
+        "layers": [layer.diff_id for layer in base.image.layers] if base.image else [],
     }
     return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -184,14 +216,17 @@ def _write_plan(base: Base, store: Store, plan: Path) -> None:
 
 
 def _key_of(deb: Deb, native: str) -> str:
-    return key_of(deb.name, deb.architecture, native)
+    return dpkg_name(deb.name, deb.architecture, native)
 
 
-def _install(store: Store, root: Path, tools: Path, plan: Path, out: Path, epoch: int) -> None:
+def _install(
+    store: Store, root: Path, tools: Path, plan: Path, out: Path, owners: Path, epoch: int
+) -> None:  # fmt: skip
     binds = [
         Bind(source=store.root / "blobs", target=f"{_PLACE}/blobs"),
         Bind(source=tools, target=f"{_PLACE}/tools"),
         Bind(source=plan, target=f"{_PLACE}/plan"),
+        Bind(source=owners, target=f"{_PLACE}/owners"),
         Bind(source=out, target=f"{_PLACE}/out", writable=True),
     ]
     settings = {"DEBIAN_FRONTEND": "noninteractive", "DEBCONF_NONINTERACTIVE_SEEN": "true"}
@@ -215,7 +250,7 @@ def _remedy(err: Failed, store: Store) -> str:
     return "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
 
 
-def _rewrite(found: Path, tree: Path, epoch: int) -> list[Entry]:
+def _rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[Entry]:
     """Write the tree anew: one time for all, no names of owners, mount points empty, without leftovers.
 
     The tree was packed by programs of the packages, so it may be as hostile as they are. Returns what is in it.
@@ -226,7 +261,7 @@ def _rewrite(found: Path, tree: Path, epoch: int) -> list[Entry]:
             writer = TarWriter(target, epoch)
             for info in tars.members(tar, _TREE):
                 entry = entry_of(info)
-                _check(entry)
+                _check(entry, hint)
                 top, leftover = entry.path.partition("/")[0], leftover_of(entry)
                 if leftover and (leftover.action == "remove" or entry.type != "file"):
                     removed.add(entry.path)
@@ -258,11 +293,11 @@ def _copy(
         writer.add(entry, content)
 
 
-def _check(entry: Entry) -> None:
+def _check(entry: Entry, hint: str) -> None:
     """Refuse what no base holds: devices and pipes, names that lead out or that engines read as deletions."""
     if entry.path:
         check_path(entry.path, _TREE)
     if entry.type == "symlink":
         check_target(entry.target, entry.path, _TREE)
     if entry.type in ("char", "block", "fifo"):
-        raise BuildError(f"{_TREE} holds /{entry.path}, a {_KINDS[entry.type]}", hint=_HOSTILE)
+        raise BuildError(f"{_TREE} holds /{entry.path}, a {_KINDS[entry.type]}", hint=hint)

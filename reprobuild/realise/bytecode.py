@@ -28,6 +28,7 @@ _ODD = "the interpreter in the image is hostile, or broken; get its package from
 def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
     """Return the key of a wheel's bytecode: the wheel, and the packages that the interpreter comes from."""
     python = sorted(deb.file.sha256 for deb in base.packages if "python3" in deb.name)
+    python += [layer.diff_id for layer in base.image.layers] if base.image else []
     parts = ["bytecode", RECIPE, wheel.file.sha256, interpreter.version, PREFIX, *python]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reprobuild.apt.architectures import key_of, serves
+from reprobuild.apt.architectures import serves
 from reprobuild.apt.deb import Control
 from reprobuild.apt.relations import Group
+from reprobuild.lock import dpkg_name
 
 
 def batches(controls: Sequence[Control], essential: Iterable[str], native: str) -> list[list[str]]:
@@ -22,7 +23,7 @@ def batches(controls: Sequence[Control], essential: Iterable[str], native: str) 
         native: the system's architecture.
     """
     first = sorted(essential)
-    known = {key_of(control.name, control.architecture, native): control for control in controls}
+    known = {dpkg_name(control.name, control.architecture, native): control for control in controls}
     known = dict(sorted(known.items()))
     providers: dict[str, list[str]] = {}
     for key, control in known.items():

@@ -29,6 +29,7 @@ def wheel_key(
 ) -> str:
     """Return the key of a source's wheel: the tree, its place, what builds it, and where."""
     packages = sorted(deb.file.sha256 for deb in base.packages)
+    packages += [layer.diff_id for layer in base.image.layers] if base.image else []
     tools = sorted(need.file.sha256 for need in needs)
     place = [source.path, source.subdirectory, source.editable]
     parts = ["wheel", RECIPE, source.file.sha256, place, tools, packages, interpreter.version, epoch]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import get_args
 
+from reprobuild.halflife import Forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.verify.verdict import RoundTrip, V, Verdict
@@ -19,7 +20,7 @@ border-bottom: 1px solid #ddd; vertical-align: top; overflow-wrap: anywhere } co
 """
 
 
-def render_html(lock: Lock, image: Image, verdict: Verdict) -> str:
+def render_html(lock: Lock, image: Image, verdict: Verdict, half_life: Sequence[Forecast] = ()) -> str:
     """Return the report as one HTML page; every value is escaped."""
     answers = verdict.determinism
     parts = [
@@ -62,6 +63,14 @@ def render_html(lock: Lock, image: Image, verdict: Verdict) -> str:
             "Comparisons",
             ("work", "verdict", "detail"),
             [(c.name, c.verdict, c.detail) for c in (*verdict.comparisons, verdict.control)],
+        ),
+        _table(
+            "How long the inputs can be fetched",
+            ("class", "files", "bytes", "not in the store", "earliest loss", "why", "source"),
+            [
+                (f.name, str(f.files), str(f.bytes), str(f.missing), f.lost or "kept", f.why, f.source)
+                for f in half_life
+            ],
         ),
         _table(
             "Machine", ("", ""), [(key, str(value)) for key, value in sorted(verdict.fingerprint.items())]

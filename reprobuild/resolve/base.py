@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.archives import Archive, archives_of, ppas_of
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.dated import Indexes
@@ -17,7 +16,8 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.decisions import Decisions
-from reprobuild.lock import Base, Deb, Ruling
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, Deb, Ruling, dpkg_name
 from reprobuild.net import Net
 from reprobuild.resolve.past import Past
 from reprobuild.resolve.release import Release
@@ -44,8 +44,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class System:
     """The packages of a release, and the search for captured versions that its mirror has no longer.
 
+    A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives.
+
     Raises:
-        LockError: this machine's apt has no source for the release, or a decision is wrong.
+        LockError: neither has the release, or a decision is wrong.
         FetchError: apt cannot fetch its lists.
     """
 
@@ -53,15 +55,24 @@ class System:
         self, snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
     ) -> None:
         release = wanted.release
-        lists = around.store.root / "apt"
-        lists.mkdir(parents=True, exist_ok=True)
-        self.index = configured_index(
-            release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
-            foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
-        )  # fmt: skip
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
         self._own = OwnStore(around.store, release.distribution, release.codename)
-        self._search = make_search(snapshot, self.index, self._own, decisions, around)
+        lists = around.store.root / "apt"
+        lists.mkdir(parents=True, exist_ok=True)
+        try:
+            self.index = configured_index(
+                release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
+                foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
+            )  # fmt: skip
+            self._search = make_search(snapshot, self.index, self._own, decisions, around)
+        except LockError as err:
+            around.say(f"system: {err}; asking the dated archives")
+            empty = SystemIndex(release.distribution, release.codename, (), wanted.architecture)
+            self._search = make_search(snapshot, empty, self._own, decisions, around)
+            whole = self._search.begin(empty)
+            if whole is None:
+                raise
+            self.index = whole
 
     def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
         """Choose the packages of the base, and find the captured versions.
@@ -96,9 +107,9 @@ def find_base(
         base, rulings = resolve_base(
             packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
         )
-        more = search.more(_missing(packages, rulings), index)
+        more = search.more(missing(packages, rulings), index)
         if more is None:
-            return base, tuple(_told(ruling, search) for ruling in rulings), index
+            return base, tuple(told(ruling, search) for ruling in rulings), index
         index = more
 
 
@@ -136,7 +147,7 @@ def _hints(lists: Iterable[AptList]) -> list[int]:
 
 
 def _key(deb: Deb, index: SystemIndex) -> str:
-    return key_of(deb.name, deb.architecture, index.architecture)
+    return dpkg_name(deb.name, deb.architecture, index.architecture)
 
 
 class _Keys:
@@ -161,12 +172,13 @@ class _Keys:
         return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
 
 
-def _missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+def missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+    """Return the packages whose captured version another archive may have."""
     lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
     return [package for package in packages if package.place.line in lines]
 
 
-def _told(ruling: Ruling, search: Search) -> Ruling:
+def told(ruling: Ruling, search: Search) -> Ruling:
     """Return a ruling with where its version was found, or where it was looked for."""
     package = search.at(ruling.line)
     if package is None:

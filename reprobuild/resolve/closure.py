@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.index import Candidate, SystemIndex, newest
 from reprobuild.apt.relations import Group, Relation
 from reprobuild.errors import LockError
+from reprobuild.lock import dpkg_name
 from reprobuild.resolve.together import Clash, clashes, twins
 
 # Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
@@ -162,7 +162,7 @@ class Closure:
         name, native = relation.name, self._index.architecture
         preferred = _PREFERRED.get(name)
         own = [name] if not preferred else [preferred, name]
-        foreign = [key_of(name, architecture, native) for architecture in self._index.foreign]
+        foreign = [dpkg_name(name, architecture, native) for architecture in self._index.foreign]
         return [*own, *foreign, *self._index.providers(name)]
 
     def _meets(self, key: str, relation: Relation, wants: Candidate) -> bool:

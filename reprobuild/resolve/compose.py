@@ -12,10 +12,12 @@ from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
+from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
 from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
 from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
@@ -49,20 +51,29 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
     torch_index = read_services(decisions.services)["torch-index"].url
     files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
-    if snapshot.packages or decisions.base:
-        release = infer_release(snapshot.packages, decisions.base)
-    else:
-        need = what_is_needed(snapshot, interpreter, of_index, files, machine)
-        release = default_release(need, configured_releases(around.env, architecture))
-    around.say(
-        f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
-    )
     roots = (interpreter.executable.rpartition("/")[2], *triage.packages)
-    system = System(
-        snapshot, Wanted(release=release, architecture=architecture, roots=roots), decisions, around
-    )
+    system: System | ImageBase
+    if decisions.base and is_image(decisions.base):
+        system = ImageBase(
+            snapshot,
+            ImageDecision(platform=platform, architecture=architecture, roots=roots),
+            triage.settings,
+            decisions,
+            around,
+        )
+    else:
+        if snapshot.packages or decisions.base:
+            release = infer_release(snapshot.packages, decisions.base)
+        else:
+            need = what_is_needed(snapshot, interpreter, of_index, files, machine)
+            release = default_release(need, configured_releases(around.env, architecture))
+        around.say(
+            f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
+        )
+        wanted_base = Wanted(release=release, architecture=architecture, roots=roots)
+        system = System(snapshot, wanted_base, decisions, around)
     base, packages = system.pin()
-    interpreter = as_in_base(interpreter, base)
+    interpreter = installed_interpreter(as_in_base(interpreter, base), base)
 
     target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
     around.say(f"python: {len(wanted)} lines of the freeze, for Python {target.python}")
@@ -162,11 +173,10 @@ def _captured_platform(snapshot: Snapshot) -> str:
 
 
 def _glibc(base: Base) -> tuple[int, int]:
-    for deb in base.packages:
-        if deb.name == "libc6":
-            major, minor = deb.version.split("-")[0].split(".")[:2]
-            return int(major), int(minor)
-    raise LockError("the base has no libc6", hint="choose another with --base")
+    if "libc6" not in base.installed:
+        raise LockError("the base has no libc6", hint="choose another with --base")
+    major, minor = base.installed["libc6"].split("-")[0].split(".")[:2]
+    return int(major), int(minor)
 
 
 def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:

@@ -98,7 +98,7 @@ def system_libraries(
         image is verified.
     """
     fitting = (index.architecture, "all")
-    there = {deb.name for deb in base.packages if deb.architecture in fitting}
+    there = set(base.installed)
     captured = {
         package.name for package in snapshot.packages
         if package.mark != "residual" and package.architecture in fitting
@@ -134,7 +134,7 @@ def too_new(wheels: Iterable[tuple[Wheel, tuple[File, ...]]], base: Base) -> Ite
 
     Its tag promised otherwise, or made no promise (`linux_x86_64`). It must be accepted: such a file does not load.
     """
-    versions = {deb.name: deb.version for deb in base.packages}
+    versions = base.installed
     limits: tuple[tuple[str, Callable[[File], tuple[int, ...]], tuple[int, ...] | None], ...] = (
         ("GLIBC", lambda file: file.glibc, _glibc(versions.get(_LIBC, ""))),
         ("GLIBCXX", lambda file: file.glibcxx, newest_glibcxx(versions.get("libstdc++6", ""))),

@@ -12,14 +12,13 @@ import msgspec
 from debian.deb822 import Deb822
 from msgspec import Struct
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.deb import control_text
 from reprobuild.apt.index import Candidate, PackagesFile, SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.relations import NAME, VERSION
 from reprobuild.errors import FetchError, LockError, ReproError
 from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact
+from reprobuild.lock import Artefact, dpkg_name
 from reprobuild.net import Net, NotFound
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
@@ -147,7 +146,7 @@ class Pool:
 
     def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
         """As `Shelf.find`."""
-        others = mirror.versions(key_of(package.name, package.architecture, mirror.architecture))
+        others = mirror.versions(dpkg_name(package.name, package.architecture, mirror.architecture))
         if not others:
             return None
         version = package.version.partition(":")[2] or package.version  # file names have no epoch

@@ -9,17 +9,17 @@ from types import MappingProxyType
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.architectures import key_of
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
-from reprobuild.lock import Base, Deb, Outcome, Ruling
+from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
 from reprobuild.resolve.closure import Choice, Closure, upstream
+from reprobuild.resolve.metas import parts_without_drivers
 from reprobuild.resolve.system_rules import exclusion
 from reprobuild.snapshot.model import Package
 
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
-_TOOLS = ("fakeroot", "libfakeroot")
+TOOLS = ("fakeroot", "libfakeroot")
 _ASKED = ("manual", "local", "upgradable")
 _UNRESOLVED = ("local-build", "unknown-package")
 
@@ -33,6 +33,9 @@ class _Refusal(Struct, frozen=True):
 
 _RESIDUAL = _Refusal("residual", "removed before the capture; only its configuration was left")
 _DROPPED = _Refusal("decision", "dropped by decision")
+_DRIVEN = _Refusal(
+    "driver", "it needs a driver, which is the host's; what else it stands for is asked for instead"
+)
 _NOT_NEEDED = _Refusal("not-needed", "not needed by what was asked for")
 
 
@@ -100,24 +103,45 @@ def resolve_base(
     wanted = dict.fromkeys(index.essential, "every system")
     wanted |= {name: "the environment" for name in roots if name not in wanted}
     wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
-    for key, package in installed.items():
-        if package.mark in _ASKED and refused[key] is None and index.versions(key):
-            wanted.setdefault(key, f"{package.place}")
+    wanted |= _asked(installed, refused, captured, index, wanted)
     closure = Closure(index, captured)
     chosen = closure.close(wanted)
     essential = _reachable(index.essential, chosen)
-    tools = closure.close(dict.fromkeys(_TOOLS, "realising the base"))
+    tools = closure.close(dict.fromkeys(TOOLS, "realising the base"))
     base = Base(
         distribution=index.distribution,
         release=index.release,
         packages=tuple(_deb(chosen[key], key in essential) for key in sorted(chosen)),
-        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in _TOOLS or n not in chosen),
+        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
     )
     rulings = [_ruling(p, chosen, refused[_key(p, native)], index) for p in packages]
     rulings += [_added(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
     if not packages:
         rulings.append(_no_list(index, chosen_for))
     return base, tuple(rulings)
+
+
+def _asked(
+    installed: Mapping[str, Package],
+    refused: dict[str, _Refusal | None],
+    captured: Mapping[str, str],
+    index: SystemIndex,
+    wanted: Collection[str],
+) -> dict[str, str]:
+    """Return what the captured list asks for beyond what is wanted, each with its place; refuse what needs a driver."""
+    found: dict[str, str] = {}
+    metas: dict[str, tuple[str, ...] | None] = {}
+    for key, package in installed.items():
+        if package.mark not in _ASKED or refused[key] or not index.versions(key):
+            continue
+        foreign = _foreign(package, index.architecture)
+        parts = None if foreign else parts_without_drivers(key, index, captured, metas)
+        if parts is not None:
+            refused[key] = _DRIVEN
+        for each in (key,) if parts is None else parts:
+            if each not in wanted:
+                found.setdefault(each, f"{package.place}")
+    return found
 
 
 def _moved(packages: Iterable[Package], native: str) -> bool:
@@ -127,7 +151,7 @@ def _moved(packages: Iterable[Package], native: str) -> bool:
 
 
 def _key(package: Package, native: str) -> str:
-    return key_of(package.name, package.architecture, native)
+    return dpkg_name(package.name, package.architecture, native)
 
 
 def _foreign(package: Package, native: str) -> bool:

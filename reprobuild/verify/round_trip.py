@@ -10,8 +10,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.apt.architectures import key_of
-from reprobuild.lock import Lock, Ruling, Source
+from reprobuild.lock import Lock, Ruling, Source, dpkg_name
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot.model import Snapshot
@@ -139,11 +138,13 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
     """
     native = lock.platform.rpartition("/")[2]
     installed = {
-        key_of(package.name, package.architecture, native): package.version
+        dpkg_name(package.name, package.architecture, native): package.version
         for package in again.packages
         if package.mark != "residual"
     }
-    locked = {key_of(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
+    image = lock.base.image.packages if lock.base.image else ()
+    locked = {dpkg_name(one.name, one.architecture, native): one.version for one in image}
+    locked |= {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
         _difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
@@ -159,7 +160,9 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
     One that changes what is computed, and that nobody captured, is residue.
     """
     inside = {variable.name: variable.value for variable in again.variables}
-    baked = {setting.name: setting.value for setting in lock.environment}
+    image = lock.base.image.environment if lock.base.image else ()
+    below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
+    baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
         _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())

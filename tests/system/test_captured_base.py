@@ -18,9 +18,10 @@ import pytest
 from proof import clock
 from proof.subjects import FEW, FORTY, captured_base
 from reprobuild.archive import Entry, list_tar, read_tar
-from reprobuild.lock import Base, Ruling
+from reprobuild.lock import Base, Ruling, read_lock
 from reprobuild.realise.base import realise_base
 from reprobuild.store import Store
+from tests.conftest import reprobuild
 from tests.system.samples import EPOCH, ORDINARY_USER, bring_all
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -39,11 +40,15 @@ print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory, store: Store) -> tuple[Base, tuple[Ruling, ...]]:
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the archive, the configuration of apt and the snapshot are."""
+    return tmp_path_factory.mktemp("made") / "work"
+
+
+@pytest.fixture(scope="module")
+def captured(work: Path, store: Store) -> tuple[Base, tuple[Ruling, ...]]:
     """The base, every file in the store, and the rulings of the captured list."""
-    base, rulings, _ = captured_base(
-        FEW, ("python3.11", "openssh-server"), tmp_path_factory.mktemp("made") / "work"
-    )
+    base, rulings = captured_base(FEW, ("python3.11", "openssh-server"), work)
     bring_all((*base.packages, *base.tools), store)
     return base, rulings
 
@@ -70,6 +75,27 @@ def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Ruling, ..
     named = {f"{deb.name}:{deb.architecture}" for deb in base.packages}
     assert {"libc6:amd64", "libc6:i386", "zlib1g:i386", "made-lib:amd64", "made-lib:i386"} <= named
     assert set(FEW) <= {*FORTY, "fonts-dejavu-core"}
+
+
+def test_the_command_line_locks_the_captured_list(
+    captured: tuple[Base, tuple[Ruling, ...]], work: Path, store: Store, tmp_path: Path
+) -> None:
+    argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11")
+    done = reprobuild(*argv, env={**os.environ, "APT_CONFIG": str(work / "apt.conf")})
+    assert done.returncode == 0, done.stderr
+    lock = read_lock(tmp_path / "lock")
+    left = {
+        ruling.subject: (ruling.outcome, ruling.kind) for ruling in lock.rulings if ruling.outcome != "pinned"
+    }
+    # Nobody had asked for the service and what it needs; the other base has it as something of the environment's.
+    assert left.pop("openssh-server") == left.pop("openssh-sftp-server") == ("excluded", "daemon")
+    assert set(left.values()) == {("excluded", "not-needed")}
+    assert "openssh-client" in left
+    gone = {"openssh-server", "openssh-sftp-server", *left}
+    assert lock.base.packages == tuple(deb for deb in captured[0].packages if deb.name not in gone)
+    assert [deb.file.url for deb in lock.base.packages if deb.name == "made-service"] == [
+        f"file://{work}/archive/pool/made-service_1.0-1~ppa1_amd64.deb"
+    ]
 
 
 def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.image.build import Image
-from reprobuild.lock import EPOCH, Base, Lock, write_lock
+from reprobuild.lock import Base, Lock, write_lock
 from reprobuild.pipeline import read_image
 from reprobuild.realise import realise
 from reprobuild.store import Store
 from tests.conftest import reprobuild
+from tests.system.samples import EPOCH
 from tests.verify.samples import make_lock
 
 # In a user namespace of its own, in which no more may be made: what `user.max_user_namespaces` 0 is to a machine.
@@ -23,10 +24,13 @@ FORBIDDEN = (
 
 
 @pytest.fixture(scope="module")
-def sealed(base: Base, store: Store) -> Lock:
+def sealed(base: Base, tree: str, store: Store) -> Lock:
     """A sealed lock of the base alone."""
     lock = make_lock(base=base, wheels=(), sources=(), rulings=(), epoch=EPOCH)
-    return realise(lock, store)
+    found = realise(lock, store)
+    assert found.realised is not None
+    assert found.realised.base == tree
+    return found
 
 
 def built(lock: Lock, folder: Path, store: Path, *prefix: str) -> tuple[int, str, Image | None]:

@@ -117,6 +117,46 @@ def test_the_hosts_packages_are_excluded_with_the_reason(name: str, kind: str, r
     assert (outcome(rulings[name]), rulings[name].reason) == (("excluded", kind), reason)
 
 
+CUDA = (
+    stanza("cuda", "12.4", "cuda-12-4"),
+    stanza("cuda-12-4", "12.4", "cuda-runtime-12-4 (>= 12), cuda-toolkit-12-4"),
+    stanza("cuda-runtime-12-4", "12.4", "cuda-drivers (>= 550), cuda-libraries-12-4"),
+    stanza("cuda-drivers", "550", "nvidia-driver-550 | nvidia-driver-555"),
+    stanza("nvidia-driver-550", "550", "nvidia-dkms-550"), stanza("nvidia-dkms-550", "550"),
+    stanza("cuda-toolkit-12-4", "12.4", "cuda-nvcc-12-4"), stanza("cuda-libraries-12-4", "12.4"),
+    stanza("cuda-nvcc-12-4", "12.4"),
+)  # fmt: skip
+
+
+def test_a_meta_package_that_needs_the_driver_is_taken_without_it() -> None:
+    names = [text.split()[1] for text in CUDA]
+    versions = [text.split()[3] for text in CUDA]
+    captured = [
+        package(name, version, "manual" if name == "cuda" else "automatic", line=line)
+        for line, (name, version) in enumerate(zip(names, versions, strict=True), 2)
+    ]
+    found, rulings = resolve(captured, *CUDA)
+    assert set(found) == {"dpkg", "libc6", "cuda-toolkit-12-4", "cuda-libraries-12-4", "cuda-nvcc-12-4"}
+    assert outcome(rulings["cuda"]) == ("excluded", "driver")
+    assert rulings["cuda"].reason.startswith("it needs a driver, which is the host's")
+    assert outcome(rulings["nvidia-driver-550"]) == outcome(rulings["cuda-drivers"]) == ("excluded", "driver")
+    assert outcome(rulings["cuda-runtime-12-4"]) == ("excluded", "not-needed")
+    assert outcome(rulings["cuda-toolkit-12-4"]) == ("pinned", "")
+
+
+def test_a_program_that_needs_the_driver_is_taken_with_it() -> None:
+    program = stanza("monitor", "1", "cuda-drivers").replace("Size: 1\n", "Size: 20000\n")
+    found, _ = resolve([package("monitor", "1", "manual")], program, *CUDA)
+    assert {"monitor", "cuda-drivers", "nvidia-driver-550"} <= set(found)
+
+
+def test_meta_packages_without_a_driver_stay_and_circles_end() -> None:
+    stanzas = [stanza("aa", "1", "bb"), stanza("bb", "1", "aa, cc"), stanza("cc", "1")]
+    found, rulings = resolve([package("aa", "1", "manual")], *stanzas)
+    assert {"aa", "bb", "cc"} <= set(found)
+    assert outcome(rulings["aa"]) == ("pinned", "")
+
+
 def test_dropped_and_residual_packages_are_excluded() -> None:
     captured = [package("tool", "1", "manual"), package("old", "1", "residual")]
     found, rulings = resolve(captured, *(stanza(n, "1") for n in ("tool", "old")), drop=["tool"])

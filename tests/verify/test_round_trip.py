@@ -178,6 +178,17 @@ def test_packages() -> None:
     assert deb("bash").version == "1-1"
 
 
+def test_packages_of_two_architectures_are_told_apart() -> None:
+    two = (deb("zlib1g"), msgspec.structs.replace(deb("zlib1g", "1-2"), architecture="i386"))
+    lock = make_lock(base=msgspec.structs.replace(make_lock().base, packages=two))
+    both = "zlib1g/now 1-1 amd64 [installed]\nzlib1g/now {} i386 [installed]\n"
+    assert compare_packages(lock, again(both.format("1-2"))) == []
+    (found,) = compare_packages(lock, again(both.format("1-1")))
+    assert (found.captured, found.image, found.code) == ("zlib1g:i386 1-2", "zlib1g:i386 1-1", "unexplained")
+    (found,) = compare_packages(lock, again("zlib1g/now 1-1 amd64 [installed]\n"))
+    assert (found.captured, found.image) == ("zlib1g:i386 1-2", "zlib1g:i386")
+
+
 def test_environment() -> None:
     lock = make_lock(environment=(Setting(name="A", value="secret-looking"), Setting(name="B", value="")))
     own = "PATH=/bin\nPYTHONHASHSEED=7\nHOME=/\n"

@@ -1,0 +1,169 @@
+"""The base from an image: its layers as one tar, and the owners and modes that unpacking cannot give.
+
+Whiteouts, hard links and later layers are as the OCI image specification says; extended attributes but for capabilities
+belong to the machine that made the image, and are left out, as is what stands below mount points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import IO, cast
+
+from msgspec import structs
+
+from reprobuild.archive import CHUNK, Entry, TarWriter, entry_of
+from reprobuild.errors import BuildError
+from reprobuild.guard import tars
+from reprobuild.guard.names import HOSTILE, check_name, check_target, most_bytes
+from reprobuild.layering.merge import Located, Tree, merge
+from reprobuild.layering.packed import open_packed
+from reprobuild.lock import BaseImage, ImageLayer
+from reprobuild.store import Store
+from reprobuild.whole import naming
+
+CAPABILITY = "security.capability"
+_AGAIN = "take the layer out of the store and run `reprobuild fetch LOCK` again"
+
+
+def flatten(
+    image: BaseImage, store: Store, scratch: Path, target: Path, epoch: int, empty: Collection[str]
+) -> Tree:
+    """Write the tree of an image as one tar, in the order of a sorted walk, and return what is in it.
+
+    Args:
+        image: its layers, in the store.
+        store: where they are.
+        scratch: a folder with space for the unpacked layers.
+        target: the tar.
+        epoch: the time of every entry.
+        empty: folders at the top that nothing is taken of.
+
+    Raises:
+        FetchError: a layer is not in the store, or damaged.
+        BuildError: a layer is not what the image states, or hostile.
+    """
+    with contextlib.ExitStack() as stack:
+        spools = [stack.enter_context(tempfile.TemporaryFile(dir=scratch)) for _ in image.layers]
+        listings = []
+        for number, layer in enumerate(image.layers):
+            _spool(layer, store, spools[number], scratch)
+            listings.append(_listed(layer, number, spools[number]))
+        try:
+            merged = merge(listings)
+        except BuildError as err:
+            raise BuildError(f"{image.reference}: {err}", hint=err.hint) from None
+        ordered = sorted(merged.items(), key=lambda item: item[0].split("/"))
+        tree = {
+            path: structs.replace(entry, xattrs=tuple(x for x in entry.xattrs if x[0] == CAPABILITY))
+            for path, entry in ordered
+            if path and (path in empty or path.partition("/")[0] not in empty)
+        }
+        with naming(target), target.open("wb") as stream:
+            _write(tree, spools, TarWriter(stream, epoch))
+    return tree
+
+
+def _spool(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> None:
+    """Unpack a layer into a file, and check it."""
+    name, size = layer.file.filename, 0
+    path = store.verified(layer.file.sha256, name)
+    most = most_bytes(path.stat().st_size)
+    with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
+        while chunk := stream.read(CHUNK):
+            size += len(chunk)
+            if size > most:
+                raise BuildError(f"{name} unpacks to more than {most} bytes", hint=HOSTILE)
+            with naming(scratch):
+                spool.write(chunk)
+    with naming(scratch):
+        spool.flush()
+
+
+def _listed(layer: ImageLayer, number: int, spool: IO[bytes]) -> list[Entry]:
+    name = layer.file.filename
+    spool.seek(0)
+    found: list[Entry] = []
+    try:
+        with tars.open_stream(spool, "r:") as tar:
+            for info in tars.members(tar, name):
+                entry = entry_of(info)
+                if entry.path:
+                    check_name(entry.path, name)
+                if entry.type == "symlink":
+                    check_target(entry.target, entry.path, name)
+                found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+    except tars.UNREADABLE as err:
+        raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
+    return found
+
+
+def _write(tree: Tree, spools: Sequence[IO[bytes]], writer: TarWriter) -> None:
+    """Write the entries; names of one file, which merging has made files of their own, are hard links again."""
+    first: dict[tuple[int, int], str] = {}
+    for path, entry in tree.items():
+        if entry.type != "file":
+            writer.add(entry)
+            continue
+        located = cast("Located", entry)
+        place = (located.layer, located.offset)
+        if place in first:
+            writer.add(structs.replace(entry, type="hardlink", target=first[place], size=0, xattrs=()))
+        else:
+            first[place] = path
+            writer.add(entry, cast("IO[bytes]", _Piece(spools[located.layer], located.offset, entry.size)))
+    writer.close()
+
+
+class _Piece:
+    """A part of a file, to be read once."""
+
+    def __init__(self, spool: IO[bytes], offset: int, size: int) -> None:
+        self._spool, self._offset, self._left = spool, offset, size
+
+    def read(self, size: int) -> bytes:
+        piece = os.pread(self._spool.fileno(), min(size, self._left), self._offset)
+        self._offset += len(piece)
+        self._left -= len(piece)
+        return piece
+
+
+def write_owners(tree: Tree, flat: Path, folder: Path) -> None:
+    """Write what a session of fakeroot must be told of an unpacked tree.
+
+    `owner-UID:GID` and `mode-OCTAL` are lists of paths, each ended by a NUL, and `capabilities.tar` has the files with
+    capabilities. Hard links are told once for each name.
+
+    Args:
+        tree: what is in the tar `flat`, which `realise.unpack.unpack_root` unpacks.
+        flat: the tar.
+        folder: an empty folder.
+    """
+    lists: dict[str, list[str]] = defaultdict(list)
+    for path, entry in tree.items():
+        # fakeroot 1.31 loses the type of a file whose attributes are set before it knows the file.
+        if (entry.uid, entry.gid) != (0, 0) or entry.xattrs:
+            lists[f"owner-{entry.uid}:{entry.gid}"].append(path)
+        least = 0o700 if entry.type == "directory" else 0o600
+        if entry.type in ("file", "directory") and entry.mode != (entry.mode & 0o1777 | least):
+            lists[f"mode-{entry.mode:04o}"].append(path)
+    for name, paths in lists.items():
+        (folder / name).write_bytes(b"".join(b"/" + os.fsencode(path) + b"\0" for path in paths))
+    capable = {path for path, entry in tree.items() if entry.xattrs}
+    if not capable:
+        return
+    with (
+        flat.open("rb") as source,
+        (folder / "capabilities.tar").open("wb") as target,
+        tars.open_stream(source) as tar,
+    ):
+        writer = TarWriter(target, 0)
+        for info in tars.members(tar, "the tree of the image"):
+            entry = entry_of(info)
+            if entry.path in capable and entry.type == "file":
+                writer.add(entry, tar.extractfile(info))
+        writer.close()

@@ -1,0 +1,97 @@
+"""References to images, and how they differ from `DISTRIBUTION/RELEASE`.
+
+The grammar is https://pkg.go.dev/github.com/distribution/reference.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+
+_PREFIX = "image:"
+_HUB = "docker.io"
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::\d{{1,5}})?")
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LONGEST = 255
+_HINT = "write it as HOST/NAME:TAG or HOST/NAME@sha256:DIGEST, as `docker pull` takes it"
+_LOGIN = "write HOST/NAME@sha256:DIGEST; a login belongs into the file that `docker login HOST` writes"
+
+
+class Reference(Struct, frozen=True, kw_only=True):
+    """An image: `host` (with its port), `name`, and `tag` or `digest` (`sha256:...`) or both; the digest decides."""
+
+    host: str
+    name: str
+    tag: str = ""
+    digest: str = ""
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.host}/{self.name}{tag}" + (f"@{self.digest}" if self.digest else "")
+
+    @property
+    def wanted(self) -> str:
+        """What the registry is asked for: the digest, else the tag."""
+        return self.digest or self.tag
+
+    def root(self, hub: str) -> str:
+        """Return the address that the registry's paths start from.
+
+        A registry on this machine is spoken to in plain text, as Docker does it; every other through TLS.
+
+        Args:
+            hub: the address of Docker's own registry.
+        """
+        if self.host == _HUB:
+            return hub.rstrip("/")
+        return f"{'http' if is_loopback(self.host) else 'https'}://{self.host}"
+
+
+def is_image(base: str) -> bool:
+    """Tell whether a decision `base` means an image of a registry, and not `DISTRIBUTION/RELEASE`.
+
+    The latter is two words of small letters. An image has a tag or a digest (`:`, `@`), or a host with a dot or a
+    port; with `image:` before it, whatever follows is one.
+    """
+    return any(sign in base for sign in ":@.")
+
+
+def parse_reference(text: str) -> Reference:
+    """Read a reference; one without a host means Docker's own registry.
+
+    Raises:
+        UsageError: it is none, tells neither tag nor digest, or holds a login, which is not repeated.
+    """
+    rest = text.removeprefix(_PREFIX)
+    rest, at, digest = rest.partition("@")
+    if (at and not DIGEST.fullmatch(digest)) or "://" in rest:
+        raise UsageError("`base` holds a login, a scheme or a broken digest", hint=_LOGIN)
+    head, slash, tail = rest.partition("/")
+    if not slash or not (any(sign in head for sign in ".:[") or head == "localhost"):
+        head, tail = _HUB, rest
+    name, colon, tag = tail.partition(":")
+    if head in (_HUB, f"index.{_HUB}"):
+        head, name = _HUB, name if "/" in name else f"library/{name}"
+    whole = _HOST.fullmatch(head) and _NAME.fullmatch(name) and len(name) <= _LONGEST
+    if not whole or (colon and not _TAG.fullmatch(tag)):
+        raise UsageError(f"`base: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
+    if not tag and not digest:
+        raise UsageError(f"`base: {text}` tells neither a tag nor a digest", hint=_HINT)
+    return Reference(host=head, name=name, tag=tag, digest=digest)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host, with a port or not, is this machine."""
+    name = re.sub(r":\d+$", "", host).strip("[]")
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

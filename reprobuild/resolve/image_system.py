@@ -1,0 +1,150 @@
+"""What an image holds: the distribution and the packages of its dpkg, read from its layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from debian.deb822 import Deb822
+from msgspec import Struct, structs
+
+from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
+from reprobuild.archive import Entry, entry_of
+from reprobuild.errors import BuildError, LockError
+from reprobuild.guard import tars
+from reprobuild.guard.names import HOSTILE, check_name
+from reprobuild.layering.merge import Located, Tree, merge
+from reprobuild.layering.packed import open_packed
+from reprobuild.lock import BaseImage, ImageLayer
+from reprobuild.store import Store
+
+_STATUS = "var/lib/dpkg/status"
+# https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
+_RELEASES = ("etc/os-release", "usr/lib/os-release")
+_LONGEST = 64 << 20
+_MULTI_ARCH = ("same", "foreign", "allowed")
+# What other systems keep their packages in, and its name.
+_OTHERS = (
+    ("var/lib/dpkg/status.d", "a distroless image"),
+    ("lib/apk/db/installed", "Alpine Linux"),
+    ("usr/lib/apk/db/installed", "Alpine Linux"),
+    ("var/lib/rpm", "a system of rpm packages"),
+    ("usr/lib/sysimage/rpm", "a system of rpm packages"),
+    ("var/lib/pacman", "Arch Linux"),
+)
+_ONLY = "choose an image of Debian or Ubuntu, or made from one, that still has its dpkg"
+_AGAIN = "run the command again, or take the image from another registry"
+
+
+class Present(Struct, frozen=True, kw_only=True):
+    """A package that the image has: what it needs (Pre-Depends, Depends) and provides."""
+
+    name: str
+    version: str
+    architecture: str
+    needs: tuple[Group, ...]
+    provides: tuple[Relation, ...]
+    multi_arch: str = ""
+
+
+class ImageSystem(Struct, frozen=True, kw_only=True):
+    """The distribution's release of an image, and its packages by name."""
+
+    distribution: str
+    release: str
+    packages: dict[str, Present]
+
+
+def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSystem:
+    """Read what is in an image whose layers are in the store.
+
+    Args:
+        image: the image.
+        store: has its layers.
+        architecture: in Debian's words; packages of others are left out.
+
+    Raises:
+        LockError: it is no system with a dpkg, or does not tell which release it is of.
+        BuildError: a layer is not what the image states, or hostile.
+        FetchError: a layer is not in the store.
+    """
+    texts: dict[tuple[int, str], bytes] = {}
+    listings = [_listed(layer, number, store, texts) for number, layer in enumerate(image.layers)]
+    try:
+        tree = merge(listings)
+    except BuildError as err:
+        raise BuildError(f"{image.reference}: {err}", hint=err.hint) from None
+    status = _text(_STATUS, tree, texts)
+    if not status or "usr/bin/dpkg" not in tree:
+        found = next((name for path, name in _OTHERS if path in tree), "a system without packages")
+        raise LockError(f"{image.reference} is {found}: nothing can be installed over it", hint=_ONLY)
+    release = _release(image, next((t for path in _RELEASES if (t := _text(path, tree, texts))), b""))
+    return ImageSystem(
+        distribution=release["ID"], release=release["VERSION_CODENAME"],
+        packages=_packages(image, status, architecture),
+    )  # fmt: skip
+
+
+def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, str], bytes]) -> list[Entry]:
+    """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
+    name, found = layer.file.filename, list[Entry]()
+    path = store.verified(layer.file.sha256, name)
+    with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
+        try:
+            with tars.open_stream(stream) as tar:
+                for info in tars.members(tar, name, packed=path.stat().st_size):
+                    entry = entry_of(info)
+                    if entry.path:
+                        check_name(entry.path, name)
+                    found.append(Located(layer=number, **structs.asdict(entry)))
+                    if entry.type == "file" and entry.path in (_STATUS, *_RELEASES):
+                        if entry.size > _LONGEST:
+                            raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
+                        opened = tar.extractfile(info)
+                        texts[number, entry.path] = opened.read() if opened else b""
+        except tars.UNREADABLE as err:
+            raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
+    return found
+
+
+def _text(path: str, tree: Tree, texts: Mapping[tuple[int, str], bytes]) -> bytes:
+    """Return what the topmost layer that has a file says in it."""
+    entry = tree.get(path)
+    return texts.get((entry.layer, path), b"") if isinstance(entry, Located) else b""
+
+
+def _release(image: BaseImage, text: bytes) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.decode(errors="replace").splitlines())
+    found = {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+    for key in ("ID", "VERSION_CODENAME"):
+        if not re.fullmatch(r"[a-z]{1,40}", found.get(key, "")):
+            raise LockError(
+                f"{image.reference} does not tell its release: {key} of /etc/os-release is {found.get(key, '')[:40]!r}",
+                hint=_ONLY,
+            )
+    return found
+
+
+def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, Present]:
+    """Read the list of dpkg: https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status"""
+    found = {}
+    for fields in Deb822.iter_paragraphs(status.decode(errors="replace").splitlines()):
+        name, version = fields.get("Package", ""), fields.get("Version", "")
+        if not fields.get("Status", "").endswith(" installed"):
+            continue
+        if fields.get("Architecture") not in (architecture, "all"):
+            continue
+        multi_arch = fields.get("Multi-Arch", "")
+        if not NAME.fullmatch(name) or not VERSION.fullmatch(version):
+            raise LockError(
+                f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
+            )
+        found[name] = Present(
+            name=name,
+            version=version,
+            architecture=fields["Architecture"],
+            needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
+            provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+            multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
+        )
+    return found
