@@ -16,6 +16,7 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
 from reprobuild.lock import Base, Deb, Ruling, dpkg_name
 from reprobuild.net import Net
 from reprobuild.resolve.past import Past
@@ -43,8 +44,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class System:
     """The packages of a release, and the search for captured versions that its mirror has no longer.
 
+    A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives.
+
     Raises:
-        LockError: this machine's apt has no source for the release, or a decision is wrong.
+        LockError: neither has the release, or a decision is wrong.
         FetchError: apt cannot fetch its lists.
     """
 
@@ -52,15 +55,24 @@ class System:
         self, snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
     ) -> None:
         release = wanted.release
-        lists = around.store.root / "apt"
-        lists.mkdir(parents=True, exist_ok=True)
-        self.index = configured_index(
-            release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
-            foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
-        )  # fmt: skip
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
         self._own = OwnStore(around.store, release.distribution, release.codename)
-        self._search = make_search(snapshot, self.index, self._own, decisions, around)
+        lists = around.store.root / "apt"
+        lists.mkdir(parents=True, exist_ok=True)
+        try:
+            self.index = configured_index(
+                release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
+                foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
+            )  # fmt: skip
+            self._search = make_search(snapshot, self.index, self._own, decisions, around)
+        except LockError as err:
+            around.say(f"system: {err}; asking the dated archives")
+            empty = SystemIndex(release.distribution, release.codename, (), wanted.architecture)
+            self._search = make_search(snapshot, empty, self._own, decisions, around)
+            whole = self._search.begin(empty)
+            if whole is None:
+                raise
+            self.index = whole
 
     def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
         """Choose the packages of the base, and find the captured versions.

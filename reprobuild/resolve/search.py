@@ -82,6 +82,15 @@ class Search:
         files = [file for package in left for file in self._one(package)]
         return index.with_files(files) if files else None
 
+    def begin(self, index: SystemIndex) -> SystemIndex | None:
+        """Return the index with the archives of the moment of the last `apt update`, None where none is known.
+
+        What was not captured shall be of that moment, too, not of today.
+        """
+        self._asked = True
+        whole = self._then()
+        return index.with_files(whole, over=True) if whole else None
+
     def _then(self) -> tuple[PackagesFile, ...]:
         """Infer the moment of the last `apt update`, and return the archives' indexes of then."""
         if self._past is None:
@@ -90,8 +99,8 @@ class Search:
         self.moment = infer_moment(claims, self._past.look, _BEFORE_ALL, self._now, self._hints)
         for url, reason in self._past.silent.items():
             self._say(f"system: the archive {url} is left out: {reason}")
-        if self.moment is None:
-            return ()
+        if self.moment is None:  # without a list, the present is as good as any moment
+            return () if claims else self._past.whole(self._now)
         self._say(f"system: {describe(self.moment)}")
         whole = self._past.whole(self.moment.time)
         for package in self._packages:

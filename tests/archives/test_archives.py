@@ -97,18 +97,19 @@ def test_ppas_of_the_captured_machine_are_known_from_its_lists() -> None:
     assert found[0].url == "ppa:deadsnakes/ppa"
 
 
-def apt_of(world: World, folder: Path) -> Mapping[str, str]:
+def apt_of(world: World, folder: Path, release: str) -> Mapping[str, str]:
     """Return an environment in which apt has the archive of today alone, as a signed repository on disk."""
     (archive, pockets), *_ = world.shape.archives.items()
     for pocket in pockets:
-        place = folder / "mirror" / "dists" / pocket
+        place = folder / "mirror" / "dists" / pocket.replace("jammy", release)
         (place / "main/binary-amd64").mkdir(parents=True)
         packed = lzma.compress(world.packages(archive, pocket, END), preset=0)
         (place / "main/binary-amd64/Packages.xz").write_bytes(packed)
         (place / "InRelease").write_bytes(world.signed(archive, pocket, END))
     (folder / "key.asc").write_text(str(world.key.extract_certificate()))
     (folder / "made.sources").write_text(
-        f"Types: deb\nURIs: file:{folder}/mirror\nSuites: {' '.join(pockets)}\nComponents: main\n"
+        f"Types: deb\nURIs: file:{folder}/mirror\nComponents: main\n"
+        f"Suites: {' '.join(pockets).replace('jammy', release)}\n"
         f"Signed-By: {folder}/key.asc\nCheck-Valid-Until: no\n"
     )
     (folder / "apt.conf").write_text(
@@ -128,14 +129,14 @@ class Way:
         services: dict[str, str],
         *,
         lists: bool = False,
-        ppa_key: str | None = None,
+        release_of_apt: str = "jammy",
     ) -> None:
         world = archives.world
         self.host = next(
             host for seed in range(99) if (host := Host(world, seed)).manual & {"fresh0", "fresh1"}
         )
         packages, _ = parse(self.host.listing())
-        env = apt_of(world, folder)
+        env = apt_of(world, folder, release_of_apt)
         self.said: list[str] = []
         around = Surroundings(
             store=Store(folder / "store"), net=Net(manners=Manners(pause=0.01, tries=2)), env=env, folder=folder,
@@ -221,6 +222,28 @@ def test_lists_of_the_capture_are_asked_first(pinned_key: World, tmp_path: Path)
         way = Way(archives, tmp_path, services_of(archives), lists=True)
     assert way.expected.items() <= way.files.items()
     assert f"the last `apt update` was about {instant(way.host.time)}" in way.evidence
+
+
+def test_a_machine_without_a_source_for_the_release_takes_all_from_the_archives(
+    pinned_key: World, tmp_path: Path
+) -> None:
+    with Archives(pinned_key) as archives:
+        way = Way(archives, tmp_path, services_of(archives), release_of_apt="noble")
+    assert way.expected.items() <= way.files.items()
+    assert any("has no source for ubuntu/jammy; asking the dated archives" in said for said in way.said)
+    assert {deb.file.url.split("/")[2] for deb in way.base.packages} == {archives.url.removeprefix("http://")}
+
+
+def test_a_release_that_nobody_has_is_an_error(pinned_key: World, tmp_path: Path) -> None:
+    with Archives(pinned_key) as archives:
+        dead = "http://127.0.0.1:9"
+    services = {
+        "ubuntu-snapshot": f"{dead}/{{time}}/",
+        "launchpad": dead,
+        "keyserver": f"{dead}/{{fingerprint}}",
+    }
+    with pytest.raises(LockError, match="apt of this machine has no source for ubuntu/jammy"):
+        Way(archives, tmp_path, services, release_of_apt="noble")
 
 
 def test_archives_that_cannot_be_reached_leave_what_the_mirror_has_and_are_named(
