@@ -99,11 +99,8 @@ def _check_glibc(lock: Lock) -> None:
 
 
 def _glibc_of_base(lock: Lock) -> tuple[int, int] | None:
-    for deb in lock.base.packages:
-        found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", deb.version) if deb.name == "libc6" else None
-        if found:
-            return int(found[1]), int(found[2])
-    return None
+    found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
@@ -129,6 +126,7 @@ def _disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]
     everything = artefacts(lock)
     files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
     debs = sum(deb.file.size for deb in (*lock.base.packages, *lock.base.tools))
+    debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
     missing = sum(item.size for item in everything if not store.has(item.sha256))
     in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
     in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_

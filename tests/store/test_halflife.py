@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprobuild.halflife import Forecast, forecast, read_rules
-from reprobuild.lock import Artefact, Base, Deb, Lock
+from reprobuild.lock import Artefact, Base, BaseImage, Deb, ImageLayer, Lock
 from reprobuild.report.storing import render_forecasts
 from tests.image.made import Made
 
@@ -55,6 +55,26 @@ def test_packages(url: str, name: str, lost: str, tmp_path: Path) -> None:
     made = Made(tmp_path)
     found = only(made.lock(base=base(deb(url))), made)
     assert (found.name, found.lost, found.at_risk, found.missing) == (name, lost, bool(lost), 1)
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("docker.io/nvidia/cuda:12.1.0-base-ubuntu22.04", "vendor image of CUDA"),
+        ("nvcr.io/nvidia/pytorch:24.01-py3", "vendor image of CUDA"),
+        ("registry.test/site/base:1", "image by tag"),
+        ("registry.test/nvidia/base:1", "image by tag"),
+        ("registry.test/site/base:1@sha256:" + "a" * 64, "image by digest"),
+    ],
+)
+def test_images(reference: str, name: str, tmp_path: Path) -> None:
+    made, files = Made(tmp_path), [deb(f"http://r.test/{word}").file for word in ("config", "layer")]
+    image = BaseImage(
+        reference=reference, digest="sha256:" + "a" * 64, config=files[0],
+        layers=(ImageLayer(file=files[1], media_type="m", diff_id="0" * 64),),
+    )  # fmt: skip
+    found = only(made.lock(base=msgspec.structs.replace(base(), image=image)), made)
+    assert (found.name, found.lost, found.files, found.missing) == (name, "no promise", 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +138,6 @@ def test_what_goes_first_comes_first_and_a_class_is_as_old_as_its_oldest(tmp_pat
 
 def test_every_kind_has_a_last_rule_and_every_rule_a_source() -> None:
     rules = read_rules()
-    for of in ("deb", "wheel", "source"):
+    for of in ("deb", "wheel", "source", "image"):
         assert [rule.pattern for rule in rules if rule.of == of][-1] == ""
     assert all(rule.why and rule.source for rule in rules)
