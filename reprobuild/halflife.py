@@ -85,9 +85,10 @@ def forecast(lock: Lock, store: Store, today: datetime.date) -> tuple[Forecast, 
 def _each(lock: Lock, rules: tuple[Rule, ...], today: datetime.date) -> Iterator[tuple[Artefact, Forecast]]:
     for deb in (*lock.base.packages, *lock.base.tools):
         yield deb.file, _judge(rules, "deb", deb.file.url, deb.file.url, today)
-    if image := lock.base.image:
-        for file in (image.config, *(layer.file for layer in image.layers)):
-            yield file, _judge(rules, "image", image.reference, file.url, today)
+    if lock.base.image:
+        reference = lock.base.image.reference
+        for file in (lock.base.image.config, *(layer.file for layer in lock.base.image.layers)):
+            yield file, _judge(rules, "image", reference, reference, today)
     for wheel in lock.wheels:
         one = _judge(rules, "wheel", f"{wheel.version} {wheel.file.url}", wheel.file.url, today)
         if wheel.yanked and not one.at_risk:

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 from reprobuild.errors import LockError, UsageError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock, Wheel
+from reprobuild.realise import is_realised
 from reprobuild.sandbox import check_namespaces
 from reprobuild.store import Store
 
@@ -60,19 +61,11 @@ def preflight(lock: Lock, store: Store, out: Path, machine: Machine) -> list[str
         EngineError: something must be run, and no sandbox can be had.
     """
     _check_glibc(lock)
-    realised = lock.realised is not None and all(store.has(sha256) for sha256 in _outputs(lock))
+    realised = is_realised(lock, store)
     warnings = list(_architecture(lock, machine, realised))
     if not realised:
         check_namespaces()
     return [*warnings, *_disks(lock, store, out, realised), *_processor(lock, machine)]
-
-
-def _outputs(lock: Lock) -> list[str]:
-    made = lock.realised
-    if made is None:
-        return []
-    wheels = [wheel.file.sha256 for wheel in made.wheels]
-    return [made.base, made.runtime, *wheels, *(code.tar for code in made.bytecode)]
 
 
 def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:

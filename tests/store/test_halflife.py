@@ -58,26 +58,6 @@ def test_packages(url: str, name: str, lost: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "name"),
-    [
-        ("docker.io/nvidia/cuda:12.1.0-base-ubuntu22.04", "vendor image of CUDA"),
-        ("nvcr.io/nvidia/pytorch:24.01-py3", "vendor image of CUDA"),
-        ("registry.test/site/base:1", "image by tag"),
-        ("registry.test/nvidia/base:1", "image by tag"),
-        ("registry.test/site/base:1@sha256:" + "a" * 64, "image by digest"),
-    ],
-)
-def test_images(reference: str, name: str, tmp_path: Path) -> None:
-    made, files = Made(tmp_path), [deb(f"http://r.test/{word}").file for word in ("config", "layer")]
-    image = BaseImage(
-        reference=reference, digest="sha256:" + "a" * 64, config=files[0],
-        layers=(ImageLayer(file=files[1], media_type="m", diff_id="0" * 64),),
-    )  # fmt: skip
-    found = only(made.lock(base=msgspec.structs.replace(base(), image=image)), made)
-    assert (found.name, found.lost, found.files, found.missing) == (name, "no promise", 2, 2)
-
-
-@pytest.mark.parametrize(
     ("version", "url", "yanked", "name", "lost"),
     [
         ("1.0", "http://i.test/packages/a.whl", "", "index", ""),
@@ -110,6 +90,25 @@ def test_sources(url: str, patch: str | None, name: str, lost: str, tmp_path: Pa
     source = msgspec.structs.replace(made.source("s", []), url=url, patch=patch)
     found = only(made.lock(sources=(source,)), made)
     assert (found.name, found.lost) == (name, lost)
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("nvidia/cuda:12.1.0-runtime", "vendor's image"),
+        ("reg.test/nvidia/cuda@sha256:00", "vendor's image"),
+        ("reg.test/site/base:1", "image of a registry"),
+    ],
+)
+def test_images(reference: str, name: str, tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    config = Artefact(filename="config", sha256=made.store.add(b"{}"), size=2)
+    packed = Artefact(filename="layer", sha256="9" * 64, size=50)
+    layer = ImageLayer(file=packed, media_type="application/x", diff_id="8" * 64)
+    image = BaseImage(reference=reference, digest="sha256:" + "0" * 64, config=config, layers=(layer,))
+    below = Base(distribution="debian", release="bookworm", packages=(), image=image)
+    found = only(made.lock(base=below), made)
+    assert (found.name, found.lost, found.files, found.bytes, found.missing) == (name, "no promise", 2, 52, 1)
 
 
 def test_what_goes_first_comes_first_and_a_class_is_as_old_as_its_oldest(tmp_path: Path) -> None:
