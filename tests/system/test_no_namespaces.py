@@ -40,13 +40,6 @@ def built(lock: Lock, folder: Path, store: Path, *prefix: str) -> tuple[int, str
     return done.returncode, done.stderr, None if done.returncode else read_image(folder / "out")[1]
 
 
-def contents(store: Store) -> dict[Path, bytes]:
-    """Return every file of a store but its lock and the records of what is kept."""
-    own = {"in-use", "kept"}
-    found = (path for path in store.root.rglob("*") if path.is_file() and not own & set(path.parts))
-    return {path: hashlib.sha256(path.read_bytes()).digest() for path in found}
-
-
 def test_what_was_realised_is_built_without_namespaces(sealed: Lock, store: Store, tmp_path: Path) -> None:
     code, said, free = built(sealed, tmp_path / "free", store.root)
     assert code == 0, said
