@@ -15,13 +15,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import capturing, change, difference, memory, native_build, peers, rendering, sif, startup
+from benchmarks import (
+    capturing,
+    change,
+    difference,
+    memory,
+    native_build,
+    peers,
+    rendering,
+    resolving,
+    sif,
+    startup,
+)  # fmt: skip
 from benchmarks.measure import ROOT, Figure, NotRunError
 from proof.evidence import document, machine
 
 NAMES = (
     "startup",
     "capturing",
+    "resolving",
     "rendering",
     "peers",
     "difference",
@@ -95,6 +107,7 @@ def main(argv: Sequence[str]) -> int:
     measures: dict[str, Callable[[], list[Figure]]] = {
         "startup": startup.measure,
         "capturing": capturing.measure,
+        "resolving": resolving.measure,
         "rendering": rendering.measure,
         "peers": lambda: peers.measure(options.folder.absolute()),
         "difference": difference.measure,

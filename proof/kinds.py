@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks import capturing, change, difference, memory, native_build, rendering, sif, startup
+from benchmarks import capturing, change, difference, memory, native_build, rendering, resolving, sif, startup
 from proof import factors, leftovers
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
-_BENCHMARKS = (capturing, change, difference, memory, native_build, rendering, sif, startup)
+_BENCHMARKS = (capturing, change, difference, memory, native_build, rendering, resolving, sif, startup)
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="benchmarks",

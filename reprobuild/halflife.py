@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild.lock import Artefact, Lock
 from reprobuild.store import Store
 
-Of = Literal["deb", "wheel", "source"]
+Of = Literal["deb", "wheel", "source", "image"]
 _HERE = "made from a captured repository, so that it stands at no address"
 _YANKED = "withdrawn by its publisher; indexes still serve it to those who name the version"
 
@@ -85,6 +85,10 @@ def forecast(lock: Lock, store: Store, today: datetime.date) -> tuple[Forecast, 
 def _each(lock: Lock, rules: tuple[Rule, ...], today: datetime.date) -> Iterator[tuple[Artefact, Forecast]]:
     for deb in (*lock.base.packages, *lock.base.tools):
         yield deb.file, _judge(rules, "deb", deb.file.url, deb.file.url, today)
+    if lock.base.image:
+        reference = lock.base.image.reference
+        for file in (lock.base.image.config, *(layer.file for layer in lock.base.image.layers)):
+            yield file, _judge(rules, "image", reference, reference, today)
     for wheel in lock.wheels:
         one = _judge(rules, "wheel", f"{wheel.version} {wheel.file.url}", wheel.file.url, today)
         if wheel.yanked and not one.at_risk:

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 from reprobuild.errors import LockError, UsageError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock, Wheel
+from reprobuild.realise import is_realised
 from reprobuild.sandbox import check_namespaces
 from reprobuild.store import Store
 
@@ -60,19 +61,11 @@ def preflight(lock: Lock, store: Store, out: Path, machine: Machine) -> list[str
         EngineError: something must be run, and no sandbox can be had.
     """
     _check_glibc(lock)
-    realised = lock.realised is not None and all(store.has(sha256) for sha256 in _outputs(lock))
+    realised = is_realised(lock, store)
     warnings = list(_architecture(lock, machine, realised))
     if not realised:
         check_namespaces()
     return [*warnings, *_disks(lock, store, out, realised), *_processor(lock, machine)]
-
-
-def _outputs(lock: Lock) -> list[str]:
-    made = lock.realised
-    if made is None:
-        return []
-    wheels = [wheel.file.sha256 for wheel in made.wheels]
-    return [made.base, made.runtime, *wheels, *(code.tar for code in made.bytecode)]
 
 
 def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:
@@ -99,11 +92,8 @@ def _check_glibc(lock: Lock) -> None:
 
 
 def _glibc_of_base(lock: Lock) -> tuple[int, int] | None:
-    for deb in lock.base.packages:
-        found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", deb.version) if deb.name == "libc6" else None
-        if found:
-            return int(found[1]), int(found[2])
-    return None
+    found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
@@ -129,6 +119,7 @@ def _disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]
     everything = artefacts(lock)
     files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
     debs = sum(deb.file.size for deb in (*lock.base.packages, *lock.base.tools))
+    debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
     missing = sum(item.size for item in everything if not store.has(item.sha256))
     in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
     in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_

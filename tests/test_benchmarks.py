@@ -22,6 +22,7 @@ from benchmarks import (
     native_build,
     peers,
     rendering,
+    resolving,
     run,
     sif,
     startup,
@@ -367,6 +368,16 @@ def test_the_memory_of_a_build_is_measured(tmp_path: Path) -> None:
     figures = memory.measure(made.store.root, results, tmp_path / "bench", sizes=(1_000, 3_000_000))
     assert [(found.unit, found.limit, found.verdict) for found in figures] == [("MiB", 512, "met")] * 2
     assert all(found.value and found.value > 5 for found in figures)
+
+
+def test_resolving_is_measured_on_few_packages() -> None:
+    seconds, ratio = resolving.measure(asked=["adduser"], count=40, pairs=1)
+    assert (seconds.unit, seconds.limit) == ("s", resolving.LIMIT)
+    assert (ratio.unit, ratio.limit) == ("x", None)
+    with pytest.raises(NotRunError, match="packages come together here"):
+        resolving.measure(asked=["adduser"], count=100_000)
+    with pytest.raises(NotRunError, match="apt of this machine cannot tell: "):
+        resolving.measure(asked=["no-such-package-at-all"])
 
 
 def test_capture_is_measured_against_the_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reprobuild.compare import ORDER, compare_locks
-from reprobuild.lock import Bytecode, Lock, Realised, Setting
+from reprobuild.lock import BaseImage, Bytecode, Installed, Lock, Realised, Setting
 from tests.verify.samples import SHA, artefact, deb, make_lock, source, wheel
 
 
@@ -71,3 +71,17 @@ def test_interpreter_packages_and_what_was_realised() -> None:
     assert ("realised", "base tree") in found
     kinds = [kind for kind, _ in found]
     assert kinds == sorted(kinds, key=ORDER.index)
+
+
+def test_images_of_registries() -> None:
+    def on(digest: str, version: str) -> Lock:
+        image = BaseImage(
+            reference="registry.test/x:1", digest=digest, config=artefact("config"), layers=(),
+            packages=(Installed(name="coreutils", version=version, architecture="amd64"),),
+        )  # fmt: skip
+        return make_lock(base=msgspec.structs.replace(make_lock().base, image=image))
+
+    one, other = on("sha256:" + "a" * 64, "1"), on("sha256:" + "b" * 64, "2")
+    found = [(change.kind, change.name, change.one) for change in compare_locks(one, other)]
+    assert found == [("system", "coreutils", "1"), ("other", "base image", "sha256:" + "a" * 64)]
+    assert [change.name for change in compare_locks(make_lock(), one)] == ["coreutils", "base image"]

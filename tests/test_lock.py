@@ -13,11 +13,15 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
+from reprobuild.fetch import artefacts
 from reprobuild.lock import (
     Artefact,
     Base,
+    BaseImage,
     Bytecode,
     Deb,
+    ImageLayer,
+    Installed,
     Lock,
     Realised,
     Ruling,
@@ -74,6 +78,32 @@ def lock(tmp_path: Path) -> Lock:
             bytecode=(Bytecode(artefact="a", tar="t"), Bytecode(artefact="b", tar="t")),
         ),
     )  # fmt: skip
+
+
+def on_image(packages: tuple[str, ...], variables: tuple[str, ...]) -> Base:
+    image = BaseImage(
+        reference="registry.test/x:1", digest="sha256:" + "a" * 64, config=artefact("config"),
+        layers=tuple(
+            ImageLayer(file=artefact(name), media_type="m", diff_id="0" * 64) for name in ("upper", "lower")
+        ),
+        packages=tuple(Installed(name=name, version="1", architecture="amd64") for name in packages),
+        environment=tuple(Setting(name=name, value="1") for name in variables),
+    )  # fmt: skip
+    return Base(distribution="debian", release="x", packages=(deb("b"),), image=image)
+
+
+def test_an_image_below_is_in_the_canonical_form(lock: Lock) -> None:
+    one = msgspec.structs.replace(lock, base=on_image(("a", "b"), ("A", "B")))
+    other = msgspec.structs.replace(lock, base=on_image(("b", "a"), ("B", "A")))
+    assert one.digest == other.digest != lock.digest
+    assert msgspec.json.decode(encode(one), type=Lock) == canonical(one)
+    assert b'"image"' not in encode(
+        lock
+    )  # so that locks without one are what they were before there were any
+    assert one.base.installed == {"a": "1", "b": deb("b").version}
+    named = [file.filename for file in artefacts(one)]
+    assert {"config", "upper", "lower"} <= set(named)
+    assert [layer.file.filename for layer in canonical(one).base.image.layers] == ["upper", "lower"]  # type: ignore[union-attr]
 
 
 def shuffled(lock: Lock, seed: int) -> Lock:

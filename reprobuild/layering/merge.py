@@ -80,8 +80,11 @@ def _remove(tree: Tree, path: str, name: str) -> None:
         _remove_below(tree, folder)
     else:
         victim = f"{folder}/{name[len(WHITEOUT) :]}".lstrip("/")
-        tree.pop(victim, None)
-        _remove_below(tree, victim)
+        gone = tree.pop(victim, None)
+        if (
+            gone is not None and gone.type == "directory"
+        ):  # looking below each of thousands of files takes minutes
+            _remove_below(tree, victim)
 
 
 def _remove_below(tree: Tree, folder: str) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from reprobuild.errors import BuildError
 from reprobuild.lock import Bytecode, Lock, Realised, Source, Wheel
 from reprobuild.payload import pack_runtime
-from reprobuild.realise.base import realise_base
+from reprobuild.realise.base import realise_base, recall_base
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.unpack import unpack_root
@@ -50,6 +50,23 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
         _check_same(lock, sealed)
         return sealed
     return msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store))
+
+
+def is_realised(lock: Lock, store: Store) -> bool:
+    """Tell whether nothing must be run any more: the store has, or remembers, every output."""
+    if lock.realised:
+        return _complete(lock.realised, store)
+    if recall_base(lock.base, store, lock.epoch) is None:
+        return False
+    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    for source in lock.sources:
+        key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch)
+        built = recall_wheel(key, store) if source.installed else None
+        if source.installed and built is None:
+            return False
+        wheels += [built] if built else []
+    return len(_known_bytecode(wheels, lock, store)) == len({wheel.file.sha256 for wheel in wheels})
 
 
 def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
@@ -104,11 +121,7 @@ def _wheel(
 def _bytecode(
     wheels: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
 ) -> tuple[Bytecode, ...]:
-    known: dict[str, str] = {}
-    for wheel in wheels:
-        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter))
-        if isinstance(tar, str) and store.has(tar):
-            known[wheel.file.sha256] = tar
+    known = _known_bytecode(wheels, lock, store)
     missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
     if missing:
         say(f"compiling the modules of {len(missing)} wheels")
@@ -117,6 +130,15 @@ def _bytecode(
             store.remember(bytecode_key(wheel, lock.base, lock.interpreter), code.tar)
             known[wheel.file.sha256] = code.tar
     return tuple(Bytecode(artefact=artefact, tar=tar) for artefact, tar in known.items())
+
+
+def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, store: Store) -> dict[str, str]:
+    known: dict[str, str] = {}
+    for wheel in wheels:
+        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter))
+        if isinstance(tar, str) and store.has(tar):
+            known[wheel.file.sha256] = tar
+    return known
 
 
 def _complete(realised: Realised, store: Store) -> bool:

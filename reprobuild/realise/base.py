@@ -87,6 +87,12 @@ _NO_PLACE = "a base cannot hold it; choose another image with `--base`"
 _RECIPE = "3"  # to be raised when the tree changes by other code than the two scripts
 
 
+def recall_base(base: Base, store: Store, epoch: int) -> str | None:
+    """Return the sha256 of the tree that was made of a base before, if the store still has it."""
+    known = store.recall(_key(base, epoch))
+    return str(known["tree"]) if isinstance(known, dict) and store.has(known.get("tree", "")) else None
+
+
 def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None] = lambda _: None) -> str:
     """Install the packages of a base, and return the sha256 of its finished tree.
 
@@ -104,10 +110,9 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
         BuildError: a package is hostile, or the installation failed.
         EngineError: there can be no sandbox here.
     """
-    key = _key(base, epoch)
-    known = store.recall(key)
-    if isinstance(known, dict) and store.has(known.get("tree", "")):
-        return str(known["tree"])
+    known = recall_base(base, store, epoch)
+    if known is not None:
+        return known
     with store.scratch() as folder:
         tree = folder / "tree.tar"
         if base.image and not base.packages:
@@ -122,7 +127,7 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
             listing = _rewrite(_installed(base, store, folder, epoch), tree, epoch)
         digest = store.adopt(tree, hash_file(tree))
     keep_listing(digest, listing, store)
-    store.remember(key, {"tree": digest})
+    store.remember(_key(base, epoch), {"tree": digest})
     return digest
 
 

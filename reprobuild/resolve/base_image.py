@@ -7,17 +7,17 @@ image's stays, because dpkg knows no way back. What is not in the image comes as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from debian.debian_support import Version
 from msgspec import Struct
 
 from reprobuild.apt.index import Candidate, SystemIndex
-from reprobuild.apt.relations import Group, Relation
+from reprobuild.apt.relations import Group
 from reprobuild.decisions import is_named
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Ruling
+from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Ruling, dpkg_name
 from reprobuild.resolve.image_system import ImageSystem, Present
 from reprobuild.resolve.system import APT_LIST, TOOLS, resolve_base
 from reprobuild.resolve.system_rules import exclusion
@@ -54,20 +54,19 @@ class ImageIndex(SystemIndex):
         """The architectures beside the machine's own of which there are packages, sorted."""
         return self._index.foreign
 
-    def _versions(self, name: str) -> tuple[Candidate, ...]:
+    def _versions(self, key: str) -> tuple[Candidate, ...]:
         """Return the image's version, and after no other than newer ones of the archive, newest first."""
-        known = self._index.versions(name)
-        own = self._present.get(name)
-        if name in TOOLS:  # an archive that has nothing has nothing that they would be needed for
-            return known or (_kept(name, "0", self.architecture),)
+        known, own = self._index.versions(key), self._present.get(key)
+        if key in TOOLS:  # an archive that has nothing has nothing that they would be needed for
+            nothing = Present(name=key, version="0", architecture=self.architecture, needs=(), provides=())
+            return known or (_kept(key, nothing),)
         if own is None:
             return known
         newer = [c for c in known if Version(c.version) > Version(own.version)]
-        if name in self._outdated:
+        if key in self._outdated:
             return tuple(newer)
-        kept = _kept(name, own.version, own.architecture, own.provides, own.multi_arch)
         # Of its own accord, nothing of the image is replaced.
-        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept)
+        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), _kept(key, own))
 
     def providers(self, name: str) -> tuple[str, ...]:
         """Return the names of the packages that provide a name, those of the image first."""
@@ -75,13 +74,11 @@ class ImageIndex(SystemIndex):
         return tuple(dict.fromkeys((*own, *self._index.providers(name))))
 
 
-def _kept(
-    name: str, version: str, architecture: str, provides: tuple[Relation, ...] = (), multi_arch: str = ""
-) -> Candidate:
-    """Return a package that nothing is fetched for; what it needs is there."""
+def _kept(key: str, own: Present) -> Candidate:
+    """Return a package of the image, for which nothing is fetched; what it needs is there."""
     return Candidate(
-        key=name, name=name, version=version, architecture=architecture, essential=False, needs=(), provides=provides,
-        file=_NOT_THERE, multi_arch=multi_arch,
+        key=key, name=own.name, version=own.version, architecture=own.architecture, essential=False, needs=(),
+        provides=own.provides, file=_NOT_THERE, multi_arch=own.multi_arch,
     )  # fmt: skip
 
 
@@ -115,19 +112,15 @@ def resolve_image_base(
     Raises:
         LockError: something that is needed is neither in the image nor in the index.
     """
-    present, outdated = system.packages, set[str]()
-    here = (index.architecture, "all")
-    both = [
-        p.name
-        for p in wanted.packages
-        if p.name in present and p.architecture in here and _asked(p, wanted.drop)
-    ]
+    present, outdated, native = system.packages, set[str](), index.architecture
+    captured = {dpkg_name(p.name, p.architecture, native): p for p in wanted.packages}
+    both = [key for key, package in captured.items() if key in present and _asked(package, wanted.drop)]
     for _ in range(_ROUNDS):
         base, rulings = resolve_base(
             wanted.packages, index=ImageIndex(index, present, outdated), drop=wanted.drop,
             roots=[*wanted.roots, *both, *sorted(outdated)], libraries=wanted.libraries,
         )  # fmt: skip
-        broken = _broken(present, base.packages)
+        broken = _broken(present, base.packages, native)
         if broken <= outdated:
             break
         outdated |= broken
@@ -136,17 +129,17 @@ def resolve_image_base(
             f"the packages of {image.reference} and the captured ones need each other in ever more versions",
             hint="choose an image whose packages are closer to the captured ones with `--base`",
         )
-    kept = {deb.name for deb in base.packages if not deb.file.sha256}
+    kept = {dpkg_name(d.name, d.architecture, native) for d in base.packages if not d.file.sha256}
     whole = msgspec.structs.replace(
         image,
         packages=tuple(
             Installed(name=p.name, version=p.version, architecture=p.architecture) for p in present.values()
         ),
     )
-    ruled = [_ruled(ruling, wanted.packages, present, kept, image) for ruling in rulings]
+    ruled = [_ruled(ruling, captured, present, kept, image) for ruling in rulings]
     return (
         msgspec.structs.replace(base, packages=_files(base.packages), tools=_files(base.tools), image=whole),
-        (*ruled, _brought(image, present, wanted.packages)),
+        (*ruled, _brought(image, present, captured)),
     )
 
 
@@ -160,25 +153,27 @@ def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:
     return tuple(deb for deb in debs if deb.file.sha256)
 
 
-def _broken(present: Mapping[str, Present], over: Sequence[Deb]) -> set[str]:
+def _broken(present: Mapping[str, Present], over: Sequence[Deb], native: str) -> set[str]:
     """Return the packages of the image that need another version than the one that comes over it."""
-    before = {name: package.version for name, package in present.items()}
-    replaced = {deb.name: deb.version for deb in over if deb.file.sha256}
+    before = {key: package.version for key, package in present.items()}
+    replaced = {dpkg_name(d.name, d.architecture, native): d.version for d in over if d.file.sha256}
     now = before | replaced
 
-    def met(group: Group, versions: Mapping[str, str]) -> bool:
-        return any(r.name in versions and r.allows(versions[r.name]) for r in group)
+    def met(group: Group, versions: Mapping[str, str], foreign: str) -> bool:
+        keys = [(r, key) for r in group for key in (r.name, f"{r.name}{foreign}") if key in versions]
+        return any(r.allows(versions[key]) for r, key in keys)
 
     found = set[str]()
-    for name in present.keys() - replaced.keys():
-        if any(met(group, before) and not met(group, now) for group in present[name].needs):
-            found.add(name)
+    for key in present.keys() - replaced.keys():
+        foreign = key[len(present[key].name) :]
+        if any(met(group, before, foreign) and not met(group, now, foreign) for group in present[key].needs):
+            found.add(key)
     return found
 
 
 def _ruled(
     ruling: Ruling,
-    packages: Iterable[Package],
+    packages: Mapping[str, Package],
     present: Mapping[str, Present],
     kept: Collection[str],
     image: BaseImage,
@@ -190,7 +185,7 @@ def _ruled(
         return msgspec.structs.replace(ruling, reason=reason)
     if own is None:
         return ruling
-    captured = {package.name: package for package in packages if package.place.line == ruling.line}.get(name)
+    captured = packages.get(name)
     if name not in kept or captured is None or ruling.outcome == "excluded":
         where = f"{image.reference} has {own.version}"
         return msgspec.structs.replace(ruling, reason=f"{ruling.reason}; {where}")
@@ -205,8 +200,8 @@ def _ruled(
     return msgspec.structs.replace(ruling, outcome="replaced", kind="base-version", reason=reason)
 
 
-def _brought(image: BaseImage, present: Mapping[str, Present], packages: Iterable[Package]) -> Ruling:
-    more = len(present.keys() - {package.name for package in packages})
+def _brought(image: BaseImage, present: Mapping[str, Present], captured: Mapping[str, Package]) -> Ruling:
+    more = len(present.keys() - captured.keys())
     reason = f"{image.reference} is {image.digest}; {more} of its {len(present)} packages were not captured"
     return Ruling(
         file=APT_LIST, line=0, subject=image.reference, outcome="in base", kind="added", reason=reason

@@ -16,7 +16,7 @@ from reprobuild.apt.index import Candidate, SystemIndex, newest
 from reprobuild.apt.relations import Group, Relation
 from reprobuild.errors import LockError
 from reprobuild.lock import dpkg_name
-from reprobuild.resolve.together import Clash, clashes, twins
+from reprobuild.resolve.together import clashes, twins
 
 # Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
 _PREFERRED = {"usrmerge": "usr-is-merged"}
@@ -88,7 +88,8 @@ class Closure:
         self._index = index
         self._captured = captured
         self._conditions: dict[str, list[Relation]] = {}
-        self._avoided: dict[str, Clash] = {}
+        self._avoided: set[str] = set()
+        self._needed: set[str] = set()
 
     def close(self, wanted: Mapping[str, str]) -> dict[str, Choice]:
         """Return every package that is needed, by key.
@@ -149,9 +150,11 @@ class Closure:
             # A later revision was taken somewhere, and needs the same of another: begin again, wiser.
             if key.partition(":")[0] == relation.name and self._could_meet(key, relation, wants):
                 self._narrow(key, relation)
-        for key, _ in found:
-            if key in self._avoided:
-                raise self._avoided[key].error()
+        for key, relation in found:
+            if key in self._avoided and self._meets(key, relation, wants):
+                self._avoided.remove(key)  # there was no other: its opponent must give way
+                self._needed.add(key)
+                raise _Narrowed
         raise LockError(
             f"{wants.key} {wants.version} needs {' | '.join(map(str, group))}, "
             f"which {self._index.label} does not have",
@@ -225,7 +228,7 @@ class Closure:
             ):
                 self._narrow(clash.other.key, opposite)
             for key in (clash.other.key, clash.one.key):
-                if key not in self._captured and key not in wanted and key not in self._avoided:
-                    self._avoided[key] = clash
+                if not any(key in known for known in (self._captured, wanted, self._avoided, self._needed)):
+                    self._avoided.add(key)
                     raise _Narrowed
             raise clash.error()

@@ -88,13 +88,13 @@ class ImageBase:
 
     def _missing(self, rulings: Sequence[Ruling]) -> list[Package]:
         """Return the packages to look for elsewhere, also those that are newer than the image's."""
-        lines = {ruling.line for ruling in rulings if ruling.kind == "base-version"}
-        present = self._system.packages
-        newer = [
-            package for package in self._packages
-            if package.place.line in lines and package.name in present
-            and Version(package.version) > Version(present[package.name].version)
-        ]  # fmt: skip
+        stuck = {ruling.subject for ruling in rulings if ruling.kind == "base-version"}
+        present, native = self._system.packages, self.index.architecture
+        newer = []
+        for package in self._packages:
+            key = dpkg_name(package.name, package.architecture, native)
+            if key in stuck and Version(package.version) > Version(present[key].version):
+                newer.append(package)
         return [*missing(self._packages, rulings), *newer]
 
 

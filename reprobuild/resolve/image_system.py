@@ -15,13 +15,14 @@ from reprobuild.guard import tars
 from reprobuild.guard.names import HOSTILE, check_name
 from reprobuild.layering.merge import Located, Tree, merge
 from reprobuild.layering.packed import open_packed
-from reprobuild.lock import BaseImage, ImageLayer
+from reprobuild.lock import BaseImage, ImageLayer, dpkg_name
 from reprobuild.store import Store
 
 _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _LONGEST = 64 << 20
+_ARCHITECTURE = re.compile(r"[a-z0-9-]+")
 _MULTI_ARCH = ("same", "foreign", "allowed")
 # What other systems keep their packages in, and its name.
 _OTHERS = (
@@ -48,7 +49,7 @@ class Present(Struct, frozen=True, kw_only=True):
 
 
 class ImageSystem(Struct, frozen=True, kw_only=True):
-    """The distribution's release of an image, and its packages by name."""
+    """The distribution's release of an image, and its packages by dpkg's names (`zlib1g:i386` of another machine)."""
 
     distribution: str
     release: str
@@ -61,7 +62,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
     Args:
         image: the image.
         store: has its layers.
-        architecture: in Debian's words; packages of others are left out.
+        architecture: of the system, in Debian's words.
 
     Raises:
         LockError: it is no system with a dpkg, or does not tell which release it is of.
@@ -132,17 +133,15 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
         name, version = fields.get("Package", ""), fields.get("Version", "")
         if not fields.get("Status", "").endswith(" installed"):
             continue
-        if fields.get("Architecture") not in (architecture, "all"):
-            continue
-        multi_arch = fields.get("Multi-Arch", "")
-        if not NAME.fullmatch(name) or not VERSION.fullmatch(version):
+        own, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
+        if not (NAME.fullmatch(name) and VERSION.fullmatch(version) and _ARCHITECTURE.fullmatch(own)):
             raise LockError(
                 f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
             )
-        found[name] = Present(
+        found[dpkg_name(name, own, architecture)] = Present(
             name=name,
             version=version,
-            architecture=fields["Architecture"],
+            architecture=own,
             needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
             provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
             multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprobuild.halflife import Forecast, forecast, read_rules
-from reprobuild.lock import Artefact, Base, Deb, Lock
+from reprobuild.lock import Artefact, Base, BaseImage, Deb, ImageLayer, Lock
 from reprobuild.report.storing import render_forecasts
 from tests.image.made import Made
 
@@ -92,6 +92,25 @@ def test_sources(url: str, patch: str | None, name: str, lost: str, tmp_path: Pa
     assert (found.name, found.lost) == (name, lost)
 
 
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("nvidia/cuda:12.1.0-runtime", "vendor's image"),
+        ("reg.test/nvidia/cuda@sha256:00", "vendor's image"),
+        ("reg.test/site/base:1", "image of a registry"),
+    ],
+)
+def test_images(reference: str, name: str, tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    config = Artefact(filename="config", sha256=made.store.add(b"{}"), size=2)
+    packed = Artefact(filename="layer", sha256="9" * 64, size=50)
+    layer = ImageLayer(file=packed, media_type="application/x", diff_id="8" * 64)
+    image = BaseImage(reference=reference, digest="sha256:" + "0" * 64, config=config, layers=(layer,))
+    below = Base(distribution="debian", release="bookworm", packages=(), image=image)
+    found = only(made.lock(base=below), made)
+    assert (found.name, found.lost, found.files, found.bytes, found.missing) == (name, "no promise", 2, 52, 1)
+
+
 def test_what_goes_first_comes_first_and_a_class_is_as_old_as_its_oldest(tmp_path: Path) -> None:
     made = Made(tmp_path)
     wheel = made.wheel("here", {"a.py": b"1"})
@@ -118,6 +137,6 @@ def test_what_goes_first_comes_first_and_a_class_is_as_old_as_its_oldest(tmp_pat
 
 def test_every_kind_has_a_last_rule_and_every_rule_a_source() -> None:
     rules = read_rules()
-    for of in ("deb", "wheel", "source"):
+    for of in ("deb", "wheel", "source", "image"):
         assert [rule.pattern for rule in rules if rule.of == of][-1] == ""
     assert all(rule.why and rule.source for rule in rules)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from reprobuild.errors import LockError, UsageError
-from reprobuild.lock import Artefact, Base, Deb, Lock, Wheel
+from reprobuild.errors import EngineError, LockError, UsageError
+from reprobuild.lock import Artefact, Base, Deb, Lock, Wheel, write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.preflight import Machine, preflight, this_machine
+from reprobuild.realise import is_realised
+from reprobuild.realise.base import _key
+from reprobuild.realise.bytecode import bytecode_key
+from reprobuild.realise.wheels import wheel_key
 from reprobuild.store import Store
+from tests.conftest import reprobuild
 from tests.image.made import Made
 
 HERE = Machine(name="x86_64", flags=frozenset({"avx", "avx2", "sse4_2"}))
@@ -154,3 +160,41 @@ def test_disks(small_disk: Path, tmp_path: Path) -> None:
         f"{small_disk / 'out'} has room for 8 MB, and about 17 MB will be needed"
     ]
     assert preflight(some, elsewhere, tmp_path / "out", HERE) == []
+
+
+def test_a_machine_without_namespaces_is_told_before_anything_is_fetched(made: Made, tmp_path: Path) -> None:
+    """Unless nothing must be run any more."""
+    confined = (sys.executable, "-m", "tests.store.other_machine", "confined")
+    found = sealed(made)
+    write_lock(found, tmp_path / "sealed.lock")
+    write_lock(made.lock(realised=None, wheels=(wheel("a-1-py3-none-any.whl"),)), tmp_path / "unsealed.lock")
+    made.store.release()
+    rest = ("-o", tmp_path / "out", "--store", made.store.root)
+    done = reprobuild("build", tmp_path / "sealed.lock", *rest, prefix=confined)
+    assert done.returncode == 0, done.stderr
+    done = reprobuild("build", tmp_path / "unsealed.lock", *rest, prefix=confined)
+    assert done.returncode == EngineError.exit_code
+    assert "error: this machine does not let the user make namespaces: " in done.stderr
+    assert "hint: user namespaces must be allowed" in done.stderr
+    assert "x.test" not in done.stderr  # the address of the wheel
+
+
+def test_what_is_remembered_must_not_be_run(made: Made) -> None:
+    one = made.wheel("one", {"one.py": b""})
+    lock = made.lock(realised=None)
+    assert not is_realised(lock, made.store)
+    made.store.remember(_key(lock.base, lock.epoch), {"tree": made.base})
+    assert not is_realised(lock, made.store)
+    made.store.remember(bytecode_key(one, lock.base, lock.interpreter), made.store.add(b"bytecode"))
+    assert is_realised(lock, made.store)
+    source = made.source("two", [])
+    with_source = made.lock(realised=None)
+    assert not is_realised(with_source, made.store)
+    built = made.wheel("two", {"two.py": b""}, built=True)
+    key = wheel_key(source, [], lock.base, lock.interpreter, lock.epoch)
+    made.store.remember(key, msgspec.to_builtins(built))
+    assert not is_realised(with_source, made.store)
+    made.store.remember(bytecode_key(built, lock.base, lock.interpreter), made.store.add(b"more"))
+    assert is_realised(with_source, made.store)
+    made.store.blob(built.file.sha256).unlink()
+    assert not is_realised(with_source, made.store)

@@ -277,6 +277,27 @@ def test_packages_that_never_agree_are_an_error(
     assert err.value.hint == "choose an image whose packages are closer to the captured ones with `--base`"
 
 
+def test_packages_of_another_architecture_have_a_name_of_their_own(
+    image: BaseImage, system: ImageSystem, bookworm: SystemIndex
+) -> None:
+    foreign = msgspec.structs.replace(system.packages["zlib1g"], architecture="i386")
+    both = msgspec.structs.replace(system, packages={**system.packages, "zlib1g:i386": foreign})
+    packages = (
+        package("zlib1g", foreign.version, line=2),
+        package("zlib1g", foreign.version, "manual", line=3, architecture="i386"),
+        *(
+            package(name, system.packages[name].version, line=line)
+            for line, name in enumerate(("bash", "dash"), 4)
+        ),
+    )
+    base, ruled = resolved(image, both, bookworm, packages)
+    assert base.packages == ()
+    assert {name: ruled[name].outcome for name in ("zlib1g", "zlib1g:i386")} == {
+        "zlib1g": "in base", "zlib1g:i386": "in base",
+    }  # fmt: skip
+    assert base.installed["zlib1g:i386"] == foreign.version
+
+
 def small(store: Store, *members: Member) -> BaseImage:
     return made_image([keep(layer(members), "gzip", store)])
 

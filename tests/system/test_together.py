@@ -64,6 +64,24 @@ def test_another_alternative_is_taken_where_the_first_conflicts() -> None:
         resolve(ASKED, *stanzas[:-1])
 
 
+def test_the_one_that_has_an_alternative_gives_way() -> None:
+    # Both were chosen freely; nothing else does for one of them, and for the other something does.
+    stanzas = [
+        stanza("aa", "1-1", "only, first | second"), stanza("only", "1", "", "Conflicts: first", "Provides: second"),
+        stanza("first", "1", "", "Conflicts: only"),
+    ]  # fmt: skip
+    found, _ = resolve(ASKED[:1], *stanzas)
+    assert {"first", "only"} & set(found) == {"only"}
+    stanzas[0] = stanza("aa", "1-1", "first, only | second")
+    stanzas[1] = stanza("only", "1")
+    stanzas[2] = stanza("first", "1", "", "Conflicts: only", "Provides: second")
+    found, _ = resolve(ASKED[:1], *stanzas)
+    assert {"first", "only"} & set(found) == {"first"}
+    stanzas[0] = stanza("aa", "1-1", "first, only")
+    with pytest.raises(LockError, match=r"first 1 and only 1 cannot be installed together"):
+        resolve(ASKED[:1], *stanzas)
+
+
 def test_a_chain_of_alternatives_that_conflict_ends() -> None:
     names = [f"p{number}" for number in range(8)]
     stanzas = [

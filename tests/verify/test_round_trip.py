@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec import structs
 
-from reprobuild.lock import Setting
+from reprobuild.lock import BaseImage, Installed, Lock, Setting
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot import apt, environ
@@ -23,7 +24,7 @@ from reprobuild.verify.round_trip import (
     judge_round_trip,
 )
 from reprobuild.verify.verdict import Code, Difference
-from tests.verify.samples import deb, frozen, make_lock, ruling, source
+from tests.verify.samples import artefact, deb, frozen, make_lock, ruling, source
 
 
 def test_round_trip_values() -> None:
@@ -176,6 +177,34 @@ def test_packages() -> None:
         ("zsh", "zsh 3", "unexplained", "apt-packages.txt"),
     ]
     assert deb("bash").version == "1-1"
+
+
+def on_image(**variables: str) -> Lock:
+    """Return a lock whose base begins with an image: bash over it, and dpkg in another version below."""
+    below = [Installed(name=name, version="0", architecture="amd64") for name in ("bash", "coreutils")]
+    image = BaseImage(
+        reference="registry.test/x:1", digest="sha256:" + "a" * 64, config=artefact("config"), layers=(),
+        packages=tuple(below), environment=tuple(Setting(name=n, value=v) for n, v in variables.items()),
+    )  # fmt: skip
+    return make_lock(environment=(), base=structs.replace(make_lock().base, image=image))
+
+
+def test_packages_of_an_image_are_expected_where_nothing_is_over_them() -> None:
+    lock, line = on_image(), "{}/now {} amd64 [installed,local]\n"
+    right = line.format("bash", "1-1") + line.format("dpkg", "1-1")
+    assert compare_packages(lock, again(right + line.format("coreutils", "0"))) == []
+    assert [(d.captured, d.image) for d in compare_packages(lock, again(right))] == [
+        ("coreutils 0", "coreutils")
+    ]
+
+
+def test_variables_of_an_image_are_expected() -> None:
+    lock = on_image(PATH="/vendor", OMP_NUM_THREADS="3")
+    assert compare_environment(lock, again(variables="OMP_NUM_THREADS=3\nPATH=/opt/env/bin:/vendor\n")) == []
+    found = compare_environment(lock, again(variables="OMP_NUM_THREADS=4\nMKL_NUM_THREADS=1\n"))
+    assert [(d.captured, d.image) for d in found] == [
+        ("OMP_NUM_THREADS", "another value"), ("", "MKL_NUM_THREADS"),
+    ]  # fmt: skip
 
 
 def test_packages_of_two_architectures_are_told_apart() -> None:
