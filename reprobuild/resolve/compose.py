@@ -22,7 +22,7 @@ from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
-from reprobuild.resolve.release import infer_release
+from reprobuild.resolve.release import infer_release, known_releases
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
@@ -66,10 +66,9 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
             release = infer_release(snapshot.packages, decisions.base)
         else:
             need = what_is_needed(snapshot, interpreter, of_index, files, machine)
-            release = default_release(need, configured_releases(around.env, architecture))
-        around.say(
-            f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
-        )
+            archived = [one.codename for one in known_releases()]
+            release = default_release(need, configured_releases(around.env, architecture), archived)
+        around.say(f"system: the packages of {release.distribution} {release.codename}")
         wanted_base = Wanted(release=release, architecture=architecture, roots=roots)
         system = System(snapshot, wanted_base, decisions, around)
     base, packages = system.pin()

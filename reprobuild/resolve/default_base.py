@@ -77,28 +77,30 @@ def what_is_needed(
     )  # fmt: skip
 
 
-def default_release(need: Need, available: Collection[str]) -> Release:
+def default_release(need: Need, available: Collection[str], archived: Collection[str] = ()) -> Release:
     """Choose the release that stands in: the captured one, one of its family, then that of the nearest glibc.
 
     Args:
         need: what it must have.
-        available: code names that can be had, in order of preference where all else is equal.
+        available: code names that this machine's apt has, in order of preference where all else is equal.
+        archived: code names that dated archives have; asked for where none of the others fits.
 
     Raises:
         LockError: none of them fits.
     """
     table = {one.codename: one for one in known_releases()}
-    offered = [table[name] for name in dict.fromkeys(available) if name in table]
-    fitting = [one for one in offered if _fits(one, need)]
+    tiers = [
+        [table[name] for name in dict.fromkeys(names) if name in table] for names in (available, archived)
+    ]
+    offered = list(dict.fromkeys(one.codename for tier in tiers for one in tier))
+    fitting = next((found for tier in tiers if (found := [one for one in tier if _fits(one, need)])), [])
     wants = (
         f"Python {need.python} ({need.python_from}) and glibc "
         + (f"{_text(need.glibc)} or later" if any(need.glibc) else "of any version")
         + f" ({need.glibc_from})"
     )
     if not fitting:
-        has = "; ".join(
-            f"{one.label} has Python {one.python} and glibc {_text(one.glibc)}" for one in offered
-        )
+        has = "; ".join(_has(table[name]) for name in offered)
         raise LockError(
             "no package list was captured, and no release that can be had fits; "
             f"needed: {wants}; {has or 'there is none'}",
@@ -106,8 +108,9 @@ def default_release(need: Need, available: Collection[str]) -> Release:
         )
     best = min(fitting, key=lambda one: _distance(one, need))
     evidence = (
-        f"{best.label} has Python {best.python} and glibc {_text(best.glibc)}, and support until {best.standard} "
-        f"(LTS: {best.lts}); needed: {wants}"
+        f"{_has(best)}, and support until {best.standard} (LTS: {best.lts})"
+        + ("" if best in tiers[0] else ", and is not in this machine's apt sources")
+        + f"; needed: {wants}"
     )
     return Release(distribution=best.distribution, codename=best.codename, evidence=evidence)
 
@@ -124,6 +127,10 @@ def glibc_of(tags: Iterable[Tag]) -> Glibc:
         else:
             found.append((int(match["major"]), int(match["minor"])))
     return min(found, default=(0, 0))
+
+
+def _has(release: Known) -> str:
+    return f"{release.label} has Python {release.python} and glibc {_text(release.glibc)}"
 
 
 def _fits(release: Known, need: Need) -> bool:

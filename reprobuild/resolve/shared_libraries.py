@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Outcome, Ruling, Wheel
-from reprobuild.resolve.sonames import is_alternative, is_of_the_host, newest_glibcxx, package_of
+from reprobuild.resolve.sonames import candidates, is_alternative, is_of_the_host, newest_glibcxx, package_of
 from reprobuild.resolve.wheel_libraries import File
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.text import escaped
@@ -107,9 +107,9 @@ def system_libraries(
     roots: dict[str, str] = {}
     rulings = []
     for ask in needed:
-        package = package_of(ask.soname, index)
-        if package in there:
+        if any(name in there for name in candidates(ask.soname)):
             continue
+        package = package_of(ask.soname, index)
         if is_of_the_host(ask.soname):
             rulings.append(
                 _ruling(ask, "the GPU driver's, which the host brings when the image runs", "host-library")

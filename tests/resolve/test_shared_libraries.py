@@ -12,7 +12,7 @@ import pytest
 
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Artefact, Base, Deb, Wheel
+from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Wheel
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sonames import candidates, newest_glibcxx, package_of
 from reprobuild.resolve.wheel_libraries import File, open_wheels, read_libraries
@@ -263,3 +263,17 @@ def test_what_a_newer_library_is_needed_for(store: Store) -> None:
     assert rulings[0].reason == f"{MODULE} needs GLIBC_2.38, and the base has GLIBC_2.36"
     assert rulings[1].reason == f"{MODULE} needs GLIBCXX_3.4.31, and the base has GLIBCXX_3.4.30"
     assert list(too_new(opened, Base(distribution="d", release="r", packages=()))) == []
+
+
+def test_what_an_image_below_has_is_there(store: Store) -> None:
+    opened = found(store, cv={MODULE: elf(["libGL.so.1", "libasound.so.2"])})
+    below = tuple(
+        Installed(name=name, version="1", architecture="amd64")
+        for name in ("libc6", "libgl1", "libasound2t64")
+    )
+    config = Artefact(filename="config", sha256="0" * 64, size=1)
+    image = BaseImage(
+        reference="r.test/x:1", digest="sha256:" + "0" * 64, config=config, layers=(), packages=below
+    )
+    base = Base(distribution="debian", release="made", packages=(), image=image)
+    assert system_libraries(asks(opened), Snapshot(digest=""), index(), base, ()) == ({}, ())

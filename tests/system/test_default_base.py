@@ -191,6 +191,20 @@ def test_where_nothing_fits_it_is_said_what_was_needed_and_what_there_is() -> No
     assert err.value.hint.startswith("give this machine's apt a source for a release that fits, or decide")
 
 
+def test_dated_archives_are_asked_where_apt_has_nothing_that_fits() -> None:
+    need = Need(python="3.12", python_from="x", family="debian")
+    found = default_release(need, ["bookworm"], ALL)
+    assert found.codename == "noble"
+    assert "2034-04-25), and is not in this machine's apt sources; needed: Python 3.12" in found.evidence
+    need = Need(python="3.11", python_from="x")
+    assert "apt sources" not in default_release(need, ["bookworm"], ALL).evidence
+    with pytest.raises(
+        LockError, match=r"needed: Python 3\.99 .*; debian/bookworm has .*; debian/buster has"
+    ) as err:
+        default_release(Need(python="3.99", python_from="x"), ["bookworm"], ALL)
+    assert err.value.hint.endswith("`--python X.Y`")
+
+
 def test_the_releases_of_this_machines_apt(tmp_path: Path) -> None:
     made = tmp_path / "repository"
     for suite, codename in (("quux", "quux"), ("quux-updates", "quux-updates"), ("stable", "quux")):
