@@ -29,6 +29,7 @@ ONLY_IN = {
     "urllib3": {"net"},
     "yaml": {"decisions", "snapshot"},  # of the user's own choices; of conda's environments
     "elftools": {"guard"},
+    "pysequoia": {"apt"},
     "torch": set(),
     "numpy": set(),
 }

@@ -21,6 +21,8 @@ from reprobuild.apt.archives import Archive
 from reprobuild.apt.index import PackagesFile, without_credentials
 from reprobuild.apt.signed import Keyring
 from reprobuild.errors import FetchError
+from reprobuild.fetch import fetch
+from reprobuild.lock import Artefact
 from reprobuild.net import Net, NotFound
 from reprobuild.store import Store
 
@@ -106,7 +108,9 @@ class Indexes:
         """
         where = without_credentials(listed.address)
         if not self._store.has(listed.sha256):
-            self._bring(listed)
+            name = listed.address.rpartition("/")[2]
+            file = Artefact(filename=name, sha256=listed.sha256, size=listed.size, url=listed.address)
+            fetch([file], self._store, self._net)
         data = self._store.verified(listed.sha256, where).read_bytes()
         content = unpack(data, listed.packed, listed.plain_size, where)
         if listed.plain_sha256 and hashlib.sha256(content).hexdigest() != listed.plain_sha256:
@@ -156,22 +160,6 @@ class Indexes:
                         plain_sha256=plain[0], plain_size=plain[1], automatic=pocket not in archive.unasked,
                         architecture=architecture,
                     )  # fmt: skip
-
-    def _bring(self, listed: Listed) -> None:
-        part = self._store.root / "partial" / listed.sha256
-        for attempt in range(2):  # what an earlier run left behind may be damaged
-            found = self._net.download(listed.address, part)
-            if found == listed.sha256:
-                self._store.adopt(part, found)
-                return
-            length = part.stat().st_size
-            part.unlink()
-            if attempt:
-                raise FetchError(
-                    f"{without_credentials(listed.address)} is not what its signed index says: sha256 {found} "
-                    f"({length} bytes), expected {listed.sha256} ({listed.size} bytes)",
-                    hint=_DAMAGED,
-                )
 
 
 def read_release(text: bytes, where: str) -> Release:

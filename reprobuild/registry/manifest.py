@@ -121,7 +121,7 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
     config = source.config(manifest.config)
     if f"{config.os}/{config.architecture}" != platform:
         raise LockError(
-            f"{reference} is for {config.os[:40]}/{config.architecture[:40]}, and {platform} is wanted",
+            f"{reference} is for {_shown(f'{config.os}/{config.architecture}')}, and {platform} is wanted",
             hint=_PLATFORMS,
         )
     return Found(
@@ -169,7 +169,7 @@ class _Source:
         kind = stated.media_type or unstated
         if kind not in (*_INDEXES, *_MANIFESTS) or stated.schema_version != 2:
             raise LockError(
-                f"{self.reference} is no image of a kind that is known ({kind[:80] or 'none stated'})",
+                f"{self.reference} is no image of a kind that is known ({_shown(kind) or 'none stated'})",
                 hint="push it again with a tool of this decade: images of Docker's schema 2 and of OCI are known",
             )
         return kind
@@ -211,7 +211,7 @@ def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[Imag
     for layer, diff_id in zip(manifest.layers, diff_ids, strict=True):
         if layer.media_type not in _LAYERS or layer.urls:
             raise LockError(
-                f"{reference} has a layer that is no plain part of it ({layer.media_type[:80]})",
+                f"{reference} has a layer that is no plain part of it ({_shown(layer.media_type)})",
                 hint="layers of Windows, encrypted ones and ones that lie elsewhere cannot be used",
             )
         if not DIGEST.fullmatch(diff_id):
@@ -232,7 +232,7 @@ def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
     for item, made_for in offered:
         if f"{made_for.os}/{made_for.architecture}" == platform:
             return item
-    known = sorted({f"{p.os}/{p.architecture}"[:60] for _, p in offered if p.os != "unknown"})[:20]
+    known = sorted({_shown(f"{p.os}/{p.architecture}") for _, p in offered if p.os != "unknown"})[:20]
     raise LockError(
         f"{reference} has no image for {platform}; it has {', '.join(known) or 'none'}", hint=_PLATFORMS
     )
@@ -245,6 +245,11 @@ def _checked(stated: _Descriptor, reference: Reference, largest: int) -> str:
             f"{reference} states a part {stated.digest[:80]!r} of {stated.size} bytes", hint=_OTHER
         )
     return stated.digest
+
+
+def _shown(text: str) -> str:
+    """Return what a registry says as a terminal may show it."""
+    return "".join(character if character.isprintable() else "?" for character in text[:80])
 
 
 def _decoded(content: bytes, kind: type[T], reference: Reference) -> T:

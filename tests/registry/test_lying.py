@@ -192,6 +192,17 @@ def test_images_of_other_kinds_are_told(
     assert err.value.hint == hint
 
 
+def test_what_a_registry_says_cannot_move_the_cursor(served: Served, store: Store) -> None:
+    serve(served, with_layer(mediaType="\x1b[2J\r" + "x" * 500))
+    with pytest.raises(LockError) as err:
+        find(served, store)
+    assert str(err.value).isprintable()
+    assert len(str(err.value)) < 250
+    serve(served, make_image([(layer([]), "gzip")], architecture="\x1b[2J"))
+    with pytest.raises(LockError, match=r"is for linux/\?\[2J"):
+        find(served, store)
+
+
 def test_an_index_that_names_an_index_is_refused(served: Served, store: Store) -> None:
     inner = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}).encode()
     entry = {

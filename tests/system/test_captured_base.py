@@ -85,7 +85,9 @@ def test_the_command_line_locks_the_captured_list(
     assert done.returncode == 0, done.stderr
     lock = read_lock(tmp_path / "lock")
     left = {
-        ruling.subject: (ruling.outcome, ruling.kind) for ruling in lock.rulings if ruling.outcome != "pinned"
+        ruling.subject: (ruling.outcome, ruling.kind)
+        for ruling in lock.rulings
+        if ruling.line and ruling.outcome != "pinned"
     }
     # Nobody had asked for the service and what it needs; the other base has it as something of the environment's.
     assert left.pop("openssh-server") == left.pop("openssh-sftp-server") == ("excluded", "daemon")
