@@ -145,10 +145,10 @@ def test_a_host_without_dpkg_builds_the_same_tree(
     only_inputs(locked, work / "store")
     shutil.copyfile(locked / "reprobuild.lock", work / "reprobuild.lock")
     binds, env = seen_code()
-    binds.append(Bind(source=work, target="/work", writable=True))
+    binds.append(Bind(source=work, target="/job", writable=True))
     argv = [
-        *user, "python3.11", "-m", "reprobuild.cli", "build", "/work/reprobuild.lock", "-o", "/work/out",
-        "--store", "/work/store", "--offline", "--json",
+        *user, "python3.11", "-m", "reprobuild.cli", "build", "/job/reprobuild.lock", "-o", "/job/out",
+        "--store", "/job/store", "--offline", "--json",
     ]  # fmt: skip
     said = run_in_root(
         Root(folder=bare), argv, epoch=EPOCH, purpose="build on a bare host", binds=binds,
