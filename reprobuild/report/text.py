@@ -45,7 +45,8 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
 def _counts(lock: Lock) -> list[str]:
     by_file: dict[str, Counter[str]] = {}
     for ruling in lock.rulings:
-        by_file.setdefault(ruling.file, Counter())[ruling.outcome] += 1
+        if ruling.kind != "release":  # it rules no line, but says what the whole list tells
+            by_file.setdefault(ruling.file, Counter())[ruling.outcome] += 1
     width = max((len(name) for name in by_file), default=0)
     return [
         f"{name:<{width}}  " + ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
