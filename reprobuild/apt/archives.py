@@ -66,7 +66,7 @@ def archives_of(
         given: the decision `archives`.
 
     Raises:
-        LockError: a given archive has no address and is no PPA; or has no key, or one that is no fingerprint.
+        LockError: a given archive has no address and is no PPA, a login in it, no key, or one that is no fingerprint.
     """
     text = files("reprobuild.apt").joinpath("archives.toml").read_bytes()
     known = [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
@@ -91,6 +91,11 @@ def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
 
 
 def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> Archive:
+    if without_credentials(decision.url) != decision.url:
+        raise LockError(
+            f"the archive {without_credentials(decision.url)} is given with a login",
+            hint="put the login into ~/.netrc, for the packages, too",
+        )
     keys = (decision.key,) if decision.key else ()
     if any(not _KEY.fullmatch(key) for key in keys):
         raise LockError(

@@ -123,17 +123,16 @@ class Indexes:
         key = hashlib.sha256(f"signed\0{address}".encode()).hexdigest()
         known = self._store.recall(key) if time is not None else None  # the past does not change
         if isinstance(known, str) and self._store.has(known):
-            content = self._store.verified(known, address).read_bytes()
+            content = self._store.verified(known, without_credentials(address)).read_bytes()
         else:
             try:
-                content = self._net.page(address).content
+                content = self._net.page(address, most=_LONGEST_SIGNED).content
             except NotFound:
                 return None
         where = without_credentials(address)
-        if len(content) > _LONGEST_SIGNED:
-            raise FetchError(f"{where} has {len(content)} bytes", hint=_DAMAGED)
-        ring = self._keyrings.setdefault(archive.url, self._keyring(archive))
-        release = read_release(ring.open(content, where), where)
+        if archive.url not in self._keyrings:
+            self._keyrings[archive.url] = self._keyring(archive)
+        release = read_release(self._keyrings[archive.url].open(content, where), where)
         if pocket.partition("/")[0] not in release.names:  # Debian's `buster/updates` calls itself buster
             raise FetchError(
                 f"{where} is signed, and of another suite: {', '.join(release.names) or 'it does not say which'}",
@@ -176,9 +175,16 @@ def read_release(text: bytes, where: str) -> Release:
     entries = [m for line in fields.get("SHA256", "").splitlines() if (m := _ENTRY.fullmatch(line))]
     return Release(
         date=date,
-        names=tuple(dict.fromkeys(fields[name] for name in ("Suite", "Codename") if fields.get(name))),
+        names=_names(fields.get("Suite", ""), fields.get("Codename", "")),
         files={entry[3]: (entry[1], int(entry[2])) for entry in entries},
     )
+
+
+def _names(suite: str, codename: str) -> tuple[str, ...]:
+    """Return what a suite calls itself. Ubuntu's pockets have one code name, and only their suite tells them apart."""
+    if suite.startswith(f"{codename}-"):
+        return (suite,)
+    return tuple(dict.fromkeys(name for name in (suite, codename) if name))
 
 
 def unpack(data: bytes, packed: str, size: int, where: str) -> bytes:

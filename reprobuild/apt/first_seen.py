@@ -15,6 +15,7 @@ from msgspec import Struct
 from reprobuild.errors import FetchError
 from reprobuild.net import Net, NotFound
 
+_LONGEST = 8 << 20  # bytes of an answer
 _MOST = 100
 
 
@@ -40,7 +41,9 @@ class FirstSeen:
         """
         url = self._url.replace("{name}", quote(name, safe="")).replace("{version}", quote(version, safe=""))
         try:
-            answer = msgspec.json.decode(self._net.page(url, accept="application/json").content, type=_Answer)
+            answer = msgspec.json.decode(
+                self._net.page(url, accept="application/json", most=_LONGEST).content, type=_Answer
+            )
         except NotFound:
             return ()
         except (msgspec.DecodeError, RecursionError) as err:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 from debian.deb822 import Packages
 from debian.debian_support import Version
@@ -70,8 +70,7 @@ class PackagesFile(Struct, frozen=True, kw_only=True):
 
 def without_credentials(uri: str) -> str:
     """Return an address without user name and password."""
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", uri)
 
 
 class SystemIndex:

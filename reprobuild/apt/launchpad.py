@@ -7,11 +7,11 @@ https://api.launchpad.net/devel.html (archive: `getPublishedBinaries`; binary_pa
 from __future__ import annotations
 
 import re
-from typing import TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Annotated, TypeVar
+from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
@@ -19,6 +19,7 @@ from reprobuild.net import Net
 
 _T = TypeVar("_T")
 _HINT = "the answer is not as documented: try again later, or give the files with `--deb`"
+_LONGEST = 8 << 20  # bytes of an answer
 _MOST = 50  # publications of one version that are looked at
 
 
@@ -32,7 +33,7 @@ class _Publications(Struct):
 
 class _File(Struct):
     url: str
-    size: int
+    size: Annotated[int, Meta(ge=0)]
     sha256: str
 
 
@@ -72,7 +73,7 @@ class Launchpad:
         )
         found: dict[str, Artefact] = {}
         for publication in self._ask(asked, _Publications).entries[:_MOST]:
-            if urlsplit(publication.self_link).netloc != urlsplit(self._url).netloc:
+            if not publication.self_link.startswith(f"{self._url}/"):
                 raise FetchError(f"{asked} leads to {publication.self_link}", hint=_HINT)
             files = f"{publication.self_link}?ws.op=binaryFileUrls&include_meta=true"
             for file in self._ask(files, list[_File]):
@@ -92,7 +93,7 @@ class Launchpad:
         return self._ask(f"{self._url}/{_path(ppa)}", _Archive).signing_key_fingerprint or ""
 
     def _ask(self, url: str, kind: type[_T]) -> _T:
-        page = self._net.page(url, accept="application/json")
+        page = self._net.page(url, accept="application/json", most=_LONGEST)
         try:
             return msgspec.json.decode(page.content, type=kind)
         except (msgspec.DecodeError, RecursionError) as err:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 # Debian Policy 5.6.1 and 5.6.12; a name ends up on dpkg's command line.
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-VERSION = re.compile(r"[A-Za-z0-9.+~:-]+")
+VERSION = re.compile(r"(?:[0-9]{1,9}:)?[A-Za-z0-9.+~-]+")
 
 
 class Relation(Struct, frozen=True):
@@ -34,6 +34,8 @@ class Relation(Struct, frozen=True):
         """Tell whether a package of this version meets the condition."""
         if not self.operator:
             return True
+        if not VERSION.fullmatch(version) or not VERSION.fullmatch(self.version):
+            return False
         have, want = Version(version), Version(self.version)
         return bool(
             {

@@ -89,7 +89,9 @@ class System:
         )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index
         self._own.keep(
-            [c for d in debs for c in index.versions(_key(d, index)) if c.version == d.version], index
+            [c for d in debs for c in index.versions(_key(d, index)) if c.version == d.version],
+            index,
+            self._search.found,
         )
         return base, (*rulings, *_evidence(self._snapshot, self._wanted.release, self._search))
 
@@ -202,6 +204,7 @@ def _evidence(snapshot: Snapshot, release: Release, search: Search) -> tuple[Rul
     words = [f"{release.distribution}/{release.codename}: {release.evidence}"]
     if search.moment is not None:
         words.append(describe(search.moment))
+    words += [f"the archive {url} did not answer: {reason}" for url, reason in sorted(search.silent.items())]
     return (
         Ruling(
             file=APT_LIST, line=0, subject=APT_LIST, outcome="in base", reason="; ".join(words), kind="release",

@@ -82,7 +82,9 @@ class ImageBase:
         debs, index = (*base.packages, *base.tools), self.index
         keys = [(dpkg_name(deb.name, deb.architecture, index.architecture), deb.version) for deb in debs]
         self._own.keep(
-            [c for key, version in keys for c in index.versions(key) if c.version == version], index
+            [c for key, version in keys for c in index.versions(key) if c.version == version],
+            index,
+            self._search.found,
         )
         return base, (*(told(ruling, self._search) for ruling in rulings), *self._variables)
 

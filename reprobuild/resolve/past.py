@@ -7,13 +7,17 @@ from collections.abc import Collection, Iterable, Sequence
 
 from reprobuild.apt.archives import Archive
 from reprobuild.apt.dated import Indexes, Listed
-from reprobuild.apt.index import PackagesFile
+from reprobuild.apt.index import PackagesFile, without_credentials
 from reprobuild.errors import FetchError
 from reprobuild.net import NotFound
 from reprobuild.resolve.when import Key, Sample
 
 _PACKAGE = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
 _VERSION = re.compile(rb"^Version: *(\S+)", re.MULTILINE)
+
+
+class SilentError(Exception):
+    """An archive does not answer: what was asked has to be asked again of those that are left."""
 
 
 class Past:
@@ -30,9 +34,14 @@ class Past:
         self._indexes = indexes
         self._names = {name.encode() for name in names}
         self._samples: dict[int, Sample | None] = {}
-        self._listed: dict[int, tuple[Listed, ...]] = {}
+        self._listed: dict[tuple[str, int], tuple[Listed, ...]] = {}
         self._versions: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
         self.silent: dict[str, str] = {}  # archives that cannot be asked, with the reason
+
+    @property
+    def answers(self) -> bool:
+        """Whether any archive is left that was not silent."""
+        return bool(self._archives)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -40,7 +49,11 @@ class Past:
         return tuple(sample for sample in self._samples.values() if sample is not None)
 
     def look(self, time: int) -> Sample | None:
-        """Return what the archives offered at a moment, None where they have nothing of it."""
+        """Return what the archives offered at a moment, None where they have nothing of it.
+
+        Raises:
+            SilentError: one of them does not answer.
+        """
         if time not in self._samples:
             listed = self._at(time)
             offered: dict[Key, tuple[str, ...]] = {}
@@ -66,31 +79,31 @@ class Past:
                 found.append(PackagesFile(uri=file.uri, content=b"\n\n".join(kept), automatic=False))
         return tuple(found)
 
-    def unasked(self, time: int, name: str, version: str) -> bool:
-        """Tell whether only a suite that apt takes nothing from unasked has a version (backports)."""
-        holders = [listed for listed in self._at(time) if version in self._of(listed).get(name, ())]
-        return bool(holders) and not any(listed.automatic for listed in holders)
-
     def _at(self, time: int) -> tuple[Listed, ...]:
-        if time not in self._listed:
-            self._listed[time] = tuple(
-                listed for archive in self._archives for listed in self._ask(archive, time)
-            )
-        return self._listed[time]
+        return tuple(listed for archive in self._archives for listed in self._ask(archive, time))
 
     def _ask(self, archive: Archive, time: int) -> Sequence[Listed]:
-        if archive.url in self.silent:
-            return ()
-        try:
-            listed = self._indexes.at(archive, time)
-            for one in listed:
-                self._of(one)
-        except NotFound:
-            return ()
-        except FetchError as err:  # one that does not answer is not asked again; the others may do
-            self.silent[archive.url] = str(err)
-            return ()
-        return listed
+        """Return what one archive has of a moment.
+
+        Raises:
+            SilentError: it does not answer. It is not asked again, and counts as if it had never been there, so that
+                what the others say stays whole.
+        """
+        key = (archive.url, time)
+        if key not in self._listed:
+            try:
+                listed = self._indexes.at(archive, time)
+                for one in listed:
+                    self._of(one)
+            except NotFound:
+                listed = ()
+            except FetchError as err:
+                self._archives = tuple(other for other in self._archives if other != archive)
+                self._samples.clear()
+                self.silent[without_credentials(archive.url)] = str(err)
+                raise SilentError from err
+            self._listed[key] = listed
+        return self._listed[key]
 
     def _of(self, listed: Listed) -> dict[str, tuple[str, ...]]:
         """Return the versions of the packages of interest in an index."""

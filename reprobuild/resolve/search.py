@@ -8,27 +8,21 @@ user gives. What none of them has is named, with where it was looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-
-from msgspec import Struct
+from functools import partial
+from typing import TypeVar
 
 from reprobuild.apt.dated import instant
 from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import FetchError
-from reprobuild.resolve.past import Past
-from reprobuild.resolve.shelves import Shelf
-from reprobuild.resolve.when import Moment, Sample, claims_of, find_version, infer_moment
+from reprobuild.lock import dpkg_name
+from reprobuild.resolve.past import Past, SilentError
+from reprobuild.resolve.shelves import Found, Shelf
+from reprobuild.resolve.when import Key, Moment, Sample, claims_of, find_version, infer_moment
 from reprobuild.snapshot.model import Package
 
+T = TypeVar("T")
 # A file is in the pool before an index names it; archives are written a few times a day.
 _SOON = (0, 6 * 3600, 12 * 3600, 24 * 3600, 48 * 3600)
-_BEFORE_ALL = 1_199_145_600  # 2008-01-01: before any release that is supported
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    """Where a captured version was found; not `vouched` where no signed index names the file."""
-
-    label: str
-    vouched: bool = True
 
 
 class Search:
@@ -61,6 +55,11 @@ class Search:
         self.found: dict[tuple[str, str, str], Found] = {}
         self.looked: dict[tuple[str, str], list[str]] = {}
 
+    @property
+    def silent(self) -> dict[str, str]:
+        """The dated archives that did not answer, each with the reason."""
+        return self._past.silent if self._past else {}
+
     def at(self, line: int) -> Package | None:
         """Return the package of a line of the list."""
         return next((package for package in self._packages if package.place.line == line), None)
@@ -68,14 +67,11 @@ class Search:
     def more(self, wanted: Sequence[Package], index: SystemIndex) -> SystemIndex | None:
         """Return the index with what could be found of the wanted packages, None where nothing was left to try."""
         if not self._asked and wanted:
-            self._asked = True
             self._say(
                 f"system: {len(wanted)} captured versions are not on this machine's mirror; looking for them"
             )
-            whole = self._then()
-            if whole:
-                # What was not captured shall be of that moment, too, not of today.
-                return index.with_files(whole, over=True)
+            if (whole := self.begin(index)) is not None:
+                return whole
         left = [package for package in wanted if self._key(package) not in self._tried]
         if not left:
             return None
@@ -93,22 +89,33 @@ class Search:
 
     def _then(self) -> tuple[PackagesFile, ...]:
         """Infer the moment of the last `apt update`, and return the archives' indexes of then."""
-        if self._past is None:
+        past = self._past
+        if past is None:
             return ()
         claims = claims_of(self._packages, self._native)
-        self.moment = infer_moment(claims, self._past.look, _BEFORE_ALL, self._now, self._hints)
-        for url, reason in self._past.silent.items():
-            self._say(f"system: the archive {url} is left out: {reason}")
+        self.moment = self._asking(lambda: infer_moment(claims, past.look, self._now, self._hints))
         if self.moment is None:  # without a list, the present is as good as any moment
-            return () if claims else self._past.whole(self._now)
+            return () if claims else self._asking(lambda: past.whole(self._now)) or ()
         self._say(f"system: {describe(self.moment)}")
-        whole = self._past.whole(self.moment.time)
+        time = self.moment.time
+        sample = self._asking(lambda: past.look(time))
         for package in self._packages:
-            sample = self._past.look(self.moment.time)
-            if sample and package.version in sample.versions.get(self._place(package), ()):
-                label = f"the archive of {instant(self.moment.time)}"
-                self.found.setdefault(self._file_key(package), Found(label=label))
-        return whole
+            offered = sample.versions.get(self._place(package), ()) if sample else ()
+            if package.version in offered and not self._on_mirror(package):
+                self.found.setdefault(self._file_key(package), Found(label=f"the archive of {instant(time)}"))
+        return self._asking(lambda: past.whole(time)) or ()
+
+    def _asking(self, question: Callable[[], T]) -> T | None:
+        """Ask the dated archives; where one falls silent, ask those that are left, None where none is."""
+        past = self._past
+        while past is not None and past.answers:
+            before = set(past.silent)
+            try:
+                return question()
+            except SilentError:
+                for url in past.silent.keys() - before:
+                    self._say(f"system: the archive {url} is left out: {past.silent[url]}")
+        return None
 
     def _one(self, package: Package) -> tuple[PackagesFile, ...]:
         """Look for one version everywhere, and return what says where it is."""
@@ -126,25 +133,28 @@ class Search:
 
     def _then_there(self, package: Package, looked: list[str]) -> tuple[PackagesFile, ...]:
         """Look for a moment at which the dated archives had a version."""
-        if self._past is None:
+        past = self._past
+        if past is None:
             return ()
         if self.moment is None:
-            looked.append("the dated archives (none answered)")
+            looked.append("the dated archives (none answered)" if not past.answers else "the dated archives")
             return ()
-        looked.append("the dated archives")
-        end = min(self._now, self.moment.before or self._now)
         place, version = self._place(package), package.version
-        sample = find_version(place, version, self._past.look, _BEFORE_ALL, end, self._past.samples)
-        if sample is None:
-            sample = self._briefly_there(package, looked)
+        end = min(self._now, self.moment.before or self._now)
+        sample = self._asking(lambda: find_version(place, version, past.look, end, past.samples))
+        sample = sample or self._briefly_there(package, looked)
+        silent = "".join(f", without {url}" for url in past.silent)
+        looked.append(f"the dated archives{silent}")
         if sample is None:
             return ()
-        self.found[self._file_key(package)] = Found(label=f"the archive of {instant(sample.time)}")
-        return self._past.stanzas(sample.time, package.name, version)
+        time = sample.time
+        self.found[self._file_key(package)] = Found(label=f"the archive of {instant(time)}")
+        return self._asking(lambda: past.stanzas(time, package.name, version)) or ()
 
     def _briefly_there(self, package: Package, looked: list[str]) -> Sample | None:
         """Look where the archives saw the version first: it may have been there for hours alone."""
-        if self._past is None or self._first_seen is None:
+        past = self._past
+        if past is None or self._first_seen is None:
             return None
         try:
             times = self._first_seen(package.name, package.version)
@@ -153,7 +163,7 @@ class Search:
             looked.append(f"the dates of files ({err})")
             return None
         for time in (seen + later for seen in times for later in _SOON):
-            sample = self._past.look(time)
+            sample = self._asking(partial(past.look, time))
             if sample and package.version in sample.versions.get(self._place(package), ()):
                 return sample
         return None
@@ -167,10 +177,16 @@ class Search:
         looked.append(shelf.label)
         if found is None:
             return ()
-        self.found[self._file_key(package)] = Found(label=shelf.label, vouched=shelf.vouched)
-        return (found,)
+        file, where = found
+        if where.label:
+            self.found[self._file_key(package)] = where
+        return (file,)
 
-    def _place(self, package: Package) -> tuple[str, str]:
+    def _on_mirror(self, package: Package) -> bool:
+        versions = self._mirror.versions(dpkg_name(package.name, package.architecture, self._native))
+        return any(one.version == package.version for one in versions)
+
+    def _place(self, package: Package) -> Key:
         return package.name, self._native if package.architecture == "all" else package.architecture
 
     @staticmethod

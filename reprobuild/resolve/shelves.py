@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -27,14 +27,26 @@ from reprobuild.whole import write_file
 _LARGEST = 4 << 30  # bytes of a package without a known size
 
 
-class Shelf(Protocol):
-    """One place. `vouched`: its files are known by hash from who published them, or are the user's own."""
+class Found(Struct, frozen=True, kw_only=True):
+    """Where a captured version was found; not `vouched` where no signed index and no publisher's hash names the file.
+
+    No label stands for this machine's own sources.
+    """
 
     label: str
-    vouched: bool
+    vouched: bool = True
+
+
+Answer = tuple[PackagesFile, Found]
+
+
+class Shelf(Protocol):
+    """One place; `before_past` is asked before the dated archives."""
+
+    label: str
     before_past: bool
 
-    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
         """Return what says where the captured version is, None where this place has it not.
 
         Raises:
@@ -46,37 +58,38 @@ class Shelf(Protocol):
 class _Kept(Struct, frozen=True):
     uri: str
     stanza: bytes
+    found: Found
 
 
 class OwnStore:
     """What earlier locks of this store pinned, where the store still has the files."""
 
     label = "the own store"
-    vouched = True
     before_past = True
 
     def __init__(self, store: Store, distribution: str, release: str) -> None:
         self._store = store
         self._folder = store.root / "packages" / f"{distribution}-{release}"
-        self._known: dict[tuple[str, str], _Kept] | None = None
+        self._known: dict[tuple[str, str, str], _Kept] | None = None
 
-    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
-        """As `Shelf.find`."""
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        """As `Shelf.find`; where it was found first counts, so that a lock is the same the second time."""
         if self._known is None:
             self._known = {key: kept for path in self._files() for key, kept in _read_kept(path)}
-        kept = self._known.get((package.name, package.version))
-        if kept is None:
+        kept = self._known.get((package.name, package.version, package.architecture))
+        if kept is None or not self._store.has(Deb822(kept.stanza.splitlines()).get("SHA256", "")):
             return None
-        fields = Deb822(kept.stanza.splitlines())
-        if fields.get("Architecture") != package.architecture or not self._store.has(
-            fields.get("SHA256", "")
-        ):
-            return None
-        return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False)
+        return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False), kept.found
 
-    def keep(self, candidates: Iterable[Candidate], index: SystemIndex) -> None:
-        """Remember what the index says of the chosen packages."""
-        kept = [_Kept(uri, stanza) for one in candidates for uri, stanza in index.said_of(one)]
+    def keep(
+        self, candidates: Iterable[Candidate], index: SystemIndex, found: Mapping[tuple[str, str, str], Found]
+    ) -> None:
+        """Remember what the index says of the chosen packages, and where each was found."""
+        kept = [
+            _Kept(uri, stanza, found.get((one.name, one.version, one.architecture), Found(label="")))
+            for one in candidates
+            for uri, stanza in index.said_of(one)
+        ]
         content = msgspec.json.encode(kept)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
         if not path.exists():
@@ -89,20 +102,22 @@ class OwnStore:
         return []
 
 
-def _read_kept(path: Path) -> list[tuple[tuple[str, str], _Kept]]:
+def _read_kept(path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
     try:
         entries = msgspec.json.decode(path.read_bytes(), type=list[_Kept])
     except (OSError, msgspec.DecodeError):
         return []
     read = [(Deb822(entry.stanza.splitlines()), entry) for entry in entries]
-    return [((fields.get("Package", ""), fields.get("Version", "")), entry) for fields, entry in read]
+    return [
+        ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
+        for fields, entry in read
+    ]
 
 
 class OfLaunchpad:
     """What Ubuntu or the named PPAs ever published, by name and version."""
 
     label = "Launchpad"
-    vouched = True
     before_past = False
 
     def __init__(
@@ -113,7 +128,7 @@ class OfLaunchpad:
         self._net, self._store = net, store
         self._trouble: FetchError | None = None
 
-    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`; the file is brought, because only it says what it needs."""
         if self._trouble:
             raise self._trouble
@@ -130,7 +145,7 @@ class OfLaunchpad:
                 fetch([file], self._store, self._net)
                 found = described(self._store.verified(file.sha256, file.filename), file, package)
                 if found is not None:
-                    return found
+                    return found, Found(label=self.label)
         return None
 
 
@@ -138,13 +153,12 @@ class Pool:
     """Files that lie in the mirror's pool under the name that the version would have, though no index names them."""
 
     label = "the mirror's pool"
-    vouched = False
     before_past = False
 
     def __init__(self, net: Net, store: Store) -> None:
         self._net, self._store = net, store
 
-    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`."""
         others = mirror.versions(dpkg_name(package.name, package.architecture, mirror.architecture))
         if not others:
@@ -163,20 +177,20 @@ class Pool:
                 return None
             self._store.adopt(part, sha256)
         file = Artefact(filename=filename, sha256=sha256, size=size, url=url)
-        return described(self._store.verified(sha256, filename), file, package)
+        found = described(self._store.verified(sha256, filename), file, package)
+        return None if found is None else (found, Found(label=self.label, vouched=False))
 
 
 class UserFiles:
     """Files that the user gives."""
 
     label = "the user's files"
-    vouched = True
     before_past = False
 
     def __init__(self, paths: Iterable[Path], store: Store) -> None:
         self._paths, self._store = tuple(paths), store
 
-    def find(self, package: Package, mirror: SystemIndex) -> PackagesFile | None:
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`.
 
         Raises:
@@ -195,7 +209,7 @@ class UserFiles:
             file = Artefact(filename=path.name, sha256=sha256, size=len(content))
             found = described(self._store.verified(sha256, path.name), file, package)
             if found is not None:
-                return found
+                return found, Found(label=self.label)
         return None
 
 

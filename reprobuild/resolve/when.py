@@ -18,6 +18,10 @@ from reprobuild.snapshot.model import Package, Place
 
 RESOLUTION = 3600  # seconds; archives are written a few times a day
 MOST_SAMPLES = 48
+# Moments are looked at on one grid for ever, so that the same list and archives give the same moment on every day:
+# 2008-01-01, before any release that is supported, and 2 to the power of 18 hours later, in 2037.
+EARLIEST = 1_199_145_600
+LATEST = EARLIEST + (RESOLUTION << 18)
 _SURE, _LIKELY = 4, 1  # what a bound counts
 
 Key = tuple[str, str]  # name and architecture
@@ -131,9 +135,8 @@ class _Bounds:
 
 
 def infer_moment(
-    claims: Sequence[Claim], look: Callable[[int], Sample | None], earliest: int, latest: int,
-    first: Iterable[int] = (),
-) -> Moment | None:  # fmt: skip
+    claims: Sequence[Claim], look: Callable[[int], Sample | None], now: int, first: Iterable[int] = ()
+) -> Moment | None:
     """Find the moment that most claims share, by looking at an archive at as few moments as possible.
 
     The window that could hold the best moment is halved, until no other could be better (branch and bound over the
@@ -142,28 +145,26 @@ def infer_moment(
     Args:
         claims: what the lines say.
         look: gives the archive at a moment, or None where it has nothing of then.
-        earliest: a moment before the release.
-        latest: now.
+        now: what lies behind it is not looked at.
         first: moments that better evidence names; they are looked at first.
 
     Returns:
         None where no sample fits any claim.
-
-    Raises:
-        FetchError: what `look` raises.
     """
     bounds = _Bounds(claims)
-    times = [earliest, latest]
+    times = [EARLIEST, LATEST]
     best: tuple[int, int, list[int]] | None = None
-    waiting = [time for time in first if earliest < time < latest] + [latest]
+    waiting = [time for time in first if EARLIEST < time <= now]
     looked = 0
     while looked < MOST_SAMPLES:
-        time = waiting.pop(0) if waiting else _next(times, bounds, best[0] if best else 0)
+        time = waiting.pop(0) if waiting else _next(times, bounds, best[0] if best else 0, now)
         if time is None:
             break
-        looked += 1
         if time not in times:
             times = sorted([*times, time])
+        if time > now:
+            continue
+        looked += 1
         sample = look(time)
         if sample is None:
             _nothing(bounds, time)
@@ -171,7 +172,7 @@ def infer_moment(
         score, against = bounds.take(sample)
         if best is None or score > best[0]:
             best = (score, time, against)
-        if not against and score == (_SURE * len(claims)):
+        if not against and score == _SURE * len(claims):
             break
     if best is None or not best[0]:
         return None
@@ -184,12 +185,12 @@ def _nothing(bounds: _Bounds, time: int) -> None:
         bounds.after[number] = max(time, bounds.after[number] or time)
 
 
-def _next(times: Sequence[int], bounds: _Bounds, reached: int) -> int | None:
+def _next(times: Sequence[int], bounds: _Bounds, reached: int, now: int) -> int | None:
     """Return the middle of the window that could hold the best moment; of equal ones the latest."""
     windows = [
         (bounds.most(start, end), start, end)
         for start, end in itertools.pairwise(times)
-        if end - start > RESOLUTION
+        if end - start > RESOLUTION and start < now
     ]
     if not windows:
         return None
@@ -212,35 +213,36 @@ def _moment(time: int, against: list[int], bounds: _Bounds) -> Moment:
 
 
 def find_version(
-    key: Key, version: str, look: Callable[[int], Sample | None], earliest: int, latest: int,
-    known: Iterable[Sample] = (),
-) -> Sample | None:  # fmt: skip
-    """Find a moment at which an archive had a version of a package, between two moments.
+    key: Key, version: str, look: Callable[[int], Sample | None], now: int, known: Iterable[Sample] = ()
+) -> Sample | None:
+    """Find a moment at which an archive had a version of a package.
 
-    Versions grow with time, so the search halves the window. What is `known` is asked first.
+    Versions grow with time, so the search halves the window. What is `known` is asked first; nothing behind `now` is
+    looked at.
 
     Returns:
         The archive at that moment, or None where no moment was found.
     """
     wanted = Version(version)
-    for sample in sorted(known, key=lambda sample: sample.time):
+    samples = {sample.time: sample for sample in known}
+    start, end = EARLIEST, LATEST
+    for sample in sorted(samples.values(), key=lambda sample: sample.time):
         offered = sample.versions.get(key, ())
         if version in offered:
             return sample
-        if offered and earliest < sample.time < latest:
-            if max(map(Version, offered)) < wanted:
-                earliest = sample.time
-            else:
-                latest = sample.time
-                break
-    while latest - earliest > RESOLUTION:
-        middle = (earliest + latest) // 2
-        found = look(middle)
+        if offered and max(map(Version, offered)) > wanted:
+            end = sample.time
+            break
+        if offered:
+            start = sample.time
+    while end - start > RESOLUTION:
+        middle = (start + end) // 2
+        found = look(middle) if middle <= now else None
         offered = found.versions.get(key, ()) if found else ()
         if found and version in offered:
             return found
-        if not offered or max(map(Version, offered)) < wanted:
-            earliest = middle
+        if middle <= now and (not offered or max(map(Version, offered)) < wanted):
+            start = middle
         else:
-            latest = middle
+            end = middle
     return None

@@ -71,7 +71,9 @@ def test_archives_that_the_user_names() -> None:
     [
         (ArchiveDecision(url="https://x.test/", key="short"), "`short` is not the fingerprint of a key of https://x.test/",
          "40 hex digits: `gpg --show-keys FILE` shows them"),
-        (ArchiveDecision(url="https://me:pass@x.test/"), "nothing says which key signs the archive https://x.test/",
+        (ArchiveDecision(url="https://me:pass@x.test/"), "the archive https://x.test/ is given with a login",
+         "put the login into ~/.netrc, for the packages, too"),
+        (ArchiveDecision(url="https://x.test/"), "nothing says which key signs the archive https://x.test/",
          "give its fingerprint in reprobuild.yaml: `archives: [{url: ..., key: ...}]`"),
         (ArchiveDecision(url="ppa:../x"), "`ppa:../x` is not an archive of packages",
          "an address (with {time} where it keeps its past), or ppa:OWNER/NAME"),

@@ -110,6 +110,29 @@ def test_a_signed_text_of_another_suite_is_refused(served: Served, store: Store,
     assert error.hint == "name the right address of that archive with `--service`"
 
 
+def test_a_pocket_of_ubuntu_is_no_other_pocket(served: Served, store: Store, tmp_path: Path) -> None:
+    """All of them have the release's code name."""
+    served.give(SIGNED, inrelease(b"", "", Suite="made-proposed"))
+    assert "is signed, and of another suite: made-proposed" in str(refused(served, store, tmp_path / "k"))
+
+
+def test_the_keys_of_an_archive_are_looked_for_once(served: Served, store: Store, tmp_path: Path) -> None:
+    served.give(SIGNED, inrelease(b"", ""))
+    served.give(SIGNED.replace("221320", "231320"), inrelease(b"", ""))
+    asked = []
+    indexes(store, tmp_path / "k")
+    ring = Keyring([KEY.extract_certificate().fingerprint], [tmp_path / "k"])
+
+    def keyring(one: Archive) -> Keyring:
+        asked.append(one.url)
+        return ring
+
+    counted = Indexes(Net(), store, keyring, ("amd64",))
+    for time in (TIME, TIME + 3600):
+        counted.at(archive(served), time)
+    assert len(asked) == 1
+
+
 def test_a_signed_text_of_a_later_time_is_refused(served: Served, store: Store, tmp_path: Path) -> None:
     served.give(SIGNED, inrelease(b"", "", Date=formatdate(TIME + 200_000, usegmt=True)))
     error = refused(served, store, tmp_path / "k")
@@ -129,7 +152,7 @@ def test_an_endless_signed_text_is_refused(
     monkeypatch.setattr(dated, "_LONGEST_SIGNED", 100)
     content = inrelease(b"", "")
     served.give(SIGNED, content)
-    assert f"{SIGNED} has {len(content)} bytes" in str(refused(served, store, tmp_path / "k"))
+    assert f"{SIGNED} gives more than 100 bytes" in str(refused(served, store, tmp_path / "k"))
 
 
 @pytest.mark.parametrize("other", [b"", b"something else", lzma.compress(PLAIN + b"\n")])

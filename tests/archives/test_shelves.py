@@ -17,7 +17,7 @@ from reprobuild.lock import Ruling
 from reprobuild.net import Manners, Net
 from reprobuild.resolve.base import find_base
 from reprobuild.resolve.search import Search
-from reprobuild.resolve.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
+from reprobuild.resolve.shelves import Found, OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
 from tests.resolve.served import Reply, Served
@@ -76,12 +76,12 @@ def test_what_an_earlier_lock_pinned_is_in_the_own_store(store: Store) -> None:
         [PackagesFile(uri="http://then.test/", content=stanza("tool", "1.0-1").replace("0" * 64, sha256).encode())],
     )  # fmt: skip
     own = OwnStore(store, "debian", "made")
-    own.keep(then.versions("tool"), then)
-    own.keep(then.versions("tool"), then)
+    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): Found(label="Launchpad")})
+    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): Found(label="Launchpad")})
     found, ruling = resolve(OwnStore(store, "debian", "made"), mirror())
     assert found == ("1.0-1", sha256, "http://then.test/pool/tool_1.0-1_amd64.deb")
     assert (ruling.outcome, ruling.kind) == ("pinned", "")
-    assert ruling.reason.endswith("; from the own store")
+    assert ruling.reason.endswith("; from Launchpad")  # as the first time, so that the lock is the same
     store.blob(sha256).unlink()  # the memory of a file is no file
     assert resolve(OwnStore(store, "debian", "made"), mirror())[0][0] == "1.0-2"
     assert resolve(OwnStore(store, "debian", "other"), mirror())[0][0] == "1.0-2"
@@ -102,6 +102,36 @@ def test_a_file_that_only_the_pool_has_must_be_accepted(served: Served, store: S
     assert found == ("1.0-1", expected, f"{served.url}/d/pool/tool_1.0-1_amd64.deb")
     assert (ruling.outcome, ruling.kind) == ("replaced", "unsigned-file")
     assert ruling.reason.endswith("; the file is from the mirror's pool, and no signed index names it")
+
+
+def test_what_nobody_vouched_for_is_no_better_the_second_time(served: Served, store: Store) -> None:
+    served.give("/d/pool/tool_1.0-1_amd64.deb", deb())
+    index = mirror(f"{served.url}/d/")
+    rulings = []
+    for _ in range(2):
+        own = OwnStore(store, "debian", "made")
+        search = Search((WANTED,), index, None, [own, Pool(NET, store)], now=0)
+        base, found, whole = find_base((WANTED,), index, search, roots=[])
+        own.keep([c for one in base.packages for c in whole.versions(one.name)], whole, search.found)
+        rulings += [ruling for ruling in found if ruling.subject == "tool"]
+    assert [ruling.kind for ruling in rulings] == ["unsigned-file", "unsigned-file"]
+    assert rulings[0] == rulings[1]
+
+
+def test_two_architectures_of_one_version_are_both_remembered(store: Store) -> None:
+    own, known = OwnStore(store, "debian", "made"), {}
+    for architecture in ("amd64", "i386"):
+        known[architecture] = store.add(deb(more=f"X: {architecture}\n"))
+        text = stanza("tool", "1.0-1").replace("0" * 64, known[architecture])
+        text = text.replace("Architecture: amd64", f"Architecture: {architecture}")
+        index = SystemIndex("debian", "made", [PackagesFile(uri="http://x.test/", content=text.encode())])
+        key = "tool" if architecture == "amd64" else "tool:i386"
+        own.keep(index.versions(key), index, {})
+    again = OwnStore(store, "debian", "made")
+    for architecture, sha256 in known.items():
+        found = again.find(package("tool", "1.0-1", architecture=architecture), mirror())
+        assert found is not None
+        assert sha256.encode() in found[0].content
 
 
 @pytest.mark.parametrize(
@@ -235,6 +265,7 @@ def test_another_file_of_launchpad_is_refused_by_its_hash(served: Served, store:
         (b"<html>", "answered something else"),
         (b"[" * 100_000, "answered something else"),
         (b'{"entries": [{"self_link": "http://elsewhere.test/x"}]}', "leads to http://elsewhere.test/x"),
+        (b'{"entries": [{"self_link": "https://[x"}]}', r"leads to https://\[x"),
     ],
 )
 def test_a_strange_answer_is_named_and_asked_for_once(
