@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import LockError, UsageError
 from reprobuild.fetch import artefacts
-from reprobuild.lock import Lock, Wheel
+from reprobuild.lock import Artefact, Lock, Wheel
 from reprobuild.realise import is_realised
 from reprobuild.sandbox import check_namespaces
 from reprobuild.store import Store
@@ -69,7 +69,7 @@ def preflight(lock: Lock, store: Store, out: Path, machine: Machine) -> list[str
 
 
 def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:
-    wanted = lock.platform.partition("/")[2]
+    wanted = lock.platform.split("/")[1]  # OS/ARCHITECTURE[/VARIANT]
     if machine.name in _MACHINES.get(wanted, (wanted,)):
         return
     what = f"the lock is of {lock.platform}, and this machine is {machine.name}"
@@ -120,7 +120,7 @@ def _disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]
     files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
     debs = sum(deb.file.size for deb in (*lock.base.packages, *lock.base.tools))
     debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
-    missing = sum(item.size for item in everything if not store.has(item.sha256))
+    missing = sum(item.size - _begun(item, store) for item in everything if not store.has(item.sha256))
     in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
     in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_
     one = _there(store.root).stat().st_dev == _there(out).stat().st_dev
@@ -135,6 +135,14 @@ def _disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]
             )
         if free < likely:
             yield f"{place} has room for {free / 1e6:.0f} MB, and about {likely / 1e6:.0f} MB will be needed"
+
+
+def _begun(item: Artefact, store: Store) -> int:
+    """Return how many bytes of a file an earlier run left, which the next goes on with."""
+    try:
+        return min(item.size, (store.root / "partial" / item.sha256).stat().st_size)
+    except OSError:
+        return 0
 
 
 def _there(path: Path) -> Path:

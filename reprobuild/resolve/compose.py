@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.apt.configured import configured_releases
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
-from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Lock, Ruling, Source, Workload, canonical
+from reprobuild.lock import (
+    EPOCH,
+    VERSION,
+    Artefact,
+    Base,
+    Interpreter,
+    Lock,
+    Ruling,
+    Source,
+    Wheel,
+    Workload,
+    canonical,
+)
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
@@ -22,16 +35,34 @@ from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
-from reprobuild.resolve.release import infer_release, known_releases
+from reprobuild.resolve.release import infer_release
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.system import APT_LIST
+from reprobuild.resolve.triage import Triage, triage_snapshot
 from reprobuild.resolve.wheel_libraries import open_wheels
 from reprobuild.services import read_services
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot
 
+_LISTS = ("requirements.txt", APT_LIST)
 MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What is resolved: the snapshot and the decisions, and what follows from them alone.
+
+    `lines` are those of the freeze that an index has. `architecture` is in Debian's words, `machine` in the kernel's.
+    """
+
+    snapshot: Snapshot
+    decisions: Decisions
+    platform: str
+    architecture: str
+    machine: str
+    interpreter: Interpreter
+    triage: Triage
+    lines: tuple[Requirement, ...]
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -40,70 +71,31 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     Raises:
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
-    platform = decisions.platform or _captured_platform(snapshot)
-    if platform not in MACHINES:
-        raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
-    architecture, machine = MACHINES[platform]
-    interpreter = resolve_interpreter(snapshot, decisions.python)
-    triage = triage_snapshot(snapshot, decisions)
-
-    wanted = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
-    of_index = [line for line in wanted if line.kind not in ("editable", "vcs")]
+    subject = _subject(snapshot, decisions)
     torch_index = read_services(decisions.services)["torch-index"].url
     files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
-    roots = (interpreter.executable.rpartition("/")[2], *triage.packages)
-    system: System | ImageBase
-    if decisions.base and is_image(decisions.base):
-        system = ImageBase(
-            snapshot,
-            ImageDecision(platform=platform, architecture=architecture, roots=roots),
-            triage.settings,
-            decisions,
-            around,
-        )
-    else:
-        if snapshot.packages or decisions.base:
-            release = infer_release(snapshot.packages, decisions.base)
-        else:
-            need = what_is_needed(snapshot, interpreter, of_index, files, machine)
-            archived = [one.codename for one in known_releases()]
-            release = default_release(need, configured_releases(around.env, architecture), archived)
-        around.say(f"system: the packages of {release.distribution} {release.codename}")
-        wanted_base = Wanted(release=release, architecture=architecture, roots=roots)
-        system = System(snapshot, wanted_base, decisions, around)
+    system = _system(subject, files, around)
     base, packages = system.pin()
-    interpreter = installed_interpreter(as_in_base(interpreter, base), base)
+    interpreter = installed_interpreter(as_in_base(subject.interpreter, base), base)
 
-    target = Target(python=interpreter.version, glibc=_glibc(base), machine=machine)
-    around.say(f"python: {len(wanted)} lines of the freeze, for Python {target.python}")
-    wheels, python = resolve_requirements(of_index, files, target)
-
+    target = Target(python=interpreter.version, glibc=_glibc(base), machine=subject.machine)
+    around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
+    wheels, python = resolve_requirements(subject.lines, files, target)
     sources, trees = lock_sources(snapshot, decisions, around)
-    accept([*triage.rulings, *packages, *python, *trees], decisions.accept)  # before all wheels are fetched
-    missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
-    fetch(missing, around.store, around.net, around.progress)
-    around.say("system: what the shared libraries of the wheels need")
-    opened = open_wheels(wheels, machine, around.store)
-    needed = asks(opened)
-    libraries, _ = system_libraries(needed, snapshot, system.index, base, decisions.drop)
-    if libraries:
-        around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
-        base, packages = system.pin(libraries)
-    _, left_out = system_libraries(needed, snapshot, system.index, base, decisions.drop)
-    build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
-    rulings = [
-        *triage.rulings,
-        *packages,
+    others = [
+        *subject.triage.rulings,
         *python,
-        *left_out,
-        *too_new(opened, base),
         *trees,
         *_dropped(snapshot, decisions.drop),
+        *_unread(snapshot),
     ]
+    accept([*others, *packages], decisions.accept)  # before all wheels are fetched
+    base, libraries = _with_libraries(system, (base, packages), wheels, subject, around)
+    build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
-        platform=platform,
+        platform=subject.platform,
         epoch=max((source.epoch for source in sources), default=EPOCH),
         seed=decisions.seed,
         profile=decisions.profile,
@@ -111,13 +103,64 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         base=base,
         wheels=(*wheels, *build),
         sources=sources,
-        environment=triage.settings,
-        workdir=_workdir(snapshot, triage.places, sources),
+        environment=subject.triage.settings,
+        workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
-        rulings=accept(rulings, decisions.accept),
+        rulings=accept([*others, *libraries], decisions.accept),
     )
     return canonical(lock)
+
+
+def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
+    platform = decisions.platform or _captured_platform(snapshot)
+    if platform not in MACHINES:
+        raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
+    architecture, machine = MACHINES[platform]
+    wanted = (line for line in snapshot.requirements if not is_named(line.name, decisions.drop))
+    return Subject(
+        snapshot=snapshot, decisions=decisions, platform=platform, architecture=architecture, machine=machine,
+        interpreter=resolve_interpreter(snapshot, decisions.python), triage=triage_snapshot(snapshot, decisions),
+        lines=tuple(line for line in wanted if line.kind not in ("editable", "vcs")),
+    )  # fmt: skip
+
+
+def _system(subject: Subject, files: FileLists, around: Surroundings) -> System | ImageBase:
+    """Return where the base comes from: an image, the captured release, or the one that stands in."""
+    snapshot, decisions = subject.snapshot, subject.decisions
+    roots = (subject.interpreter.executable.rpartition("/")[2], *subject.triage.packages)
+    if decisions.base and is_image(decisions.base):
+        image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=roots)
+        return ImageBase(snapshot, image, subject.triage.settings, decisions, around)
+    if snapshot.packages or decisions.base:
+        release = infer_release(snapshot.packages, decisions.base)
+    else:
+        need = what_is_needed(snapshot, subject.interpreter, subject.lines, files, subject.machine)
+        release = default_release(need, configured_releases(around.env, subject.architecture))
+    around.say(
+        f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
+    )
+    wanted = Wanted(release=release, architecture=subject.architecture, roots=roots)
+    return System(snapshot, wanted, decisions, around)
+
+
+def _with_libraries(
+    system: System | ImageBase, pinned: tuple[Base, tuple[Ruling, ...]], wheels: Sequence[Wheel], subject: Subject,
+    around: Surroundings,
+) -> tuple[Base, list[Ruling]]:  # fmt: skip
+    """Return the base with what the wheels' own shared libraries need, and the rulings of packages and libraries."""
+    base, packages = pinned
+    missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
+    fetch(missing, around.store, around.net, around.progress)
+    around.say("system: what the shared libraries of the wheels need")
+    opened = open_wheels(wheels, subject.machine, around.store)
+    needed, drop = asks(opened), subject.decisions.drop
+    libraries, _ = system_libraries(needed, subject.snapshot, system.index, base, drop)
+    if libraries:
+        around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
+        base, packages = system.pin(libraries)
+    _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
+    return base, [*packages, *left_out, *too_new(opened, base)]
 
 
 def lock_sources(
@@ -183,6 +226,19 @@ def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
         fetch([artefact], around.store, around.net)
 
     return bring
+
+
+def _unread(snapshot: Snapshot) -> list[Ruling]:
+    """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
+    lists = {*_LISTS, *(package.place.file for package in snapshot.conda)}
+    return [
+        Ruling(
+            file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
+            reason=f"{remark.reason}: {remark.text}", kind="unread-line",
+        )
+        for remark in snapshot.remarks
+        if not remark.understood and remark.text and remark.place.file in lists
+    ]  # fmt: skip
 
 
 def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:

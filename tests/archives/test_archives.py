@@ -248,6 +248,24 @@ def test_a_release_that_nobody_has_is_an_error(pinned_key: World, tmp_path: Path
         Way(archives, tmp_path, services, release_of_apt="noble")
 
 
+@pytest.mark.parametrize("answers", [1, 9, 40])
+def test_an_archive_that_falls_silent_midway_bounds_nothing(
+    pinned_key: World, tmp_path: Path, answers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Archives(pinned_key) as archives:
+        real = archives.answer
+
+        def dying(path: str) -> tuple[int, bytes, str]:
+            return real(path) if len(archives.asked) <= answers else (503, b"", "")
+
+        monkeypatch.setattr(archives, "answer", dying)
+        way = Way(archives, tmp_path, services_of(archives))
+    assert f"the archive {archives.url}/ubuntu/{{time}}/ did not answer: " in way.evidence
+    gone = [ruling for ruling in way.rulings if ruling.kind == "withdrawn"]
+    assert gone
+    assert all("the dated archives (none answered)" in r.reason or ", without " in r.reason for r in gone)
+
+
 def test_archives_that_cannot_be_reached_leave_what_the_mirror_has_and_are_named(
     pinned_key: World, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from reprobuild.net import Net
 from reprobuild.resolve import compose
 from reprobuild.resolve.compose import Surroundings, accept, lock_sources, resolve
 from reprobuild.resolve.indexes import Indexes
+from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
 from tests.resolve.repositories import ENV, Project, patch, requirement
@@ -109,3 +110,19 @@ def test_a_made_system_and_a_source_become_a_lock(
     dropped, rulings = lock_sources(snapshot, Decisions(drop=("proj",)), around)
     assert dropped == ()
     assert [r.kind for r in rulings] == ["stray-diff"]
+
+
+def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(tmp_path: Path) -> None:
+    """A package may have stood there, and would be missing without a word."""
+    (tmp_path / "apt-packages.txt").write_text(
+        "Listing...\nnano/stable,now 7.2-1+deb12u1 amd64 [instal\nless/stable,now a:590 amd64 [installed]\n"
+    )
+    (tmp_path / "requirements.txt").write_text("six==1.16.0\n???\n")
+    rulings = compose._unread(read_snapshot(tmp_path))
+    assert {(ruling.file, ruling.line) for ruling in rulings} == {
+        ("apt-packages.txt", 2), ("apt-packages.txt", 3), ("requirements.txt", 2),
+    }  # fmt: skip
+    with pytest.raises(LockError, match="3 captured lines cannot be repeated exactly") as caught:
+        accept(rulings, [])
+    assert caught.value.hint == "to go on without exactly these: --accept unread-line"
+    assert all(ruling.accepted for ruling in accept(rulings, ["unread-line"]))

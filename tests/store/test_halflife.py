@@ -46,8 +46,10 @@ def only(lock: Lock, made: Made) -> Forecast:
         ("http://s.test/who/ppa/ubuntu/20261120T000000Z/pool/a.deb", "dated archive of PPAs", "2026-12-04"),
         ("http://ppa.test/who/ppa/ubuntu/pool/a.deb", "PPA", "any day"),
         ("http://l.test/~who/+archive/ubuntu/ppa/+files/a.deb", "PPA", "any day"),
-        ("http://l.test/ubuntu/+archive/primary/+files/a.deb", "Launchpad", "2028-05-15"),
-        ("http://l.test/1234/+files/a.deb", "Launchpad", "2028-05-15"),
+        ("http://l.test/ubuntu/+archive/primary/+files/a.deb", "Launchpad", "no promise"),
+        ("http://l.test/1234/+files/a.deb", "Launchpad", "no promise"),
+        ("http://m.test/debian/pool/main/m/modsecurity/libapache2-mod-security2_1.deb", "mirror", "any day"),
+        ("file:/srv/debs/a_1_amd64.deb", "file of one machine", "no promise"),
         ("", "deb made here", "not there"),
     ],
 )
@@ -65,6 +67,9 @@ def test_packages(url: str, name: str, lost: str, tmp_path: Path) -> None:
         ("2.4.0+cu121", "http://t.test/whl/cu121/torch.whl", "", "torch's index", "no promise"),
         ("2.9.0.dev20261101+cpu", "http://t.test/whl/nightly/torch.whl", "", "nightly wheel", "2026-12-31"),
         ("2.9.0.dev20260101", "http://t.test/whl/nightly/torch.whl", "x", "nightly wheel", "any day"),
+        ("2.20.0.dev20260101", "http://i.test/packages/tf_nightly.whl", "", "index", ""),
+        ("1.0", "file:///srv/wheels/a.whl", "", "file of one machine", "no promise"),
+        ("1.0", "https://g.test/o/r/releases/download/v1/a.whl", "", "release page", "no promise"),
         ("1.0", "", "", "wheel made here", "not there"),
     ],
 )

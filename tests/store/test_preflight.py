@@ -64,6 +64,7 @@ def test_nothing_to_say(made: Made, tmp_path: Path) -> None:
     [
         ("linux/amd64", "x86_64", True), ("linux/arm64", "aarch64", True), ("linux/arm64", "x86_64", False),
         ("linux/amd64", "aarch64", False), ("linux/riscv64", "riscv64", True),
+        ("linux/arm64/v8", "aarch64", True),
     ],
 )  # fmt: skip
 def test_architectures(platform: str, machine: str, fits: bool, made: Made, tmp_path: Path) -> None:
@@ -155,6 +156,11 @@ def test_disks(small_disk: Path, tmp_path: Path) -> None:
     assert preflight(some, store, tmp_path / "out", HERE) == [
         f"{store.root} has room for 8 MB, and about 17 MB will be needed"
     ]
+    part = store.root / "partial" / large.wheels[0].file.sha256
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * 4_000_000)  # an earlier run filled the disk, and this one goes on
+    assert len(preflight(large, store, tmp_path / "out", HERE)) == 1
+    part.unlink()
     elsewhere = Store(tmp_path / "store")
     assert preflight(some, elsewhere, small_disk / "out", HERE) == [
         f"{small_disk / 'out'} has room for 8 MB, and about 17 MB will be needed"
