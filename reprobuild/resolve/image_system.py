@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from debian.deb822 import Deb822
+from debian.debian_support import Version
 from msgspec import Struct, structs
 
 from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
@@ -38,13 +39,14 @@ _AGAIN = "run the command again, or take the image from another registry"
 
 
 class Present(Struct, frozen=True, kw_only=True):
-    """A package that the image has: what it needs (Pre-Depends, Depends) and provides."""
+    """A package of the image: what it needs (Pre-Depends, Depends), provides, and excludes (Conflicts, Breaks)."""
 
     name: str
     version: str
     architecture: str
     needs: tuple[Group, ...]
     provides: tuple[Relation, ...]
+    excludes: tuple[Relation, ...] = ()
     multi_arch: str = ""
 
 
@@ -134,7 +136,12 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
         if not fields.get("Status", "").endswith(" installed"):
             continue
         own, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
-        if not (NAME.fullmatch(name) and VERSION.fullmatch(version) and _ARCHITECTURE.fullmatch(own)):
+        needs = relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", ""))
+        provides = tuple(r for group in relations(fields.get("Provides", "")) for r in group)
+        excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
+        versions = (r.version for group in (*needs, provides, *excludes) for r in group)
+        sound = NAME.fullmatch(name) and _ARCHITECTURE.fullmatch(own) and _is_version(version)
+        if not (sound and all(not one or _is_version(one) for one in versions)):
             raise LockError(
                 f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
             )
@@ -142,8 +149,18 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
             name=name,
             version=version,
             architecture=own,
-            needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
-            provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+            needs=needs,
+            provides=provides,
+            excludes=tuple(r for group in excludes for r in group),
             multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
         )
     return found
+
+
+def _is_version(text: str) -> bool:
+    """Tell whether dpkg could compare it: `a:1` has the characters of a version, and is none."""
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return bool(VERSION.fullmatch(text))

@@ -328,6 +328,9 @@ STATUS = b"Package: a1\nStatus: install ok installed\nArchitecture: amd64\nVersi
         (STATUS, b'ID="../x"\nVERSION_CODENAME=made\n', "ID of /etc/os-release is '../x'"),
         (STATUS.replace(b"a1", b"../a"), b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at '../a'"),
         (STATUS.replace(b"n: 1", b"n: 1 2"), b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
+        (STATUS.replace(b"n: 1", b"n: a:1"), b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
+        (STATUS + b"Depends: b (>= a:1)\n", b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
+        (STATUS + b"Breaks: b (<< a:1)\n", b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
     ],
 )
 def test_what_an_image_says_of_itself_is_checked(
