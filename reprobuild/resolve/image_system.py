@@ -22,6 +22,7 @@ from reprobuild.store import Store
 _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
+_ENDS = ("dpkg/status", "os-release")  # of these, also where a link stands above them
 _LONGEST = 64 << 20
 _ARCHITECTURE = re.compile(r"[a-z0-9-]+")
 _MULTI_ARCH = ("same", "foreign", "allowed")
@@ -71,7 +72,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
         BuildError: a layer is not what the image states, or hostile.
         FetchError: a layer is not in the store.
     """
-    texts: dict[tuple[int, str], bytes] = {}
+    texts: dict[tuple[int, int], bytes] = {}
     listings = [_listed(layer, number, store, texts) for number, layer in enumerate(image.layers)]
     try:
         tree = merge(listings)
@@ -88,7 +89,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
     )  # fmt: skip
 
 
-def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, str], bytes]) -> list[Entry]:
+def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes]) -> list[Entry]:
     """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
     name, found = layer.file.filename, list[Entry]()
     path = store.verified(layer.file.sha256, name)
@@ -99,21 +100,21 @@ def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int,
                     entry = entry_of(info)
                     if entry.path:
                         check_name(entry.path, name)
-                    found.append(Located(layer=number, **structs.asdict(entry)))
-                    if entry.type == "file" and entry.path in (_STATUS, *_RELEASES):
+                    found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+                    if entry.type == "file" and entry.path.endswith(_ENDS):
                         if entry.size > _LONGEST:
                             raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
                         opened = tar.extractfile(info)
-                        texts[number, entry.path] = opened.read() if opened else b""
+                        texts[number, info.offset_data] = opened.read() if opened else b""
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
     return found
 
 
-def _text(path: str, tree: Tree, texts: Mapping[tuple[int, str], bytes]) -> bytes:
+def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
     """Return what the topmost layer that has a file says in it."""
     entry = tree.get(path)
-    return texts.get((entry.layer, path), b"") if isinstance(entry, Located) else b""
+    return texts.get((entry.layer, entry.offset), b"") if isinstance(entry, Located) else b""
 
 
 def _release(image: BaseImage, text: bytes) -> dict[str, str]:
