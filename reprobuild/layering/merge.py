@@ -90,7 +90,8 @@ class _Growing:
         victim = folder if name == OPAQUE else f"{folder}/{name[len(WHITEOUT) :]}".lstrip("/")
         victim = self._real(victim) if name == OPAQUE else self._place(victim)
         self._clear(victim)
-        if name != OPAQUE and victim and self.tree.pop(victim, None):
+        if name != OPAQUE and victim and victim in self.tree:
+            del self.tree[victim]
             self._children[victim.rpartition("/")[0]].discard(victim)
 
     def _join(self, path: str) -> None:
