@@ -28,7 +28,7 @@ def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
     """Return every service by name, with the user's addresses put over the shipped ones.
 
     Raises:
-        UsageError: an override names a service that is not in the data file.
+        UsageError: an override names a service that is not in the data file, or is no address.
     """
     shipped = msgspec.toml.decode(
         files("reprobuild").joinpath("services.toml").read_bytes(), type=dict[str, Service]
@@ -38,6 +38,13 @@ def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
             raise UsageError(
                 f"there is no service named {name!r}", hint="the services are: " + ", ".join(sorted(shipped))
             )
+        try:
+            urlsplit(url)
+        except ValueError as err:
+            raise UsageError(
+                f"the address of the service {name} is none: {err}",
+                hint="write it as https://HOST[:PORT]/PATH",
+            ) from None
         shipped[name] = msgspec.structs.replace(
             shipped[name], url=url, status="given by the user", distance=0
         )

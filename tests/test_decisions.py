@@ -168,6 +168,9 @@ def test_a_service_may_be_put_elsewhere() -> None:
         read_services({"torch": "x"})
     assert caught.value.hint.startswith("the services are: ")
     assert "torch-index" in caught.value.hint
+    with pytest.raises(UsageError, match="the address of the service docker-hub is none: Invalid") as caught:
+        read_services({"docker-hub": "https://[x"})
+    assert caught.value.hint == "write it as https://HOST[:PORT]/PATH"
 
 
 def test_what_belongs_to_one_machine_and_credentials_are_not_recorded() -> None:

@@ -68,7 +68,7 @@ class Flat(Struct, frozen=True, kw_only=True):
         Raises:
             BuildError: one of them is below what is not a directory.
         """
-        tree = merge([[entry for entry, _ in own]], below=self.tree)
+        tree = merge([[entry for entry, _ in own]], below=self.tree, follow=False)
         return _gathered(self._members(tree, {entry.path: content for entry, content in own}))
 
     def _members(self, tree: Tree, contents: Mapping[str, bytes]) -> Iterator[bytes]:

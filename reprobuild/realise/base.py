@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO
@@ -191,15 +190,9 @@ def _unpack(deb: Deb, store: Store, folder: Path) -> None:
         extract(tar, folder, deb.file.filename, packed=path.stat().st_size)
 
 
-def _native(base: Base) -> str:
-    """Return the architecture of a base's system, which is that of most of its packages."""
-    counts = Counter(deb.architecture for deb in (*base.packages, *base.tools) if deb.architecture != "all")
-    return max(counts, key=lambda name: (counts[name], name), default="")
-
-
 def _write_plan(base: Base, store: Store, plan: Path) -> None:
     """Write the foreign architectures, a line each, and the batches: a file of paths in the sandbox for each."""
-    native = _native(base)
+    native = base.native
     controls: list[Control] = []
     files: dict[str, str] = {}
     for deb in base.packages:

@@ -74,10 +74,7 @@ class Logins:
             if scheme.lower() == "basic":
                 given = _basic(login) if login else None
             elif scheme.lower() == "bearer":
-                fields = urllib.request.parse_keqv_list(
-                    [item for item in urllib.request.parse_http_list(rest) if "=" in item]
-                )
-                given = f"Bearer {self._token(url, place, fields, login, net)}"
+                given = f"Bearer {self._token(url, place, _fields(rest), login, net)}"
             else:
                 given = None
             if given is not None:
@@ -100,11 +97,12 @@ class Logins:
     def _token(
         self, url: str, place: tuple[str, str], fields: Mapping[str, str], login: Login | None, net: Net
     ) -> str:
-        realm = urllib.parse.urlsplit(fields.get("realm", ""))
-        own = urllib.parse.urlsplit(url)
-        host = realm.netloc.rpartition("@")[2]
-        plain = realm.scheme == own.scheme == "http" and is_loopback(host)
-        if not host or not (realm.scheme == "https" or plain) or _SERVED.fullmatch(realm.path):
+        stated = fields.get("realm", "")
+        realm = _split(stated)
+        host = realm.netloc.rpartition("@")[2] if realm else stated.rpartition("@")[2]
+        plain = realm and realm.scheme == urllib.parse.urlsplit(url).scheme == "http" and is_loopback(host)
+        safe = realm and host and (realm.scheme == "https" or plain) and not _SERVED.fullmatch(realm.path)
+        if not realm or not safe:
             raise FetchError(
                 f"{place[0]} names the token server {host[:200]!r}, which a login is not sent to",
                 hint="the registry must name its token server by an https address",
@@ -209,6 +207,20 @@ def _place(url: str) -> tuple[str, str] | None:
     found = _SERVED.fullmatch(parts.path)
     safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
     return (parts.netloc, found["name"]) if found and safe else None
+
+
+def _fields(challenge: str) -> dict[str, str]:
+    """Return the words of a challenge; those without a value say nothing (and the parser fails at them)."""
+    items = [item for item in urllib.request.parse_http_list(challenge) if item.partition("=")[2]]
+    return urllib.request.parse_keqv_list(items)
+
+
+def _split(address: str) -> urllib.parse.SplitResult | None:
+    """Return the parts of what a server gives for an address, None where it is none (`https://[x`)."""
+    try:
+        return urllib.parse.urlsplit(address)
+    except ValueError:
+        return None
 
 
 def _basic(login: Login) -> str:

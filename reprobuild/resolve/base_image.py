@@ -14,17 +14,16 @@ from debian.debian_support import Version
 from msgspec import Struct
 
 from reprobuild.apt.index import Candidate, SystemIndex
-from reprobuild.apt.relations import Group
 from reprobuild.decisions import is_named
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Ruling, dpkg_name
+from reprobuild.lock import Base, BaseImage, Deb, Installed, Ruling, dpkg_name
 from reprobuild.resolve.image_system import ImageSystem, Present
+from reprobuild.resolve.over_image import kept, outdated_by
 from reprobuild.resolve.system import APT_LIST, TOOLS, resolve_base
 from reprobuild.resolve.system_rules import exclusion
 from reprobuild.snapshot.model import Package
 
 _ROUNDS = 30
-_NOT_THERE = Artefact(filename="", sha256="", size=0)  # of what the image has: nothing is fetched
 
 
 class ImageIndex(SystemIndex):
@@ -59,27 +58,19 @@ class ImageIndex(SystemIndex):
         known, own = self._index.versions(key), self._present.get(key)
         if key in TOOLS:  # an archive that has nothing has nothing that they would be needed for
             nothing = Present(name=key, version="0", architecture=self.architecture, needs=(), provides=())
-            return known or (_kept(key, nothing),)
+            return known or (kept(key, nothing),)
         if own is None:
             return known
         newer = [c for c in known if Version(c.version) > Version(own.version)]
         if key in self._outdated:
             return tuple(newer)
         # Of its own accord, nothing of the image is replaced.
-        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), _kept(key, own))
+        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept(key, own))
 
     def providers(self, name: str) -> tuple[str, ...]:
         """Return the names of the packages that provide a name, those of the image first."""
         own = sorted(self._offered.get(name, ()))
         return tuple(dict.fromkeys((*own, *self._index.providers(name))))
-
-
-def _kept(key: str, own: Present) -> Candidate:
-    """Return a package of the image, for which nothing is fetched; what it needs is there."""
-    return Candidate(
-        key=key, name=own.name, version=own.version, architecture=own.architecture, essential=False, needs=(),
-        provides=own.provides, file=_NOT_THERE, multi_arch=own.multi_arch,
-    )  # fmt: skip
 
 
 class WantedOver(Struct, frozen=True, kw_only=True):
@@ -110,7 +101,7 @@ def resolve_image_base(
         image's version stands in.
 
     Raises:
-        LockError: something that is needed is neither in the image nor in the index.
+        LockError: something that is needed is neither in the image nor in the index, or excludes what the image has.
     """
     present, outdated, native = system.packages, set[str](), index.architecture
     captured = {dpkg_name(p.name, p.architecture, native): p for p in wanted.packages}
@@ -120,7 +111,7 @@ def resolve_image_base(
             wanted.packages, index=ImageIndex(index, present, outdated), drop=wanted.drop,
             roots=[*wanted.roots, *both, *sorted(outdated)], libraries=wanted.libraries,
         )  # fmt: skip
-        broken = _broken(present, base.packages, native)
+        broken = outdated_by(_over(base.packages, index), present, index)
         if broken <= outdated:
             break
         outdated |= broken
@@ -129,14 +120,14 @@ def resolve_image_base(
             f"the packages of {image.reference} and the captured ones need each other in ever more versions",
             hint="choose an image whose packages are closer to the captured ones with `--base`",
         )
-    kept = {dpkg_name(d.name, d.architecture, native) for d in base.packages if not d.file.sha256}
+    stays = {dpkg_name(d.name, d.architecture, native) for d in base.packages if not d.file.sha256}
     whole = msgspec.structs.replace(
         image,
         packages=tuple(
             Installed(name=p.name, version=p.version, architecture=p.architecture) for p in present.values()
         ),
     )
-    ruled = [_ruled(ruling, captured, present, kept, image) for ruling in rulings]
+    ruled = [_ruled(ruling, captured, present, stays, image) for ruling in rulings]
     return (
         msgspec.structs.replace(base, packages=_files(base.packages), tools=_files(base.tools), image=whole),
         (*ruled, _brought(image, present, captured)),
@@ -153,29 +144,19 @@ def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:
     return tuple(deb for deb in debs if deb.file.sha256)
 
 
-def _broken(present: Mapping[str, Present], over: Sequence[Deb], native: str) -> set[str]:
-    """Return the packages of the image that need another version than the one that comes over it."""
-    before = {key: package.version for key, package in present.items()}
-    replaced = {dpkg_name(d.name, d.architecture, native): d.version for d in over if d.file.sha256}
-    now = before | replaced
-
-    def met(group: Group, versions: Mapping[str, str], foreign: str) -> bool:
-        keys = [(r, key) for r in group for key in (r.name, f"{r.name}{foreign}") if key in versions]
-        return any(r.allows(versions[key]) for r, key in keys)
-
-    found = set[str]()
-    for key in present.keys() - replaced.keys():
-        foreign = key[len(present[key].name) :]
-        if any(met(group, before, foreign) and not met(group, now, foreign) for group in present[key].needs):
-            found.add(key)
-    return found
+def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
+    """Return what is put over the image, with all that the index says of it."""
+    wanted = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _files(debs)}
+    return {
+        key: one for key, deb in wanted.items() for one in index.versions(key) if one.version == deb.version
+    }
 
 
 def _ruled(
     ruling: Ruling,
     packages: Mapping[str, Package],
     present: Mapping[str, Present],
-    kept: Collection[str],
+    stays: Collection[str],
     image: BaseImage,
 ) -> Ruling:
     """Return a ruling in the words of an image."""
@@ -186,7 +167,7 @@ def _ruled(
     if own is None:
         return ruling
     captured = packages.get(name)
-    if name not in kept or captured is None or ruling.outcome == "excluded":
+    if name not in stays or captured is None or ruling.outcome == "excluded":
         where = f"{image.reference} has {own.version}"
         return msgspec.structs.replace(ruling, reason=f"{ruling.reason}; {where}")
     if captured.version == own.version:

@@ -37,6 +37,7 @@ from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
+from reprobuild.resolve.sonames import glibc_of
 from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system import APT_LIST
@@ -217,8 +218,13 @@ def _captured_platform(snapshot: Snapshot) -> str:
 def _glibc(base: Base) -> tuple[int, int]:
     if "libc6" not in base.installed:
         raise LockError("the base has no libc6", hint="choose another with --base")
-    major, minor = base.installed["libc6"].split("-")[0].split(".")[:2]
-    return int(major), int(minor)
+    found = glibc_of(base.installed["libc6"])
+    if found is None:
+        raise LockError(
+            f"the base has libc6 {base.installed['libc6']}, which is no version of the GNU C library",
+            hint="choose another with --base",
+        )
+    return found
 
 
 def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:

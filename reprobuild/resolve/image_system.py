@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from debian.deb822 import Deb822
+from debian.debian_support import Version
 from msgspec import Struct, structs
 
 from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
@@ -21,6 +22,7 @@ from reprobuild.store import Store
 _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
+_ENDS = ("dpkg/status", "os-release")  # of these, also where a link stands above them
 _LONGEST = 64 << 20
 _ARCHITECTURE = re.compile(r"[a-z0-9-]+")
 _MULTI_ARCH = ("same", "foreign", "allowed")
@@ -38,13 +40,14 @@ _AGAIN = "run the command again, or take the image from another registry"
 
 
 class Present(Struct, frozen=True, kw_only=True):
-    """A package that the image has: what it needs (Pre-Depends, Depends) and provides."""
+    """A package of the image: what it needs (Pre-Depends, Depends), provides, and excludes (Conflicts, Breaks)."""
 
     name: str
     version: str
     architecture: str
     needs: tuple[Group, ...]
     provides: tuple[Relation, ...]
+    excludes: tuple[Relation, ...] = ()
     multi_arch: str = ""
 
 
@@ -69,7 +72,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
         BuildError: a layer is not what the image states, or hostile.
         FetchError: a layer is not in the store.
     """
-    texts: dict[tuple[int, str], bytes] = {}
+    texts: dict[tuple[int, int], bytes] = {}
     listings = [_listed(layer, number, store, texts) for number, layer in enumerate(image.layers)]
     try:
         tree = merge(listings)
@@ -86,7 +89,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
     )  # fmt: skip
 
 
-def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, str], bytes]) -> list[Entry]:
+def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes]) -> list[Entry]:
     """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
     name, found = layer.file.filename, list[Entry]()
     path = store.verified(layer.file.sha256, name)
@@ -97,21 +100,21 @@ def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int,
                     entry = entry_of(info)
                     if entry.path:
                         check_name(entry.path, name)
-                    found.append(Located(layer=number, **structs.asdict(entry)))
-                    if entry.type == "file" and entry.path in (_STATUS, *_RELEASES):
+                    found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+                    if entry.type == "file" and entry.path.endswith(_ENDS):
                         if entry.size > _LONGEST:
                             raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
                         opened = tar.extractfile(info)
-                        texts[number, entry.path] = opened.read() if opened else b""
+                        texts[number, info.offset_data] = opened.read() if opened else b""
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
     return found
 
 
-def _text(path: str, tree: Tree, texts: Mapping[tuple[int, str], bytes]) -> bytes:
+def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
     """Return what the topmost layer that has a file says in it."""
     entry = tree.get(path)
-    return texts.get((entry.layer, path), b"") if isinstance(entry, Located) else b""
+    return texts.get((entry.layer, entry.offset), b"") if isinstance(entry, Located) else b""
 
 
 def _release(image: BaseImage, text: bytes) -> dict[str, str]:
@@ -134,7 +137,12 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
         if not fields.get("Status", "").endswith(" installed"):
             continue
         own, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
-        if not (NAME.fullmatch(name) and VERSION.fullmatch(version) and _ARCHITECTURE.fullmatch(own)):
+        needs = relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", ""))
+        provides = tuple(r for group in relations(fields.get("Provides", "")) for r in group)
+        excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
+        versions = (r.version for group in (*needs, provides, *excludes) for r in group)
+        sound = NAME.fullmatch(name) and _ARCHITECTURE.fullmatch(own) and _is_version(version)
+        if not (sound and all(not one or _is_version(one) for one in versions)):
             raise LockError(
                 f"the list of packages of {image.reference} is damaged at {name[:60]!r}", hint=_ONLY
             )
@@ -142,8 +150,18 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
             name=name,
             version=version,
             architecture=own,
-            needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
-            provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+            needs=needs,
+            provides=provides,
+            excludes=tuple(r for group in excludes for r in group),
             multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
         )
     return found
+
+
+def _is_version(text: str) -> bool:
+    """Tell whether dpkg could compare it: `a:1` has the characters of a version, and is none."""
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return bool(VERSION.fullmatch(text))

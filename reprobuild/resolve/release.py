@@ -66,6 +66,11 @@ def infer_release(packages: Iterable[Package], base: str | None = None) -> Relea
         if not re.fullmatch(r"[a-z]+/[a-z]+", base):
             raise LockError(f"`base: {base}` is not a distribution and a release", hint=_HINT)
         distribution, _, codename = base.partition("/")
+        if distribution == "localhost":  # a host to everybody who has pulled an image of his own
+            raise LockError(
+                f"`base: {base}` names no distribution",
+                hint=f"if an image is meant, write `image:{base}:TAG`",
+            )
         return Release(distribution=distribution, codename=codename, evidence=f"decided: base: {base}")
     packages = tuple(packages)
     found = [f for f in (_by_base_files(packages), _by_suites(packages), _by_versions(packages)) if f]

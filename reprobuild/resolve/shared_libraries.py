@@ -14,7 +14,14 @@ from msgspec import Struct
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Outcome, Ruling, Wheel
-from reprobuild.resolve.sonames import candidates, is_alternative, is_of_the_host, newest_glibcxx, package_of
+from reprobuild.resolve.sonames import (
+    candidates,
+    glibc_of,
+    is_alternative,
+    is_of_the_host,
+    newest_glibcxx,
+    package_of,
+)
 from reprobuild.resolve.wheel_libraries import File
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.text import escaped
@@ -136,7 +143,7 @@ def too_new(wheels: Iterable[tuple[Wheel, tuple[File, ...]]], base: Base) -> Ite
     """
     versions = base.installed
     limits: tuple[tuple[str, Callable[[File], tuple[int, ...]], tuple[int, ...] | None], ...] = (
-        ("GLIBC", lambda file: file.glibc, _glibc(versions.get(_LIBC, ""))),
+        ("GLIBC", lambda file: file.glibc, glibc_of(versions.get(_LIBC, ""))),
         ("GLIBCXX", lambda file: file.glibcxx, newest_glibcxx(versions.get("libstdc++6", ""))),
     )
     for wheel, files in wheels:
@@ -148,11 +155,6 @@ def too_new(wheels: Iterable[tuple[Wheel, tuple[File, ...]]], base: Base) -> Ite
                     f"and the base has {word}_{_text(limit)}"
                 )
                 yield _of_wheel(wheel, wheel.name, reason, "newer-library", "unresolved")
-
-
-def _glibc(version: str) -> tuple[int, ...] | None:
-    head = version.partition("-")[0].split(".")[:2]
-    return tuple(int(part) for part in head) if len(head) == 2 and all(map(str.isdigit, head)) else None
 
 
 def _text(numbers: tuple[int, ...]) -> str:

@@ -70,6 +70,12 @@ def is_alternative(soname: str) -> bool:
     return any(fnmatchcase(soname, pattern) for pattern in _table().alternative.patterns)
 
 
+def glibc_of(version: str) -> tuple[int, int] | None:
+    """Return the glibc that a version of the package libc6 has; None where it does not tell."""
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def newest_glibcxx(version: str) -> tuple[int, int, int] | None:
     """Return the newest GLIBCXX that a version of the package libstdc++6 has; None where the table has no such GCC."""
     minor = _table().libstdcxx.get(int(match[0])) if (match := re.match(r"\d{1,3}", version)) else None

@@ -25,6 +25,14 @@ class Clash(Struct, frozen=True, kw_only=True):
     def error(self) -> LockError:
         """Return the error that names the two."""
         one, other = self.one, self.other
+        free = [each.key for each in (one, other) if each.file.sha256]
+        hint = (
+            f"leave one of them out: `--drop {one.key}` or `--drop {other.key}`; or give apt a source that "
+            "has the captured versions, which stood together"
+            if len(free) == 2
+            else f"leave {free[0]} out: `--drop {free[0]}`; or choose another image with `--base`, since nothing of an "
+            "image is removed"
+        )
         return LockError(
             f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: "
             + (
@@ -32,8 +40,7 @@ class Clash(Struct, frozen=True, kw_only=True):
                 if self.relation.name
                 else "the package is not `Multi-Arch: same`"
             ),
-            hint=f"leave one of them out: `--drop {one.key}` or `--drop {other.key}`; or give apt a source that "
-            "has the captured versions, which stood together",
+            hint=hint,
         )
 
 
@@ -49,7 +56,8 @@ def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
     """Yield what excludes each other, in the order of the keys.
 
     A relation without an architecture means all of them (deb-control(5)); a package never excludes itself, nor the
-    same package of another architecture where both are `Multi-Arch: same`.
+    same package of another architecture where both are `Multi-Arch: same`. Packages of one image, which have no file,
+    stand together as they are.
     """
     ordered = sorted(candidates, key=lambda candidate: candidate.key)
     named: dict[str, list[Candidate]] = {}
@@ -61,12 +69,14 @@ def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
             if (
                 other.name == one.name
                 and other.key > one.key
+                and (one.file.sha256 or other.file.sha256)
                 and {one.multi_arch, other.multi_arch} != {"same"}
             ):
                 yield Clash(one=one, other=other, relation=Relation(""))
         for relation in one.excludes:
             for other in named.get(relation.name, ()):
-                if other.name != one.name and other.meets(relation) and _meant(relation, one, other, native):
+                stand = other.name == one.name or not (one.file.sha256 or other.file.sha256)
+                if not stand and other.meets(relation) and _meant(relation, one, other, native):
                     yield Clash(one=one, other=other, relation=relation)
 
 

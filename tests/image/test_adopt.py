@@ -226,7 +226,7 @@ def test_a_check_that_raises_leaves_everything_as_it_was(tmp_path: Path) -> None
         (member("link", tarfile.LNKTYPE, "../../etc/passwd"), r"unsafe path '../../etc/passwd'"),
         (member("link", tarfile.LNKTYPE, "etc/none"), "a hard link to /etc/none, which is no file"),
         (member("label", b"V"), "tar type b'V', which a layer cannot hold"),
-        (member("bin/sh"), "writes below /bin, which is a symlink"),
+        (member("ping/sh"), "writes below /ping, which is a file"),
     ],
 )
 def test_hostile_entries_are_refused_by_name(entry: Member, what: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import time
 
 import msgspec
 import pytest
@@ -128,11 +129,56 @@ def test_whiteouts_of_other_builders_remove_what_is_below() -> None:
     assert sorted(merge([low, high])) == ["", "a", "a/new", "b", "keep"]
 
 
+def test_a_path_below_a_link_is_where_the_link_leads_and_never_outside() -> None:
+    low = listing(
+        file("usr/lib/old", b""), file("usr/lib/gone", b""), symlink("lib", "usr/lib"),
+        symlink("out", "../../../usr/lib"), symlink("top", "/"), symlink("new", "made/later"),
+    )  # fmt: skip
+    high = listing(
+        file("lib/x", b"1"), file("lib/.wh.gone", b""), symlink("out/l", "x"), file("top/y", b""), file("new/z", b""),
+        (Entry(path="lib/null", type="char", mode=0o666, device=(1, 3)), b""),
+        (Entry(path="lib/h", type="hardlink", mode=0o644, target="out/x"), b""),
+    )  # fmt: skip
+    tree = merge([low, high])
+    assert sorted(tree.keys() - {"", "usr", "usr/lib"}) == [
+        "lib", "made", "made/later", "made/later/z", "new", "out", "top",
+        "usr/lib/h", "usr/lib/l", "usr/lib/null", "usr/lib/old", "usr/lib/x", "y",
+    ]  # fmt: skip
+    assert all(entry.path == path for path, entry in tree.items())
+    assert tree["usr/lib/h"].sha256 == tree["usr/lib/x"].sha256 != ""
+    emptied = merge([low, listing(file("lib/.wh..wh..opq", b""), file("lib/only", b""))])
+    assert [path for path in emptied if path.startswith("usr/lib/")] == ["usr/lib/only"]
+    replaced = merge([low, listing(folder("lib"), file("lib/x", b""))])
+    assert (replaced["lib"].type, "lib/x" in replaced, "usr/lib/x" in replaced) == ("directory", True, False)
+    opaque = merge([low, listing(file("lib/.wh..wh..opq", b""), folder("lib"), file("lib/x", b""))])
+    assert {"lib/x", "usr/lib/old"} <= opaque.keys()  # the link went, not what it led to
+
+
+def test_a_place_that_no_file_system_can_hold_is_refused() -> None:
+    low = listing(symlink("a", "/".join(["b" * 250] * 16)))
+    with pytest.raises(BuildError, match="a layer, through its links, holds the path"):
+        merge([low, listing(file("a/" + "c" * 200, b""))])
+
+
+def test_many_whiteouts_take_time_that_grows_with_their_number() -> None:
+    names = [f"d{number}" for number in range(20_000)]
+    low = [Entry(path=f"{name}/f", type="file", mode=0o644) for name in names]
+    opaque = [Entry(path=f"{name}/.wh..wh..opq", type="file", mode=0o644) for name in names]
+    whole = [Entry(path=f".wh.{name}", type="file", mode=0o644) for name in names]
+    begun = time.monotonic()
+    assert sorted(merge([low, opaque])) == sorted(["", *names])
+    assert sorted(merge([low, whole])) == [""]
+    assert time.monotonic() - begun < 10  # looking through the tree for each took minutes
+
+
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
         ([(Entry(path="h", type="hardlink", mode=0o644, target="nowhere"), b"")], "hard link to /nowhere"),
-        ([symlink("a", "b"), file("a/x", b"")], "below /a, which is a symlink"),
+        ([file("a", b""), file("a/x", b"")], "below /a, which is a file"),
+        ([symlink("b", "a"), file("a", b""), file("b/x", b"")], "below /a, which is a file"),
+        ([symlink("a", "b"), symlink("b", "a"), file("a/x", b"")], "below /a, whose links have no end"),
+        ([symlink("a", "a/a"), file("a/x", b"")], "below /a, whose links have no end"),
     ],
 )
 def test_layers_that_no_engine_can_unpack(entries: list[tuple[Entry, bytes]], words: str) -> None:

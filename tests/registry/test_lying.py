@@ -303,6 +303,8 @@ def test_a_token_is_asked_for(
         "",
         "no address",
         "http://127.0.0.1:1/v2/x/blobs/y",
+        "https://[evil/token",
+        "https://alice:pw@[evil/token",
     ],
 )
 def test_a_login_is_not_sent_to_an_unsafe_token_server(
@@ -312,6 +314,15 @@ def test_a_login_is_not_sent_to_an_unsafe_token_server(
     with pytest.raises(FetchError, match=r"names the token server .* which a login is not sent to") as err:
         find(served, store, env=docker_login(tmp_path / "docker", served.host))
     assert err.value.hint == "the registry must name its token server by an https address"
+
+
+@pytest.mark.parametrize(
+    "challenge", ["Bearer realm=", 'Bearer realm=,service="x"', "Bearer", 'Bearer ,=,"=']
+)
+def test_a_challenge_without_a_token_server_is_refused(challenge: str) -> None:
+    logins = Logins({"HOME": "/nonexistent"}, HUB)
+    with pytest.raises(FetchError, match=r"r\.test names the token server ''"):
+        logins.answer("https://r.test/v2/a/manifests/1", challenge, Net())
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"[]", b"no JSON", b'{"token": "a\\r\\nX: y"}', b'{"token": 1}'])

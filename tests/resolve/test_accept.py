@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, Outcome, Ruling
+from reprobuild.lock import Artefact, Base, Deb, Outcome, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve import compose
 from reprobuild.resolve.compose import Surroundings, accept, lock_sources, resolve
@@ -77,6 +77,11 @@ def test_a_platform_that_is_not_known(around: Surroundings) -> None:
 def test_a_base_without_a_c_library() -> None:
     with pytest.raises(LockError, match="the base has no libc6") as caught:
         compose._glibc(Base(distribution="debian", release="x", packages=()))
+    assert caught.value.hint == "choose another with --base"
+    file = Artefact(filename="libc6.deb", sha256="0" * 64, size=1)
+    libc = Deb(name="libc6", version="1:2", architecture="amd64", essential=True, file=file)
+    with pytest.raises(LockError, match="the base has libc6 1:2, which is no version") as caught:
+        compose._glibc(Base(distribution="debian", release="x", packages=(libc,)))
     assert caught.value.hint == "choose another with --base"
 
 

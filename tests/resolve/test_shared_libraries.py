@@ -14,7 +14,7 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Wheel
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
-from reprobuild.resolve.sonames import candidates, newest_glibcxx, package_of
+from reprobuild.resolve.sonames import candidates, glibc_of, newest_glibcxx, package_of
 from reprobuild.resolve.wheel_libraries import File, open_wheels, read_libraries
 from reprobuild.snapshot import conda as conda_lists
 from reprobuild.snapshot.model import Package, Snapshot
@@ -80,6 +80,8 @@ def test_what_the_index_has_is_taken() -> None:
 
 
 def test_the_table_of_libstdcxx() -> None:
+    assert glibc_of("2.36-9+deb12u10") == glibc_of("2.36") == glibc_of("2.36.1-1") == (2, 36)
+    assert [glibc_of(version) for version in ("1:2", "", "2", "2.x", "\u00b2.1", "2.99999")] == [None] * 6
     assert newest_glibcxx("12.2.0-14+deb12u1") == (3, 4, 30)
     assert newest_glibcxx("99.1") is None
     assert newest_glibcxx("") is None

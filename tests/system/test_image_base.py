@@ -328,6 +328,9 @@ STATUS = b"Package: a1\nStatus: install ok installed\nArchitecture: amd64\nVersi
         (STATUS, b'ID="../x"\nVERSION_CODENAME=made\n', "ID of /etc/os-release is '../x'"),
         (STATUS.replace(b"a1", b"../a"), b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at '../a'"),
         (STATUS.replace(b"n: 1", b"n: 1 2"), b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
+        (STATUS.replace(b"n: 1", b"n: a:1"), b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
+        (STATUS + b"Depends: b (>= a:1)\n", b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
+        (STATUS + b"Breaks: b (<< a:1)\n", b"ID=debian\nVERSION_CODENAME=made\n", "is damaged at 'a1'"),
     ],
 )
 def test_what_an_image_says_of_itself_is_checked(
@@ -347,7 +350,10 @@ def test_what_an_image_says_of_itself_is_checked(
     [
         ([file("../evil")], "holds the unsafe path"),
         ([link("x", "a" * 5000)], "a link to the impossible"),
-        ([link("x", "/etc"), file("x/passwd", b"evil")], "writes below /x, which is a symlink"),
+        (
+            [link("x", "y"), link("y", "x"), file("x/passwd", b"evil")],
+            "writes below /x, whose links have no end",
+        ),
         ([link("x", "absent", tarfile.LNKTYPE)], "is a hard link to /absent, which is no file"),
         ([file("device")], "holds /device, a device"),
     ],

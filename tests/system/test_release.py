@@ -55,6 +55,12 @@ def test_the_decision_wins() -> None:
     assert found.evidence == "decided: base: debian/bookworm"
 
 
+def test_an_image_of_this_machine_without_a_tag_is_told_how_to_write_it() -> None:
+    with pytest.raises(LockError, match="`base: localhost/foo` names no distribution") as err:
+        infer_release([], "localhost/foo")
+    assert err.value.hint == "if an image is meant, write `image:localhost/foo:TAG`"
+
+
 @pytest.mark.parametrize("base", ["bookworm", "debian/bookworm/x", "Debian/12", "debian/bookworm;id\n"])
 def test_a_decision_that_names_no_release_is_refused(base: str) -> None:
     with pytest.raises(LockError, match="is not a distribution and a release") as err:
