@@ -36,9 +36,17 @@ class Amount(Struct, frozen=True, kw_only=True):
     freed: int = 0
 
 
+class Unread(Struct, frozen=True, kw_only=True):
+    """A lock that is there and cannot be read, and why; what was recorded of it is kept."""
+
+    path: str
+    reason: str
+
+
 class Collected(Struct, frozen=True, kw_only=True):
     """What was kept and removed, for which locks; `gone` are the paths at which no lock is any more.
 
+    `unread` are those at which something is that cannot be understood: their records were kept as they were.
     `young` was not removed, though no lock needs it: this file system has no locks, and a process may be at work.
     """
 
@@ -48,6 +56,7 @@ class Collected(Struct, frozen=True, kw_only=True):
     kept: Amount
     removed: Amount
     young: Amount
+    unread: tuple[Unread, ...] = ()
 
 
 class Damaged(Struct, frozen=True, kw_only=True):
@@ -102,12 +111,10 @@ def collect(
 
 
 def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, empty: bool) -> Collected:
-    counting, gone = list(extra), []
-    known = kept_locks(store)
-    for _, record in known:
-        now = present(record)
-        counting += [now] if now else []
-        gone += [] if now else [str(place_of(record))]
+    known = [(place, record, present(record)) for place, record in kept_locks(store)]
+    gone = [(place, str(place_of(record))) for place, record, now in known if now.record is None]
+    unread = [Unread(path=str(place_of(record)), reason=now.unread) for _, record, now in known if now.unread]
+    counting = [*extra, *(now.record for _, _, now in known if now.record is not None)]
     if not counting and not empty:
         raise UsageError(
             f"the store {store.root} knows of no lock that is still there, so nothing in it would be kept",
@@ -124,13 +131,13 @@ def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, 
             young.append(path)
     amounts = _amount(kept), _amount(removed), _amount(young)
     if not dry_run:
-        for place, record in known:
-            if present(record) is None:
-                place.unlink(missing_ok=True)
+        for place, _ in gone:
+            place.unlink(missing_ok=True)
         for path in removed:
             _remove(path)
     return Collected(
-        dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})), gone=tuple(gone),
+        dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})),
+        gone=tuple(path for _, path in gone), unread=tuple(unread),
         kept=amounts[0], removed=amounts[1], young=amounts[2],
     )  # fmt: skip
 

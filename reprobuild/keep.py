@@ -45,6 +45,13 @@ class Kept(Struct, frozen=True, kw_only=True):
     runs: dict[str, Used]
 
 
+class Present(Struct, frozen=True, kw_only=True):
+    """What counts of a record now, if anything; `unread` says why the lock that is there could not be read."""
+
+    record: Kept | None = None
+    unread: str = ""
+
+
 def named_files(lock: Lock) -> dict[str, Named]:
     """Return every file that a lock names, by its sha256."""
     found = {item.sha256: Named(name=item.filename, here=not item.url) for item in artefacts(lock)}
@@ -116,25 +123,26 @@ def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
     return sorted(found, key=lambda pair: pair[1].path)
 
 
-def present(record: Kept) -> Kept | None:
-    """Return what counts of a record now: nothing where no lock is there any more.
+def present(record: Kept) -> Present:
+    """Return what counts of a record now: nothing where no file is there any more.
 
-    Of another lock at the same place its own files count. One that may not be read counts as it was.
+    Of another lock at the same place its own files count. What is there and cannot be read or understood (a lock of
+    another version, half edited, on a disk that fails) counts as it was: some of its files may stand at no address.
     """
     path = place_of(record)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return None
-        with path.open("rb"):
-            pass
-    except OSError as err:
-        return None if err.errno in (errno.ENOENT, errno.ENOTDIR) else record
-    try:
+            return Present()
         lock = read_lock(path)
-    except LockError:
-        return None
+    except OSError as err:
+        gone = err.errno in (errno.ENOENT, errno.ENOTDIR)
+        return Present() if gone else Present(record=record, unread=err.strerror or str(err))
+    except LockError as err:
+        return Present(record=record, unread=str(err).removeprefix(f"{path} "))
+    except (ValueError, RecursionError) as err:  # broken text, or nested too deeply for the parser
+        return Present(record=record, unread=str(err))
     runs = record.runs if lock.digest == record.digest else {}
-    return Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs)
+    return Present(record=Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs))
 
 
 def place_of(record: Kept) -> Path:

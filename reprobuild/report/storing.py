@@ -14,6 +14,10 @@ def render_collected(found: Collected) -> str:
     """Return what was kept and removed."""
     would = "would be " if found.dry_run else ""
     lines = [f"kept for {_shown(path)}" for path in found.locks]
+    lines += [
+        f"{_shown(lock.path)} is kept as it was: cannot be read ({_shown(lock.reason)})"
+        for lock in found.unread
+    ]
     lines += [f"no lock is at {_shown(path)} any more" for path in found.gone]
     lines += [
         f"{_amount(found.kept)} kept",
