@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from reprobuild.alone import alone
 from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock, read_lock
@@ -71,24 +72,24 @@ def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> Kept:
     return Kept(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
 
 
-def keep(lock: Lock, path: Path, store: Store, run: str = "") -> None:
+def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
     """Record that the lock file at `path` is to be kept, and under the name `run` what was used so far.
 
-    A store that cannot be written to is left as it is: whoever cleans it does not know of this lock.
+    What was used in a run that is not `whole` comes to what the last one used, which is needed still. A store that
+    cannot be written to is left as it is: whoever cleans it does not know of this lock.
     """
-    place = store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
-    former = _read(place)
-    runs: Mapping[str, Used] = former.runs if former is not None and former.digest == lock.digest else {}
-    used = {run: store.used} if run else {}
-    new = record_of(lock, path, {**runs, **used})
-    if new == former:
-        return
+    place = _place(path, store)
     try:
-        with store.scratch() as folder:
-            part = folder / "kept"
-            part.write_bytes(msgspec.json.encode(new, order="deterministic"))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            part.replace(place)
+        with alone(place.with_suffix(".lock")), store.scratch() as folder:
+            former = _read(place)
+            same = former is not None and former.digest == lock.digest
+            runs: Mapping[str, Used] = former.runs if former is not None and same else {}
+            used = {run: store.used if whole else _both(runs.get(run, Used()), store.used)} if run else {}
+            new = record_of(lock, path, {**runs, **used})
+            if new != former:
+                part = folder / "kept"
+                part.write_bytes(msgspec.json.encode(new, order="deterministic"))
+                part.replace(place)
     except OSError as err:
         if err.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
@@ -96,12 +97,33 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "") -> None:
 
 @contextlib.contextmanager
 def keeping(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
-    """Record a lock file, and at the end, however it comes, what the block used."""
+    """Record a lock file, and at the end, however it comes, what the block used.
+
+    Where the block wrote another lock to the same place, that one's record stands.
+    """
     keep(lock, path, store)
     try:
         yield
-    finally:
-        keep(lock, path, store, run)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the disk may be full: that is what is told
+            _keep_run(lock, path, store, run, whole=False)
+        raise
+    _keep_run(lock, path, store, run, whole=True)
+
+
+def _keep_run(lock: Lock, path: Path, store: Store, run: str, *, whole: bool) -> None:
+    former = _read(_place(path, store))
+    if former is None or former.digest == lock.digest:
+        keep(lock, path, store, run, whole=whole)
+
+
+def _both(one: Used, other: Used) -> Used:
+    blobs, made = {*one.blobs, *other.blobs}, {*one.made, *other.made}
+    return Used(blobs=tuple(sorted(blobs)), made=tuple(sorted(made)))
+
+
+def _place(path: Path, store: Store) -> Path:
+    return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
 
 
 def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
@@ -113,6 +135,8 @@ def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
     folder = store.root / FOLDER
     found = []
     for place in folder.iterdir() if folder.is_dir() else ():
+        if place.suffix:  # the lock of a process that writes one
+            continue
         record = _read(place)
         if record is None:
             raise FetchError(

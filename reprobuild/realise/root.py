@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.store import Store
+from reprobuild.store import Store, touch
 
 
 def kept_root(base: str, store: Store) -> Path:
@@ -37,6 +37,7 @@ def kept_root(base: str, store: Store) -> Path:
                     folder.rename(old)
                 fresh.rename(folder)
             store.remember(key, {"state": _state(folder)})
+        touch(folder)
     return folder
 
 
@@ -71,6 +72,11 @@ def _state(folder: Path) -> str:
         folders.sort()
         for name in sorted([*folders, *names, "."]):
             found = os.lstat(f"{parent}/{name}")
-            facts = (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            facts = (found.st_mode, found.st_ino, found.st_size)
+            if (parent, name) != (
+                str(folder),
+                ".",
+            ):  # its times tell when it was used; its content is told by names
+                facts += (found.st_mtime_ns, found.st_ctime_ns)
             digest.update(f"{name}\0{facts}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from reprobuild.collect import check
-from reprobuild.errors import FetchError
+import pytest
+
+from reprobuild.collect import check, collect
+from reprobuild.errors import FetchError, UsageError
 from reprobuild.keep import keep
 from reprobuild.lock import Artefact, write_lock
-from reprobuild.store import Store, hash_file
+from reprobuild.store import Store, hash_file, hash_open
 from tests.conftest import reprobuild
 from tests.image.made import Made
 from tests.store.sealing import contents, sealed
+from tests.system.samples import ORDINARY_USER
 
 
 def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tmp_path: Path) -> None:
@@ -59,3 +66,89 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
     assert whole.returncode == 0, whole.stderr
     files = len(contents(store, "blobs"))
     assert whole.stdout.startswith(f"{files} of {files} files (")
+
+
+def test_what_cannot_be_read_now_stays(made: Made) -> None:
+    lost, damaged = made.store.add(b"whole" * 100), made.store.add(b"damaged")
+    made.store.blob(damaged).chmod(0o644)
+    made.store.blob(damaged).write_bytes(b"other")
+    made.store.blob(lost).chmod(0)
+    (made.store.root / "blobs" / damaged[:2]).chmod(0o777)
+    done = reprobuild("store", "check", "--store", made.store.root, "--json", prefix=ORDINARY_USER)
+    assert done.returncode == FetchError.exit_code
+    found = json.loads(done.stdout)
+    reason = os.strerror(errno.EACCES)
+    assert found["unreadable"] == [{"path": str(made.store.blob(lost)), "reason": reason}]
+    assert [item["sha256"] for item in found["damaged"]] == [damaged]
+    assert hash_file(made.store.blob(lost)) == lost
+    made.store.blob(lost).chmod(0o444)
+    made.store.blob(lost).chmod(0)
+    told = reprobuild("store", "check", "--store", made.store.root, prefix=ORDINARY_USER)
+    assert told.returncode == FetchError.exit_code
+    assert f"not checked: {made.store.blob(lost)} cannot be read ({reason})" in told.stdout
+
+
+def test_a_folder_that_is_no_store_is_neither_checked_nor_cleaned(made: Made, tmp_path: Path) -> None:
+    write_lock(sealed(made, "one"), tmp_path / "x.lock")
+    work = tmp_path / "var" / "tmp" / "mine" / "thesis.tex"
+    work.parent.mkdir(parents=True)
+    work.write_text("x")
+    for root in (tmp_path / "nothing", tmp_path / "var"):
+        for verb in (("check",), ("gc", tmp_path / "x.lock")):
+            done = reprobuild("store", *verb, "--store", root)
+            assert done.returncode == UsageError.exit_code, done.stderr
+            assert f"there is no store at {root}" in done.stderr
+            assert "name another one with `--store`" in done.stderr
+    (tmp_path / "var" / "blobs").mkdir()
+    (tmp_path / "var" / "partial").mkdir()
+    (tmp_path / "var" / "partial" / "of-others").write_text("x")
+    collect(Store(tmp_path / "var"), [tmp_path / "x.lock"])
+    assert work.exists()
+    assert (tmp_path / "var" / "partial" / "of-others").exists()
+
+
+def test_a_good_file_that_took_the_place_of_a_damaged_one_stays(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process brings it while the damaged one is hashed."""
+    sha256 = made.store.add(b"good")
+    blob = made.store.blob(sha256)
+
+    def hash_slowly(path: Path) -> tuple[str, os.stat_result]:
+        found = hash_open(path)
+        if found[0] != sha256:
+            (tmp_path / "new").write_bytes(b"good")
+            (tmp_path / "new").replace(blob)
+        return found
+
+    for module in ("reprobuild.store", "reprobuild.collect"):
+        monkeypatch.setattr(f"{module}.hash_open", hash_slowly)
+    for use in (lambda: Store(made.store.root).verified(sha256, "x"), lambda: check(made.store)):
+        (tmp_path / "bad").write_bytes(b"bad")
+        (tmp_path / "bad").replace(blob)
+        use()
+        assert blob.read_bytes() == b"good"
+    assert check(made.store).damaged == ()
+
+
+def test_both_work_beside_a_process_at_work(made: Made, tmp_path: Path) -> None:
+    write_lock(sealed(made, "one"), tmp_path / "x.lock")
+    ended = threading.Event()
+
+    def work() -> None:
+        store = Store(made.store.root)
+        while not ended.is_set():
+            with store.scratch() as folder:
+                for n in range(20):
+                    (folder / str(n)).write_bytes(b"x")
+                store.blob(store.adopt(folder / "0")).unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        worker = pool.submit(work)
+        try:
+            for _ in range(100):
+                assert collect(Store(made.store.root), [tmp_path / "x.lock"], dry_run=True).kept.files > 0
+                assert check(Store(made.store.root)).damaged == ()
+        finally:
+            ended.set()
+        worker.result()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from reprobuild.alone import machine
-from reprobuild.collect import Amount, Collected, Damaged, check, collect
+from reprobuild.collect import Amount, Checked, Collected, Damaged, collect
 from reprobuild.errors import FetchError, UsageError
 from reprobuild.keep import keep
 from reprobuild.lock import write_lock
@@ -171,13 +172,15 @@ ASKS = (
 )
 
 
-def test_another_machine_at_work_is_respected(made: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["tmp/aaaaaaaaaaaa.x", f"partial/{'b' * 64}.aaaaaaaaaaaa"])
+def test_another_machine_at_work_is_respected(place: str, made: Made, tmp_path: Path) -> None:
     write_lock(sealed(made, "one"), tmp_path / "x.lock")
     stray = made.store.add(b"stray")
-    (made.store.root / "tmp" / "another-machine.x").mkdir()
+    (made.store.root / place).parent.mkdir(exist_ok=True)
+    (made.store.root / place).touch()
     found = collect(made.store, [tmp_path / "x.lock"])
     assert made.store.has(stray)
-    assert found.young.files == 1
+    assert found.young.files == 2
     assert (
         "left though no lock needs them: this file system has no locks between processes"
         in render_collected(found)
@@ -197,11 +200,18 @@ def test_what_people_read() -> None:
         Damaged(sha256="ab", size=1_000_000, names=("x of /y",)),
         Damaged(sha256="cd", size=1, names=(), aside="/z"),
     )
-    assert render_checked(
-        type(check(Store(Path("/nonexistent"))))(files=3, bytes=5, damaged=damaged)
-    ).splitlines() == [
+    assert render_checked(Checked(files=3, bytes=5, damaged=damaged)).splitlines() == [
         "damaged: ab, 1 MB: x of /y; removed",
         "damaged: cd, 1 B: nothing that a known lock names; set aside as /z",
         "the next `reprobuild fetch` or `build` brings again what stands at an address",
         "1 of 3 files (5 B) are whole",
     ]
+
+
+def test_what_is_used_is_touched_once_an_hour_also_where_locks_seem_to_work(made: Made) -> None:
+    sha256 = made.store.add(b"used")
+    blob, now = made.store.blob(sha256), time.time()
+    for age, touched in ((1800, False), (7200, True)):
+        os.utime(blob, (now - age, now - age))
+        Store(made.store.root).has(sha256)
+        assert (blob.stat().st_mtime > now - 1000) is touched

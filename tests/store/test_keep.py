@@ -6,13 +6,14 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from reprobuild.collect import Unread, collect
 from reprobuild.errors import FetchError, LockError, UsageError
-from reprobuild.keep import keep, kept_locks, place_of
+from reprobuild.keep import keep, keeping, kept_locks, place_of
 from reprobuild.lock import write_lock
 from reprobuild.report.storing import render_collected
 from tests.conftest import reprobuild
@@ -144,3 +145,52 @@ def test_a_store_that_cannot_be_written_to_is_used_all_the_same(made: Made, tmp_
     assert done.returncode == 0, done.stderr
     assert contents(made.store, ".") == before
     assert kept_locks(made.store) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, FetchError])
+def test_a_run_that_fails_takes_nothing_from_the_record_of_the_last(
+    error: type[BaseException], made: Made, tmp_path: Path
+) -> None:
+    lock, path = sealed(made, "one"), tmp_path / "x.lock"
+    write_lock(lock, path)
+    first, second = made.store.add(b"first"), made.store.add(b"second")
+
+    def run(sha256: str, fails: bool) -> None:
+        store = Store(made.store.root)
+        with keeping(lock, path, store, "build"):
+            store.has(sha256)
+            if fails:
+                raise error("stopped")
+
+    def used() -> set[str]:
+        ((_, record),) = kept_locks(made.store)
+        return set(record.runs["build"].blobs)
+
+    run(first, fails=False)
+    with pytest.raises(error, match="stopped"):
+        run(second, fails=True)
+    assert used() == {first, second}
+    run(second, fails=False)
+    assert used() == {second}
+
+
+def test_the_record_of_a_lock_that_a_run_writes_stands(made: Made, tmp_path: Path) -> None:
+    """`build OUT/reprobuild.lock -o OUT` seals the lock that it was given."""
+    given, path = made.lock(realised=None), tmp_path / "x.lock"
+    lock = sealed(made, "one")
+    with keeping(given, path, made.store, "build"):
+        write_lock(lock, path)
+        keep(lock, path, made.store, "build by native")
+    ((_, record),) = kept_locks(made.store)
+    assert (record.digest, list(record.runs)) == (lock.digest, ["build by native"])
+
+
+def test_many_records_at_once_lose_none(made: Made, tmp_path: Path) -> None:
+    lock, path = sealed(made, "one"), tmp_path / "x.lock"
+    write_lock(lock, path)
+    with ThreadPoolExecutor(8) as pool:
+        runs = [pool.submit(keep, lock, path, Store(made.store.root), f"run {n}") for n in range(40)]
+        for run in runs:
+            run.result()
+    ((_, record),) = kept_locks(made.store)
+    assert len(record.runs) == 40
