@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from reprobuild.keep import FOLDER, Kept, keep, kept_locks, place_of, present, r
 from reprobuild.lock import read_lock
 from reprobuild.realise.root import root_key
 from reprobuild.store import Store, hash_open, is_still
+from reprobuild.whole import remove
 
 # Where a file system has no locks, nothing is removed that was written or used since: longer than any build.
 YOUNG = 3 * 24 * 3600.0
@@ -144,7 +144,7 @@ def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, 
         for place, _ in gone:
             place.unlink(missing_ok=True)
         for path in removed:
-            _remove(path)
+            remove(path)
     return Collected(
         dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})),
         gone=tuple(path for _, path in gone), unread=tuple(unread),
@@ -228,17 +228,6 @@ def _age(path: Path) -> float:
     return time.time() - max(found.st_mtime, found.st_ctime)
 
 
-def _remove(path: Path) -> None:
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    for folder, folders, _ in os.walk(path):
-        for name in folders:  # the tree of a base has folders that only their owner may enter
-            if not (Path(folder) / name).is_symlink():
-                (Path(folder) / name).chmod(0o700)
-    shutil.rmtree(path)
-
-
 def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> Checked:
     """Verify every blob. A damaged one goes, so that the next fetch or build brings it again.
 
@@ -292,5 +281,5 @@ def _set_aside(path: Path, store: Store, records: Sequence[Kept]) -> Damaged:
         (store.root / "damaged").mkdir(exist_ok=True)
         aside = str(path.replace(store.root / "damaged" / path.name))
     else:
-        _remove(path)
+        remove(path)
     return Damaged(sha256=path.name, size=size, names=names, aside=aside)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from reprobuild.alone import lock
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store import Store, touch
 
@@ -60,8 +61,7 @@ def place_script(name: str, folder: Path) -> Path:
 def _alone(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("ab") as stream:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        lock(stream.fileno(), fcntl.LOCK_EX)
         yield
 
 
@@ -72,7 +72,7 @@ def _state(folder: Path) -> str:
         folders.sort()
         for name in sorted([*folders, *names, "."]):
             found = os.lstat(f"{parent}/{name}")
-            facts = (found.st_mode, found.st_ino, found.st_size)
+            facts: tuple[int, ...] = (found.st_mode, found.st_ino, found.st_size)
             if (parent, name) != (
                 str(folder),
                 ".",

@@ -16,6 +16,7 @@ from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.keep import keep, keeping, kept_locks, place_of
 from reprobuild.lock import write_lock
 from reprobuild.report.storing import render_collected
+from reprobuild.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
 from tests.store.sealing import contents, gc, sealed
