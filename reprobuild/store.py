@@ -59,9 +59,12 @@ def hash_open(path: Path) -> tuple[str, os.stat_result]:
 def is_still(path: Path, found: os.stat_result) -> bool:
     """Tell whether the file that was found is still the one at this path."""
     try:
-        return os.path.samestat(path.lstat(), found)
+        now = path.lstat()
     except FileNotFoundError:
         return False
+    # The number of a file that went away is given to the next one: the times tell them apart.
+    same = os.path.samestat(now, found) and now.st_size == found.st_size
+    return same and (now.st_mtime_ns, now.st_ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
 
 
 def touch(path: Path) -> None:
