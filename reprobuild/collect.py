@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +17,19 @@ from msgspec import Struct
 
 from reprobuild.alone import machine
 from reprobuild.errors import UsageError
-from reprobuild.keep import Kept, keep, kept_locks, place_of, present, record_of
+from reprobuild.keep import FOLDER, Kept, keep, kept_locks, place_of, present, record_of
 from reprobuild.lock import read_lock
 from reprobuild.realise.root import root_key
-from reprobuild.store import Store, hash_file
+from reprobuild.store import Store, hash_open, is_still
+from reprobuild.whole import remove
 
 # Where a file system has no locks, nothing is removed that was written or used since: longer than any build.
 YOUNG = 3 * 24 * 3600.0
 WORKERS = 4
 _HASH = re.compile("[0-9a-f]{64}")
+# The names of what is unfinished, and in them the machine whose it is.
+_WORK = re.compile(r"([0-9a-f]{12})\..+")
+_PART = re.compile(r"[0-9a-f]{64}\.([0-9a-f]{12})(\.lock)?")
 
 
 class Amount(Struct, frozen=True, kw_only=True):
@@ -36,9 +40,17 @@ class Amount(Struct, frozen=True, kw_only=True):
     freed: int = 0
 
 
+class Unread(Struct, frozen=True, kw_only=True):
+    """A lock that is there and cannot be read, and why; what was recorded of it is kept."""
+
+    path: str
+    reason: str
+
+
 class Collected(Struct, frozen=True, kw_only=True):
     """What was kept and removed, for which locks; `gone` are the paths at which no lock is any more.
 
+    `unread` are those at which something is that cannot be understood: their records were kept as they were.
     `young` was not removed, though no lock needs it: this file system has no locks, and a process may be at work.
     """
 
@@ -48,6 +60,7 @@ class Collected(Struct, frozen=True, kw_only=True):
     kept: Amount
     removed: Amount
     young: Amount
+    unread: tuple[Unread, ...] = ()
 
 
 class Damaged(Struct, frozen=True, kw_only=True):
@@ -60,11 +73,12 @@ class Damaged(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """The result of a check of every blob."""
+    """The result of a check of every blob; `unreadable` are those of which it is not known, left where they are."""
 
     files: int
     bytes: int
     damaged: tuple[Damaged, ...]
+    unreadable: tuple[Unread, ...] = ()
 
 
 class _Needs(Struct, frozen=True, kw_only=True):
@@ -85,13 +99,12 @@ def collect(
         empty: remove all of it if no lock is known.
 
     Raises:
-        UsageError: no lock is known, and `empty` was not said.
+        UsageError: this is no store; no lock is known, and `empty` was not said.
         FetchError: another process uses the store.
         LockError: one of `also` is no lock.
     """
     given = {path: read_lock(path) for path in also}
-    if not store.root.is_dir():
-        raise UsageError(f"there is no store at {store.root}", hint="name another one with `--store`")
+    _require(store)
     if dry_run:
         extra = [record_of(lock, path, {}) for path, lock in given.items()]
         return _collect(store, extra, sure=True, dry_run=True, empty=empty)
@@ -101,13 +114,17 @@ def collect(
         return _collect(store, [], sure=sure and not _others(store), dry_run=False, empty=empty)
 
 
+def _require(store: Store) -> None:
+    """Refuse a folder that has no sign of a store: other folders have a `tmp`, too."""
+    if not any((store.root / name).is_dir() for name in ("blobs", FOLDER)):
+        raise UsageError(f"there is no store at {store.root}", hint="name another one with `--store`")
+
+
 def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, empty: bool) -> Collected:
-    counting, gone = list(extra), []
-    known = kept_locks(store)
-    for _, record in known:
-        now = present(record)
-        counting += [now] if now else []
-        gone += [] if now else [str(place_of(record))]
+    known = [(place, record, present(record)) for place, record in kept_locks(store)]
+    gone = [(place, str(place_of(record))) for place, record, now in known if now.record is None]
+    unread = [Unread(path=str(place_of(record)), reason=now.unread) for _, record, now in known if now.unread]
+    counting = [*extra, *(now.record for _, _, now in known if now.record is not None)]
     if not counting and not empty:
         raise UsageError(
             f"the store {store.root} knows of no lock that is still there, so nothing in it would be kept",
@@ -124,21 +141,26 @@ def _collect(store: Store, extra: Sequence[Kept], *, sure: bool, dry_run: bool, 
             young.append(path)
     amounts = _amount(kept), _amount(removed), _amount(young)
     if not dry_run:
-        for place, record in known:
-            if present(record) is None:
-                place.unlink(missing_ok=True)
+        for place, _ in gone:
+            place.unlink(missing_ok=True)
         for path in removed:
-            _remove(path)
+            remove(path)
     return Collected(
-        dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})), gone=tuple(gone),
+        dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})),
+        gone=tuple(path for _, path in gone), unread=tuple(unread),
         kept=amounts[0], removed=amounts[1], young=amounts[2],
     )  # fmt: skip
 
 
 def _others(store: Store) -> bool:
     """Tell whether another machine may be at work here, which locks may not reach."""
-    own = f"{machine()}."
-    return any(not path.name.startswith(own) and _age(path) < YOUNG for path in _inside(store.root / "tmp"))
+    unfinished = (*_named(store.root / "tmp", _WORK), *_named(store.root / "partial", _PART))
+    return any(owner != machine() and _age(path) < YOUNG for path, owner in unfinished)
+
+
+def _named(folder: Path, form: re.Pattern[str]) -> list[tuple[Path, str]]:
+    """Return what is in a folder under names of our own form, each with its machine."""
+    return [(path, match[1]) for path in _inside(folder) if (match := form.fullmatch(path.name))]
 
 
 def _needs(records: Sequence[Kept], store: Store) -> _Needs:
@@ -154,9 +176,9 @@ def _needs(records: Sequence[Kept], store: Store) -> _Needs:
 
 def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
     """Yield everything in the store that may go, and whether it is needed. Folders of others are left alone."""
-    for path in _inside(store.root / "tmp"):
+    for path, _ in _named(store.root / "tmp", _WORK):
         yield path, False
-    for path in _inside(store.root / "partial"):
+    for path, _ in _named(store.root / "partial", _PART):
         yield path, path.name.partition(".")[0] in needs.blobs
     for path in _inside(store.root / "roots"):
         yield path, path.name.partition(".")[0] in needs.blobs
@@ -168,7 +190,9 @@ def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+    with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+        return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+    return []
 
 
 def _amount(paths: Sequence[Path]) -> Amount:
@@ -182,63 +206,71 @@ def _amount(paths: Sequence[Path]) -> Amount:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        yield found
-        return
+    """Yield what is there, or in the folder that is there; what went away meanwhile is left out."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            yield found
+            return
     for folder, _, names in os.walk(path):
         for name in names:
-            inside = os.lstat(f"{folder}/{name}")
-            if stat.S_ISREG(inside.st_mode):
-                yield inside
+            with contextlib.suppress(FileNotFoundError):
+                inside = os.lstat(f"{folder}/{name}")
+                if stat.S_ISREG(inside.st_mode):
+                    yield inside
 
 
 def _age(path: Path) -> float:
-    found = path.lstat()
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return math.inf
     return time.time() - max(found.st_mtime, found.st_ctime)
-
-
-def _remove(path: Path) -> None:
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    for folder, folders, _ in os.walk(path):
-        for name in folders:  # the tree of a base has folders that only their owner may enter
-            if not (Path(folder) / name).is_symlink():
-                (Path(folder) / name).chmod(0o700)
-    shutil.rmtree(path)
 
 
 def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> Checked:
     """Verify every blob. A damaged one goes, so that the next fetch or build brings it again.
 
-    What stands at no address is set aside in `damaged/` instead: some of it may be worth saving.
+    What stands at no address is set aside in `damaged/` instead: some of it may be worth saving. What cannot be read
+    now may be whole, and stays.
 
     Args:
         progress: called with (bytes so far, bytes in all).
+
+    Raises:
+        UsageError: this is no store.
     """
+    _require(store)
     blobs = [path for folder in _inside(store.root / "blobs") for path in _inside(folder)]
-    total, done = sum(path.lstat().st_size for path in blobs), 0
+    sizes = [sum(found.st_size for found in _files(path)) for path in blobs]
+    total, done, files = sum(sizes), 0, 0
     records = [record for _, record in kept_locks(store)]
-    damaged = []
+    damaged, unreadable = [], []
     with ThreadPoolExecutor(WORKERS) as pool:
-        for path, whole in zip(blobs, pool.map(_whole, blobs), strict=True):
-            size = path.lstat().st_size if os.path.lexists(path) else 0
-            if not whole:
+        for path, size, state in zip(blobs, sizes, pool.map(_state, blobs), strict=True):
+            files += state is not None
+            if state is False:
                 damaged.append(_set_aside(path, store, records))
+            elif isinstance(state, str):
+                unreadable.append(Unread(path=str(path), reason=state))
             done += size
             progress(done, total)
-    return Checked(files=len(blobs), bytes=total, damaged=tuple(damaged))
+    return Checked(files=files, bytes=total, damaged=tuple(damaged), unreadable=tuple(unreadable))
 
 
-def _whole(path: Path) -> bool:
-    """Tell whether a blob is what its name says, or went away meanwhile."""
+def _state(path: Path) -> bool | str | None:
+    """Tell whether a blob is what its name says; why it cannot be read; nothing where it went away meanwhile."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode) and hash_file(path) == path.name
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        found, seen = hash_open(path)
+        while found != path.name and not is_still(path, seen):  # another process replaced it
+            found, seen = hash_open(path)
     except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+        return None
+    except OSError as err:
+        return err.strerror or str(err)
+    return found == path.name
 
 
 def _set_aside(path: Path, store: Store, records: Sequence[Kept]) -> Damaged:
@@ -249,5 +281,5 @@ def _set_aside(path: Path, store: Store, records: Sequence[Kept]) -> Damaged:
         (store.root / "damaged").mkdir(exist_ok=True)
         aside = str(path.replace(store.root / "damaged" / path.name))
     else:
-        _remove(path)
+        remove(path)
     return Damaged(sha256=path.name, size=size, names=names, aside=aside)

@@ -11,7 +11,7 @@ from reprobuild.caches import Caches, take
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact, Lock
 from reprobuild.net import Net, WrongSize, split_credentials
-from reprobuild.store import Store
+from reprobuild.store import DamagedError, Store
 
 WORKERS = 8
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
@@ -53,11 +53,9 @@ def fetch(
     everything = list(wanted)
     for artefact in everything:
         store.blob(artefact.sha256)  # it is a hash, not a path
-    missing = [artefact for artefact in everything if not store.has(artefact.sha256)]
     with ThreadPoolExecutor(WORKERS) as pool:
-        present = (artefact for artefact in everything if store.has(artefact.sha256))
-        for check in [pool.submit(store.verified, a.sha256, a.filename) for a in present]:
-            check.result()
+        whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
+        missing = [artefact for artefact, there in zip(everything, whole, strict=True) if not there]
         total, done = sum(artefact.size for artefact in missing), 0
         downloads = [pool.submit(_bring, artefact, store, net, caches or Caches()) for artefact in missing]
         try:
@@ -71,12 +69,20 @@ def fetch(
     return len(missing)
 
 
+def _is_whole(artefact: Artefact, store: Store) -> bool:
+    """Tell whether the store has a file; a damaged one is removed, and is to be brought again."""
+    try:
+        return store.has(artefact.sha256) and bool(store.verified(artefact.sha256, artefact.filename))
+    except DamagedError:
+        return False
+
+
 def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches) -> int:
     # One machine's: where locks reach no other machine, two must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
     with alone(part.with_name(f"{part.name}.lock")) as sure:
-        if store.has(artefact.sha256):  # another process brought it in the meantime
-            return store.verified(artefact.sha256, artefact.filename).stat().st_size
+        if _is_whole(artefact, store):  # another process brought it in the meantime
+            return store.blob(artefact.sha256).stat().st_size
         if sure:
             return _complete(artefact, part, store, net, caches)
     with store.scratch() as folder:  # no locks here: nothing unfinished is shared
@@ -84,9 +90,11 @@ def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches) -> int:
 
 
 def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches) -> int:
-    if not part.exists() and take(artefact, caches, part):
-        store.adopt(part, artefact.sha256)
-        return store.blob(artefact.sha256).stat().st_size
+    with store.scratch() as folder:  # beside an unfinished download: it goes on where no cache has the file
+        if take(artefact, caches, folder / "copy"):
+            store.adopt(folder / "copy", artefact.sha256)
+            part.unlink(missing_ok=True)
+            return store.blob(artefact.sha256).stat().st_size
     if not artefact.url:
         raise FetchError(
             f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from reprobuild.alone import alone
 from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock, read_lock
@@ -45,6 +46,13 @@ class Kept(Struct, frozen=True, kw_only=True):
     runs: dict[str, Used]
 
 
+class Present(Struct, frozen=True, kw_only=True):
+    """What counts of a record now, if anything; `unread` says why the lock that is there could not be read."""
+
+    record: Kept | None = None
+    unread: str = ""
+
+
 def named_files(lock: Lock) -> dict[str, Named]:
     """Return every file that a lock names, by its sha256."""
     found = {item.sha256: Named(name=item.filename, here=not item.url) for item in artefacts(lock)}
@@ -64,24 +72,24 @@ def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> Kept:
     return Kept(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
 
 
-def keep(lock: Lock, path: Path, store: Store, run: str = "") -> None:
+def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
     """Record that the lock file at `path` is to be kept, and under the name `run` what was used so far.
 
-    A store that cannot be written to is left as it is: whoever cleans it does not know of this lock.
+    What was used in a run that is not `whole` comes to what the last one used, which is needed still. A store that
+    cannot be written to is left as it is: whoever cleans it does not know of this lock.
     """
-    place = store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
-    former = _read(place)
-    runs: Mapping[str, Used] = former.runs if former is not None and former.digest == lock.digest else {}
-    used = {run: store.used} if run else {}
-    new = record_of(lock, path, {**runs, **used})
-    if new == former:
-        return
+    place = _place(path, store)
     try:
-        with store.scratch() as folder:
-            part = folder / "kept"
-            part.write_bytes(msgspec.json.encode(new, order="deterministic"))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            part.replace(place)
+        with alone(place.with_suffix(".lock")), store.scratch() as folder:
+            former = _read(place)
+            same = former is not None and former.digest == lock.digest
+            runs: Mapping[str, Used] = former.runs if former is not None and same else {}
+            used = {run: store.used if whole else _both(runs.get(run, Used()), store.used)} if run else {}
+            new = record_of(lock, path, {**runs, **used})
+            if new != former:
+                part = folder / "kept"
+                part.write_bytes(msgspec.json.encode(new, order="deterministic"))
+                part.replace(place)
     except OSError as err:
         if err.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
@@ -89,12 +97,33 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "") -> None:
 
 @contextlib.contextmanager
 def keeping(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
-    """Record a lock file, and at the end, however it comes, what the block used."""
+    """Record a lock file, and at the end, however it comes, what the block used.
+
+    Where the block wrote another lock to the same place, that one's record stands.
+    """
     keep(lock, path, store)
     try:
         yield
-    finally:
-        keep(lock, path, store, run)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the disk may be full: that is what is told
+            _keep_run(lock, path, store, run, whole=False)
+        raise
+    _keep_run(lock, path, store, run, whole=True)
+
+
+def _keep_run(lock: Lock, path: Path, store: Store, run: str, *, whole: bool) -> None:
+    former = _read(_place(path, store))
+    if former is None or former.digest == lock.digest:
+        keep(lock, path, store, run, whole=whole)
+
+
+def _both(one: Used, other: Used) -> Used:
+    blobs, made = {*one.blobs, *other.blobs}, {*one.made, *other.made}
+    return Used(blobs=tuple(sorted(blobs)), made=tuple(sorted(made)))
+
+
+def _place(path: Path, store: Store) -> Path:
+    return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
 
 
 def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
@@ -106,6 +135,8 @@ def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
     folder = store.root / FOLDER
     found = []
     for place in folder.iterdir() if folder.is_dir() else ():
+        if place.suffix:  # the lock of a process that writes one
+            continue
         record = _read(place)
         if record is None:
             raise FetchError(
@@ -116,25 +147,26 @@ def kept_locks(store: Store) -> list[tuple[Path, Kept]]:
     return sorted(found, key=lambda pair: pair[1].path)
 
 
-def present(record: Kept) -> Kept | None:
-    """Return what counts of a record now: nothing where no lock is there any more.
+def present(record: Kept) -> Present:
+    """Return what counts of a record now: nothing where no file is there any more.
 
-    Of another lock at the same place its own files count. One that may not be read counts as it was.
+    Of another lock at the same place its own files count. What is there and cannot be read or understood (a lock of
+    another version, half edited, on a disk that fails) counts as it was: some of its files may stand at no address.
     """
     path = place_of(record)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return None
-        with path.open("rb"):
-            pass
-    except OSError as err:
-        return None if err.errno in (errno.ENOENT, errno.ENOTDIR) else record
-    try:
+            return Present()
         lock = read_lock(path)
-    except LockError:
-        return None
+    except OSError as err:
+        gone = err.errno in (errno.ENOENT, errno.ENOTDIR)
+        return Present() if gone else Present(record=record, unread=err.strerror or str(err))
+    except LockError as err:
+        return Present(record=record, unread=str(err).removeprefix(f"{path} "))
+    except (ValueError, RecursionError) as err:  # broken text, or nested too deeply for the parser
+        return Present(record=record, unread=str(err))
     runs = record.runs if lock.digest == record.digest else {}
-    return Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs)
+    return Present(record=Kept(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs))
 
 
 def place_of(record: Kept) -> Path:

@@ -127,7 +127,8 @@ def from_snapshot(
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
     if checks is not None:
         find_engine(checks.engine, session.env)  # before hours of fetching
-    lock, image = build(lock, out, session, making)
+    with keeping(lock, given or out / LOCK, session.store, "build"):
+        lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
     session.store.release()  # the checks take long, and need nothing of it
@@ -215,13 +216,13 @@ def build(
         {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
     )
     write_lock(sealed, out / LOCK)
-    for name, text in texts.items():
-        if name != "requirements.txt":
-            write_file(out / name, text.encode())
-    session.say("image: layers and OCI layout")
-    former = _former_image(out)
-    reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
     with keeping(sealed, out / LOCK, session.store, f"build by {making.builder}"):
+        for name, text in texts.items():
+            if name != "requirements.txt":
+                write_file(out / name, text.encode())
+        session.say("image: layers and OCI layout")
+        former = _former_image(out)
+        reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
         image = _make_image(sealed, out, session, texts, reference, making.builder)
     image = _record(kept_singles(image, former, out, session.say), out)
     if making.singles:

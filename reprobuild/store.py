@@ -19,6 +19,7 @@ import json
 import os
 import re
 import threading
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from reprobuild.errors import FetchError
 from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
+HOUR = 3600.0
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -42,6 +44,38 @@ def hash_file(path: Path) -> str:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def hash_open(path: Path) -> tuple[str, os.stat_result]:
+    """Return the sha256 (hex) of a file, and which file it was: another may stand there meanwhile."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        found = os.fstat(stream.fileno())
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest(), found
+
+
+def is_still(path: Path, found: os.stat_result) -> bool:
+    """Tell whether the file that was found is still the one at this path."""
+    try:
+        now = path.lstat()
+    except FileNotFoundError:
+        return False
+    # The number of a file that went away is given to the next one: the times tell them apart.
+    same = os.path.samestat(now, found) and now.st_size == found.st_size
+    return same and (now.st_mtime_ns, now.st_ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
+
+
+def touch(path: Path) -> None:
+    """Let its time tell others that it is used, at most once an hour: locks may not reach other machines."""
+    with contextlib.suppress(OSError):  # not there, or not ours
+        if time.time() - path.stat().st_mtime > HOUR:
+            os.utime(path)
+
+
+class DamagedError(FetchError):
+    """The bytes of a blob changed; it was removed."""
 
 
 class Used(Struct, frozen=True, kw_only=True):
@@ -140,13 +174,10 @@ class Store:
                 self._holder = number
 
     def _asked(self, asked: set[str], name: str, path: Path) -> None:
-        """Remember what is used; without locks, its time tells other processes."""
-        if name in asked:
-            return
-        asked.add(name)
-        if self._holder is not None and not self._locked:
-            with contextlib.suppress(OSError):
-                os.utime(path)
+        """Remember what is used, and let others see it."""
+        if name not in asked:
+            asked.add(name)
+            touch(path)
 
     def verified(self, sha256: str, what: str) -> Path:
         """Return the path of a blob whose bytes were checked by this process.
@@ -156,8 +187,8 @@ class Store:
             what: the name that the user knows it by.
 
         Raises:
-            FetchError: it is not there, or its bytes changed; a changed blob is removed, so that the next
-                run fetches or makes it again.
+            DamagedError: its bytes changed; it is removed, so that the next run fetches or makes it again.
+            FetchError: it is not there.
         """
         with self._hashing[sha256]:
             if sha256 not in self._verified:
@@ -172,10 +203,12 @@ class Store:
             raise FetchError(
                 f"{what} is not in the store {self.root}", hint="run `reprobuild fetch LOCK`, with a network"
             )
-        found = hash_file(path)
+        found, seen = hash_open(path)
+        while found != sha256 and path.is_file() and not is_still(path, seen):  # another process replaced it
+            found, seen = hash_open(path)
         if found != sha256:
-            path.unlink()
-            raise FetchError(
+            path.unlink(missing_ok=True)
+            raise DamagedError(
                 f"{what} in the store is damaged: sha256 {found}, locked as {sha256}",
                 hint="the damaged copy was removed; run the command again to fetch it anew",
             )

@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from reprobuild.alone import lock
+
 # No room, or none that may be written to: the user can mend it, and the next run goes on.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 PREFIX = ".reprobuild-"
@@ -61,12 +63,14 @@ def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
         folder, holder, dead = _make(parent, prefix)
     try:
         for number, left in dead:
-            _remove(left)
+            with contextlib.suppress(OSError):  # of another user
+                remove(left)
             os.close(number)
         with naming(parent):
             yield folder
     finally:
-        _remove(folder)
+        with contextlib.suppress(OSError):  # what the block met is what is told
+            remove(folder)
         os.close(holder)
 
 
@@ -99,10 +103,10 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]
     """
     above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        alone = _lock(above, fcntl.LOCK_EX)
+        alone = lock(above, fcntl.LOCK_EX)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        if not (_lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no locks
+        if not (lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no locks
             return folder, holder, []
         others = [path for path in parent.iterdir() if path.name.startswith(prefix) and path != folder]
         return folder, holder, [pair for path in others if (pair := _abandoned(path)) is not None]
@@ -115,22 +119,18 @@ def _abandoned(path: Path) -> tuple[int, Path] | None:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:  # it went away meanwhile, or is not ours
         return None
-    if _lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    if lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
         return number, path
     os.close(number)
     return None
 
 
-def _lock(number: int, kind: int) -> bool:
-    try:
-        fcntl.flock(number, kind)
-    except OSError:
-        return False
-    return True
+def remove(path: Path) -> None:
+    """Remove a file or folder, also one whose folders were left without the right to enter them.
 
-
-def _remove(path: Path) -> None:
-    """Remove a file or folder, also one whose folders were left without the right to enter them."""
+    Raises:
+        OSError: something of it cannot be removed.
+    """
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
@@ -140,4 +140,4 @@ def _remove(path: Path) -> None:
             for name in folders:
                 if not (Path(folder) / name).is_symlink():
                     (Path(folder) / name).chmod(0o700)
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path)

@@ -59,4 +59,4 @@ def check(store: Path | None, as_json: bool) -> int:
         common.print_json(msgspec.to_builtins(found))
     else:
         click.echo(render_checked(found))
-    return FetchError.exit_code if found.damaged else 0
+    return FetchError.exit_code if found.damaged or found.unreadable else 0

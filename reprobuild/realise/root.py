@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from reprobuild.alone import lock
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.store import Store
+from reprobuild.store import Store, touch
 
 
 def kept_root(base: str, store: Store) -> Path:
@@ -37,6 +38,7 @@ def kept_root(base: str, store: Store) -> Path:
                     folder.rename(old)
                 fresh.rename(folder)
             store.remember(key, {"state": _state(folder)})
+        touch(folder)
     return folder
 
 
@@ -59,8 +61,7 @@ def place_script(name: str, folder: Path) -> Path:
 def _alone(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("ab") as stream:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        lock(stream.fileno(), fcntl.LOCK_EX)
         yield
 
 
@@ -71,6 +72,11 @@ def _state(folder: Path) -> str:
         folders.sort()
         for name in sorted([*folders, *names, "."]):
             found = os.lstat(f"{parent}/{name}")
-            facts = (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            facts: tuple[int, ...] = (found.st_mode, found.st_ino, found.st_size)
+            if (parent, name) != (
+                str(folder),
+                ".",
+            ):  # its times tell when it was used; its content is told by names
+                facts += (found.st_mtime_ns, found.st_ctime_ns)
             digest.update(f"{name}\0{facts}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()

@@ -14,6 +14,10 @@ def render_collected(found: Collected) -> str:
     """Return what was kept and removed."""
     would = "would be " if found.dry_run else ""
     lines = [f"kept for {_shown(path)}" for path in found.locks]
+    lines += [
+        f"{_shown(lock.path)} is kept as it was: cannot be read ({_shown(lock.reason)})"
+        for lock in found.unread
+    ]
     lines += [f"no lock is at {_shown(path)} any more" for path in found.gone]
     lines += [
         f"{_amount(found.kept)} kept",
@@ -35,9 +39,10 @@ def render_checked(found: Checked) -> str:
         names = ", ".join(map(_shown, blob.names)) or "nothing that a known lock names"
         became = f"set aside as {_shown(blob.aside)}" if blob.aside else "removed"
         lines.append(f"damaged: {_shown(blob.sha256)}, {in_bytes(blob.size)}: {names}; {became}")
+    lines += [f"not checked: {_shown(b.path)} cannot be read ({_shown(b.reason)})" for b in found.unreadable]
     if found.damaged:
         lines.append("the next `reprobuild fetch` or `build` brings again what stands at an address")
-    whole = found.files - len(found.damaged)
+    whole = found.files - len(found.damaged) - len(found.unreadable)
     return "\n".join([*lines, f"{whole} of {found.files} files ({in_bytes(found.bytes)}) are whole"])
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.alone import machine
 from reprobuild.caches import APT, Caches, user_caches
 from reprobuild.errors import FetchError
 from reprobuild.fetch import fetch
@@ -192,4 +193,30 @@ def test_what_is_wrong_in_a_cache_is_fetched(tmp_path: Path, monkeypatch: pytest
         assert (
             fetch([item], store, Net(manners=Manners(tries=1)), caches=Caches(pip=(tmp_path / "pip",))) == 1
         )
+    assert store.blob(item.sha256).read_bytes() == CONTENT
+
+
+def test_a_cache_is_asked_before_an_unfinished_download_goes_on(tmp_path: Path) -> None:
+    folder, store, item = tmp_path / "cache", Store(tmp_path / "store"), artefact("six-1.16-0.conda")
+    folder.mkdir()
+    part = store.root / "partial" / f"{item.sha256}.{machine()}"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT[:10])
+    (folder / item.filename).write_bytes(b"other")
+    with pytest.raises(FetchError):
+        fetch([item], store, OFFLINE, caches=Caches(conda=(folder,)))
+    assert part.read_bytes() == CONTENT[:10]
+    (folder / item.filename).write_bytes(CONTENT)
+    assert fetch([item], store, OFFLINE, caches=Caches(conda=(folder,))) == 1
+    assert list(part.parent.iterdir()) == []
+
+
+def test_a_damaged_file_of_the_store_is_brought_again(tmp_path: Path) -> None:
+    source, store = tmp_path / "x.whl", Store(tmp_path / "store")
+    source.write_bytes(CONTENT)
+    item = artefact("x.whl", url=source.as_uri())
+    fetch([item], store, Net())
+    store.blob(item.sha256).chmod(0o644)
+    store.blob(item.sha256).write_bytes(b"damaged")
+    assert fetch([item], Store(store.root), Net()) == 1
     assert store.blob(item.sha256).read_bytes() == CONTENT

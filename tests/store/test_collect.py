@@ -1,74 +1,28 @@
-"""`store gc` keeps what locks need, all of it and nothing else; `store check` finds every damage."""
+"""`store gc` keeps what locks need, all of it and nothing else."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reprobuild.alone import machine
-from reprobuild.collect import Amount, Collected, Damaged, check, collect
-from reprobuild.errors import FetchError, LockError, UsageError
-from reprobuild.image.build import Image
-from reprobuild.keep import keep, kept_locks, place_of
-from reprobuild.lock import Artefact, Lock, write_lock
-from reprobuild.payload import pack_runtime
-from reprobuild.pipeline import read_image
+from reprobuild.collect import Amount, Checked, Collected, Damaged, collect
+from reprobuild.errors import FetchError, UsageError
+from reprobuild.keep import keep
+from reprobuild.lock import write_lock
 from reprobuild.realise.root import root_key
 from reprobuild.report.storing import render_checked, render_collected
-from reprobuild.store import Store, Used, hash_file
+from reprobuild.store import Store, Used
 from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made
-from tests.system.samples import ORDINARY_USER
+from tests.store.sealing import built, contents, gc, sealed
 
 GONE = "name the locks to keep: `reprobuild store gc LOCK...`; `--empty` removes everything"
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return Made(tmp_path / "made")
-
-
-def sealed(made: Made, *names: str) -> Lock:
-    """Return a sealed lock with a wheel of each name, whose files are in the store."""
-    made.wheels, made.bytecode = [], []
-    for name in names:
-        wheel = made.wheel(name, {f"{name}.py": f"# {name}\n".encode() * 50})
-        made.compiled(wheel.file.sha256, {f"opt/env/lib/python3.11/site-packages/{name}.pyc": name.encode()})
-    lock = made.lock()
-    assert lock.realised is not None
-    realised = type(lock.realised)(
-        base=made.base, runtime=pack_runtime(made.store), wheels=(), bytecode=lock.realised.bytecode
-    )
-    return made.lock(realised=realised)
-
-
-def built(lock: Lock, path: Path, store: Store, out: Path) -> Image:
-    """Build by the command line, without network, and return the image."""
-    write_lock(lock, path)
-    done = reprobuild("build", path, "-o", out, "--store", store.root, "--offline")
-    assert done.returncode == 0, done.stderr
-    return read_image(out)[1]
-
-
-def contents(store: Store, *folders: str) -> dict[str, int]:
-    """Return {path in the store: when it was written}."""
-    found = [path for folder in folders for path in (store.root / folder).rglob("*") if path.is_file()]
-    return {str(path.relative_to(store.root)): path.stat().st_mtime_ns for path in found}
-
-
-def gc(store: Store, *arguments: str | Path, prefix: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Run it by the command line, and return what it says."""
-    store.release()
-    done = reprobuild("store", "gc", *arguments, "--store", store.root, "--json", prefix=prefix)
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
 
 
 def test_what_a_kept_lock_needs_stays_and_nothing_else(made: Made, tmp_path: Path) -> None:
@@ -110,31 +64,6 @@ def test_what_a_kept_lock_needs_stays_and_nothing_else(made: Made, tmp_path: Pat
     assert fetched.returncode == 0, fetched.stderr
 
 
-def test_a_lock_that_was_only_fetched_is_kept(made: Made, tmp_path: Path) -> None:
-    lock = sealed(made, "one")
-    write_lock(lock, tmp_path / "given.lock")
-    stray = made.store.add(b"stray")
-    assert reprobuild("fetch", "given.lock", "--store", made.store.root, cwd=tmp_path).returncode == 0
-    assert gc(made.store)["locks"] == [str(tmp_path / "given.lock")]
-    assert not made.store.has(stray)
-    assert all(made.store.has(sha256) for sha256 in (made.base, lock.wheels[0].file.sha256))
-
-
-def test_a_lock_that_is_named_is_kept_from_then_on(made: Made, tmp_path: Path) -> None:
-    lock = sealed(made, "one")
-    write_lock(lock, tmp_path / "given.lock")
-    found = collect(made.store, [tmp_path / "given.lock"], dry_run=True)
-    assert found.locks == (str(tmp_path / "given.lock"),)
-    assert kept_locks(made.store) == []
-    collect(made.store, [tmp_path / "given.lock"])
-    assert made.store.has(lock.wheels[0].file.sha256)
-    stray = made.store.add(b"stray")
-    assert collect(made.store).locks == (str(tmp_path / "given.lock"),)
-    assert not made.store.has(stray)
-    with pytest.raises(LockError, match="there is no lock at"):
-        collect(made.store, [tmp_path / "none.lock"])
-
-
 def test_a_store_without_a_lock_is_emptied_only_on_demand(made: Made, tmp_path: Path) -> None:
     for dry_run in (True, False):
         with pytest.raises(UsageError, match="knows of no lock that is still there") as caught:
@@ -150,49 +79,6 @@ def test_a_store_without_a_lock_is_emptied_only_on_demand(made: Made, tmp_path: 
     with pytest.raises(UsageError, match="there is no store at") as none:
         collect(Store(tmp_path / "nothing"))
     assert none.value.hint == "name another one with `--store`"
-
-
-def test_another_lock_at_the_same_place_counts_instead(made: Made, tmp_path: Path) -> None:
-    first, second = sealed(made, "one"), sealed(made, "two")
-    path = tmp_path / "x.lock"
-    write_lock(first, path)
-    keep(first, path, made.store, "build")
-    write_lock(second, path)
-    collect(made.store)
-    assert not made.store.has(first.wheels[0].file.sha256)
-    assert made.store.has(second.wheels[0].file.sha256)
-    for replacement in ("{}", "no lock"):
-        path.write_text(replacement)
-        with pytest.raises(UsageError, match="knows of no lock"):
-            collect(made.store)
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(UsageError, match="knows of no lock"):
-        collect(made.store)
-
-
-def test_a_lock_that_cannot_be_read_counts_as_it_was(made: Made, tmp_path: Path) -> None:
-    lock = sealed(made, "one")
-    folder = tmp_path / os.fsdecode(b"not \xff utf-8")
-    folder.mkdir()
-    write_lock(lock, folder / "x.lock")
-    keep(lock, folder / "x.lock", made.store)
-    assert [place_of(record) for _, record in kept_locks(made.store)] == [folder / "x.lock"]
-    (folder / "x.lock").unlink()
-    (folder / "x.lock").symlink_to("x.lock")  # a loop
-    found = collect(made.store)
-    assert found.gone == ()
-    assert made.store.has(lock.wheels[0].file.sha256)
-    assert "not \\udcff utf-8/x.lock" in render_collected(found)
-
-
-def test_a_damaged_record_stops_it(made: Made, tmp_path: Path) -> None:
-    keep(sealed(made, "one"), tmp_path / "x.lock", made.store)
-    ((place, _),) = kept_locks(made.store)
-    place.write_text("{")
-    with pytest.raises(FetchError, match=f"{place} says which lock is kept, and cannot be read") as caught:
-        collect(made.store)
-    assert caught.value.hint == "remove it, and name its lock with `reprobuild store gc LOCK`"
 
 
 def test_what_is_made_of_what_stays_stays(made: Made, tmp_path: Path) -> None:
@@ -286,63 +172,19 @@ ASKS = (
 )
 
 
-def test_another_machine_at_work_is_respected(made: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["tmp/aaaaaaaaaaaa.x", f"partial/{'b' * 64}.aaaaaaaaaaaa"])
+def test_another_machine_at_work_is_respected(place: str, made: Made, tmp_path: Path) -> None:
     write_lock(sealed(made, "one"), tmp_path / "x.lock")
     stray = made.store.add(b"stray")
-    (made.store.root / "tmp" / "another-machine.x").mkdir()
+    (made.store.root / place).parent.mkdir(exist_ok=True)
+    (made.store.root / place).touch()
     found = collect(made.store, [tmp_path / "x.lock"])
     assert made.store.has(stray)
-    assert found.young.files == 1
+    assert found.young.files == 2
     assert (
         "left though no lock needs them: this file system has no locks between processes"
         in render_collected(found)
     )
-
-
-def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tmp_path: Path) -> None:
-    store = made.store
-    served = tmp_path / "served.whl"
-    served.write_bytes(b"a wheel" * 1000)
-    lock = sealed(made, "one")
-    wheel = type(lock.wheels[0])(
-        name="two", version="1", role="environment",
-        file=Artefact(
-            filename="two.whl", sha256=store.add(served.read_bytes()), size=7000, url=served.as_uri()
-        ),
-    )  # fmt: skip
-    lock = made.lock(wheels=(*lock.wheels, wheel), realised=lock.realised)
-    path = tmp_path / "x.lock"
-    write_lock(lock, path)
-    keep(lock, path, store)
-    here, there, nobody = lock.wheels[0].file.sha256, wheel.file.sha256, store.add(b"nobody's")
-    assert check(store).damaged == ()
-    for sha256 in (here, there, nobody):
-        blob = store.blob(sha256)
-        content = bytearray(blob.read_bytes())
-        content[len(content) // 2] ^= 1
-        blob.chmod(0o644)
-        blob.write_bytes(content)
-    damaged_size = store.blob(here).stat().st_size
-    (store.root / "blobs" / "zz").mkdir()
-    (store.root / "blobs" / "zz" / "link").symlink_to("/etc/passwd")
-    done = reprobuild("store", "check", "--store", store.root, "--json")
-    assert done.returncode == FetchError.exit_code == 5
-    found = {item["sha256"]: item for item in json.loads(done.stdout)["damaged"]}
-    assert found.keys() == {here, there, nobody, "link"}
-    assert found[here]["names"] == [f"one-1.0-py3-none-any.whl of {path}"]
-    assert found[here]["aside"] == str(store.root / "damaged" / here)
-    assert Path(found[here]["aside"]).stat().st_size == damaged_size
-    assert (found[there]["names"], found[there]["aside"]) == ([f"two.whl of {path}"], "")
-    assert found[nobody]["names"] == []
-    assert not any(Store(store.root).has(sha256) for sha256 in (here, there, nobody))
-    store.add((made.root / "one-1.0-py3-none-any.whl").read_bytes())
-    fetched = reprobuild("fetch", path, "--store", store.root)
-    assert fetched.returncode == 0, fetched.stderr
-    assert hash_file(store.blob(there)) == there
-    whole = reprobuild("store", "check", "--store", store.root)
-    assert whole.returncode == 0, whole.stderr
-    files = len(contents(store, "blobs"))
-    assert whole.stdout.startswith(f"{files} of {files} files (")
 
 
 def test_what_people_read() -> None:
@@ -358,9 +200,7 @@ def test_what_people_read() -> None:
         Damaged(sha256="ab", size=1_000_000, names=("x of /y",)),
         Damaged(sha256="cd", size=1, names=(), aside="/z"),
     )
-    assert render_checked(
-        type(check(Store(Path("/nonexistent"))))(files=3, bytes=5, damaged=damaged)
-    ).splitlines() == [
+    assert render_checked(Checked(files=3, bytes=5, damaged=damaged)).splitlines() == [
         "damaged: ab, 1 MB: x of /y; removed",
         "damaged: cd, 1 B: nothing that a known lock names; set aside as /z",
         "the next `reprobuild fetch` or `build` brings again what stands at an address",
@@ -368,12 +208,10 @@ def test_what_people_read() -> None:
     ]
 
 
-def test_a_store_that_cannot_be_written_to_is_used_all_the_same(made: Made, tmp_path: Path) -> None:
-    lock = sealed(made, "one")
-    write_lock(lock, tmp_path / "x.lock")
-    made.store.release()
-    before = contents(made.store, ".")
-    done = reprobuild("fetch", tmp_path / "x.lock", "--store", made.store.root, prefix=ORDINARY_USER)
-    assert done.returncode == 0, done.stderr
-    assert contents(made.store, ".") == before
-    assert kept_locks(made.store) == []
+def test_what_is_used_is_touched_once_an_hour_also_where_locks_seem_to_work(made: Made) -> None:
+    sha256 = made.store.add(b"used")
+    blob, now = made.store.blob(sha256), time.time()
+    for age, touched in ((1800, False), (7200, True)):
+        os.utime(blob, (now - age, now - age))
+        Store(made.store.root).has(sha256)
+        assert (blob.stat().st_mtime > now - 1000) is touched
