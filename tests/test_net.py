@@ -14,10 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import requests
 
 from reprobuild import net as module
 from reprobuild.errors import FetchError
 from reprobuild.net import Manners, Net, NotFound, WrongSize, split_credentials
+from reprobuild.net.following import Auth, Still, follow
 from reprobuild.net.manners import retry_after
 from tests.resolve.served import Reply, Served
 
@@ -450,3 +452,50 @@ def test_threads_may_share_it(served: Served) -> None:
     urls = [served.give(f"/{n}", str(n).encode()) for n in range(40)]
     with ThreadPoolExecutor(8) as pool:
         assert [page.content for page in pool.map(net.page, urls)] == [str(n).encode() for n in range(40)]
+
+
+def test_the_words_of_a_redirection_are_not_read(served: Served) -> None:
+    served.give("/end", b"ok")
+    url = served.give("/x", Reply(b"x" * 1_000_000, status=302, headers={"Location": "/end"}, endless=True))
+    assert QUICK.page(url).content == b"ok"
+
+
+def test_no_login_goes_from_https_to_http_or_beyond(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither ours nor that of netrc, which knows hosts but no ports; nor when it leads back."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login alice password pa55/word\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    def ask(url: str, auth: Auth) -> requests.Response:
+        """Let the server, which has no certificate, stand for one that has."""
+        plain = url.replace("https://secure.test", served.url)
+        return Still().get(plain, auth=auth, stream=True, allow_redirects=False, timeout=10)
+
+    served.give("/x", Reply(status=302, headers={"Location": f"{served.url}/low"}))
+    served.give("/low", Reply(status=302, headers={"Location": "https://secure.test/again"}))
+    served.give("/again", b"ok")
+    assert follow(ask, "https://secure.test/x", ("alice", PASSWORD)).content == b"ok"
+    assert served.headers("Authorization") == [LOGIN, None, None]
+    follow(ask, f"{served.url}/low", None).close()
+    assert served.headers("Authorization")[3:] == [LOGIN, LOGIN], "netrc is read where nothing was lowered"
+
+
+def test_a_login_goes_along_at_one_place_alone(served: Served, other: Served) -> None:
+    other.give("/end", b"ok")
+    served.give("/y", Reply(status=302, headers={"Location": f"{other.url}/end"}))
+    url = served.give("/x", Reply(status=302, headers={"Location": "y"}))
+    QUICK.page(with_login(url))
+    assert served.headers("Authorization") == [LOGIN, LOGIN]
+    assert other.headers("Authorization") == [None]
+
+
+def test_the_pace_of_the_host_that_it_leads_to(served: Served, other: Served) -> None:
+    other.give("/end", b"ok")
+    url = served.give("/x", Reply(status=302, headers={"Location": f"{other.url}/end"}))
+    net, begun = Net(distances={other.host: 0.3}), time.monotonic()
+    net.page(url)
+    net.page(url)
+    assert time.monotonic() - begun >= 0.3

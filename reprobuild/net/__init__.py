@@ -17,6 +17,8 @@ import urllib3
 
 from reprobuild.errors import FetchError
 from reprobuild.net.body import Stopped, pieces
+from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
+from reprobuild.net.following import Auth, Still, follow
 from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
 from reprobuild.net.local import copy_local, local_page
@@ -30,7 +32,6 @@ from reprobuild.net.model import WrongSize as WrongSize
 from reprobuild.net.model import cause
 from reprobuild.net.model import split_credentials as split_credentials
 
-REDIRECTIONS = 10
 # What another try may mend: too busy, or an error of a server or of a proxy before it.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _ENDLESS = "it may be hostile, or no index at all; name another address with --service"
@@ -120,13 +121,16 @@ class Net:
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
         auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
-        self._pace.wait(url)
 
-        def get(login: Fixed | None) -> requests.Response:
+        def one(place: str, login: Auth) -> requests.Response:
+            self._pace.wait(place)
             return self._session().get(
-                url, headers=dict(headers), auth=login or auth, stream=True,
+                place, headers=dict(headers), auth=login, stream=True, allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
+
+        def get(login: Fixed | None) -> requests.Response:
+            return follow(one, url, login or auth)
 
         try:
             response = pass_gate(self._gate, url, self, get) if self._gate and not auth else get(None)
@@ -162,8 +166,7 @@ class Net:
     def _session(self) -> requests.Session:
         # One session a thread: requests does not promise that a session may be shared.
         if not hasattr(self._local, "session"):
-            self._local.session = requests.Session()
-            self._local.session.max_redirects = REDIRECTIONS
+            self._local.session = Still()
         session_of_thread: requests.Session = self._local.session
         return session_of_thread
 
