@@ -499,3 +499,41 @@ def test_the_pace_of_the_host_that_it_leads_to(served: Served, other: Served) ->
     net.page(url)
     net.page(url)
     assert time.monotonic() - begun >= 0.3
+
+
+@pytest.mark.parametrize("status", [201, 204, 206, 302, 304, 416])
+def test_what_answers_nothing_that_was_asked(served: Served, tmp_path: Path, status: int) -> None:
+    url = served.give("/x", Reply(b"" if status in (204, 304) else b"abc", status=status))
+    for attempt in (lambda: QUICK.page(url), lambda: QUICK.download(url, tmp_path / "part")):
+        with pytest.raises(
+            FetchError, match=f"{url} answered HTTP {status}, which answers nothing"
+        ) as caught:
+            attempt()
+        assert caught.value.hint == (
+            "the server, or a proxy before it, is broken; name another address with --service"
+        )
+    assert len(served.asked) == 2
+    assert not (tmp_path / "part").exists()
+
+
+@pytest.mark.parametrize("asked", ["0", "Sun, 22 Nov 2020 11:00:00 GMT"])
+def test_a_server_that_asks_for_no_pause_gets_one(served: Served, asked: str) -> None:
+    url = served.give("/x", Reply(status=429, headers={"Retry-After": asked}))
+    begun = time.monotonic()
+    with pytest.raises(FetchError, match="answered HTTP 429"):
+        Net(manners=Manners(tries=4, pause=0.1)).page(url)
+    assert time.monotonic() - begun >= 0.1 + 0.2 + 0.4
+
+
+def test_the_pause_is_that_of_the_host_whatever_the_login(served: Served, other: Served) -> None:
+    busy = Reply(status=429, headers={"Retry-After": "1"})
+    net, begun = Net(manners=Manners(pause=0)), time.monotonic()
+    net.page(with_login(served.give("/x", busy, b"well")))
+    assert time.monotonic() - begun >= 1
+    other.give("/end", busy, b"well")
+    url, begun = (
+        served.give("/y", Reply(status=302, headers={"Location": f"{other.url}/end"})),
+        time.monotonic(),
+    )
+    net.page(url)
+    assert time.monotonic() - begun >= 1

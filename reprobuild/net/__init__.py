@@ -34,8 +34,11 @@ from reprobuild.net.model import split_credentials as split_credentials
 
 # What another try may mend: too busy, or an error of a server or of a proxy before it.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+# A part of a file, or that there is no more of it.
+_PARTS = (206, 416)
 _ENDLESS = "it may be hostile, or no index at all; name another address with --service"
 _LOOP = "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
+_ODD = "the server, or a proxy before it, is broken; name another address with --service"
 _UNREACHABLE = "check the network and the proxy settings, or name another address with --service"
 
 
@@ -143,7 +146,7 @@ class Net:
                 raise Again(final) from None
             raise final from None
         try:
-            _judge(response, url, self._gate)
+            _judge(response, url, self._gate, ranged="Range" in headers)
         except BaseException:
             response.close()
             raise
@@ -178,10 +181,10 @@ def _passes(err: Exception) -> bool:
     return isinstance(err, passing) and not isinstance(err, lasting)
 
 
-def _judge(response: requests.Response, url: str, gate: Gate | None) -> None:
-    """Raise what an answer means that brings nothing."""
+def _judge(response: requests.Response, url: str, gate: Gate | None, *, ranged: bool) -> None:
+    """Raise what an answer means that brings nothing: only the whole brings something, or the part asked for."""
     status = response.status_code
-    if status < 400 or status == requests.codes.requested_range_not_satisfiable:
+    if status == requests.codes.ok or (ranged and status in _PARTS):
         return
     told = f"{url}{_led(response, url)}"
     if status in (404, 410):
@@ -192,9 +195,12 @@ def _judge(response: requests.Response, url: str, gate: Gate | None) -> None:
             hint=(gate and gate.remedy(url))
             or "put the credentials where pip finds them (its configuration, or ~/.netrc)",
         )
+    if status < 400 or status in _PARTS:
+        raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
     final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
     if status in _PASSING:
-        raise Again(final, wait=retry_after(response.headers.get("Retry-After")))
+        asked = retry_after(response.headers.get("Retry-After"))
+        raise Again(final, wait=asked, place=response.url)
     raise final
 
 

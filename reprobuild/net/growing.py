@@ -103,7 +103,7 @@ class Growing:
         self._progress(len(chunk))
 
     def _restart(self) -> None:
-        self._part.unlink()
+        self._part.unlink(missing_ok=True)
         self._digest, self._have, self._etag = hashlib.sha256(), 0, ""
 
     def _moved(self) -> bool:

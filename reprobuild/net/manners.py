@@ -40,11 +40,16 @@ class Manners(Struct, frozen=True, kw_only=True):
 
 
 class Again(Exception):
-    """One try failed, and another may not. `moved` tells whether it got on; `wait` is what the server asks for."""
+    """One try failed, and another may not.
 
-    def __init__(self, final: FetchError, *, wait: float | None = None, moved: bool = False) -> None:
+    `moved` tells whether it got on; `wait` is what the server asks for, and `place` its address.
+    """
+
+    def __init__(
+        self, final: FetchError, *, wait: float | None = None, place: str = "", moved: bool = False
+    ) -> None:
         super().__init__(str(final))
-        self.final, self.wait, self.moved = final, wait, moved
+        self.final, self.wait, self.place, self.moved = final, wait, place, moved
 
 
 def retry_after(value: str | None, now: datetime.datetime | None = None) -> float | None:
@@ -78,7 +83,7 @@ class Pace:
     def wait(self, url: str) -> None:
         """Sleep until a request to the host of this address may begin."""
         parts = urllib.parse.urlsplit(url)
-        host = parts.netloc
+        host = _place(url)
         distance = self._distances.get(host, self._distances.get(parts.hostname or "", 0.0))
         with self._guard:
             begin = max(time.monotonic(), self._free.get(host, 0.0))
@@ -87,7 +92,7 @@ class Pace:
 
     def hold(self, url: str, seconds: float) -> None:
         """Let no request to the host of this address begin for some time."""
-        host = urllib.parse.urlsplit(url).netloc
+        host = _place(url)
         with self._guard:
             self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
 
@@ -105,14 +110,18 @@ class Pace:
                 failures = 1 if again.moved else failures + 1
                 if failures >= self._manners.tries:
                     raise again.final from None
-                own = self._manners.pause * 2 ** (failures - 1)
+                own = min(self._manners.pause * 2 ** (failures - 1), self._manners.longest)
                 asked = again.wait or 0.0
                 if asked > self._manners.longest:
                     raise FetchError(
                         f"{again.final}, and asks to wait for {asked:.0f} s",
                         hint="run the command again after that time; what is there by then is kept",
                     ) from None
-                if again.wait is not None:
-                    self.hold(url, asked)
-                else:
-                    time.sleep(min(own, self._manners.longest))
+                if asked:
+                    self.hold(again.place or url, max(own, asked))
+                time.sleep(own)
+
+
+def _place(url: str) -> str:
+    """Return host and port, without a login."""
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
