@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import gzip
 import hashlib
 import socket
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -537,3 +539,42 @@ def test_the_pause_is_that_of_the_host_whatever_the_login(served: Served, other:
     )
     net.page(url)
     assert time.monotonic() - begun >= 1
+
+
+def dripping(end: socket.socket, head: bytes, every: float) -> None:
+    """Answer each connection with these words, and then one byte of a header after the other."""
+
+    def one(connected: socket.socket) -> None:
+        with connected, contextlib.suppress(OSError):
+            connected.recv(1 << 16)
+            connected.sendall(head)
+            while True:
+                connected.sendall(b"a")
+                time.sleep(every)
+
+    with contextlib.suppress(OSError):
+        while True:
+            threading.Thread(target=one, args=(end.accept()[0],), daemon=True).start()
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nX-A: "])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_headers_that_never_end_are_left(head: bytes, scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        # Where TLS is spoken, these words are none of it, and are refused at once but for a handshake's.
+        head = head if scheme == "http" else b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb"
+        threading.Thread(target=dripping, args=(end, head, 0.1), daemon=True).start()
+        net, begun = Net(manners=Manners(connect=0.5, read=0.5, tries=2, pause=0)), time.monotonic()
+        with pytest.raises(FetchError, match="cannot be reached: ") as caught:
+            net.page(f"{scheme}://127.0.0.1:{end.getsockname()[1]}/x")
+        if scheme == "http":
+            assert "no whole answer began in 1 s" in str(caught.value)
+        assert time.monotonic() - begun < 8
+
+
+def test_a_file_that_comes_next_to_never_is_left(served: Served, tmp_path: Path) -> None:
+    url = served.give("/x", Reply(b"x" * 40_000, pause=0.15))
+    net = Net(manners=Manners(read=0.3, tries=1))
+    with pytest.raises(FetchError, match=r"broke off after \d+ of 40000 bytes: \d+ bytes came in 0 s"):
+        net.download(url, tmp_path / "part", size=40_000)
+    assert len(net.page(url).content) == 40_000

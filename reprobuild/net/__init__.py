@@ -21,6 +21,7 @@ from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
 from reprobuild.net.following import Auth, Still, follow
 from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
+from reprobuild.net.line import Line
 from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.manners import Again, Pace, retry_after
@@ -155,7 +156,7 @@ class Net:
     def _content(self, response: requests.Response, url: str, most: int) -> bytes:
         found, size, begun = [], 0, time.monotonic()
         try:
-            for piece in pieces(response, CHUNK, self._manners, decode=True):
+            for piece in pieces(response, CHUNK, self._manners, self._manners.least, decode=True):
                 found.append(piece)
                 size += len(piece)
                 if size > most:
@@ -170,6 +171,9 @@ class Net:
         # One session a thread: requests does not promise that a session may be shared.
         if not hasattr(self._local, "session"):
             self._local.session = Still()
+            line = Line(self._manners.connect + self._manners.read)
+            for scheme in ("http://", "https://"):
+                self._local.session.mount(scheme, line)
         session_of_thread: requests.Session = self._local.session
         return session_of_thread
 

@@ -18,13 +18,19 @@ class Stopped(Exception):
     """The rest does not come."""
 
 
-def pieces(response: requests.Response, most: int, manners: Manners, *, decode: bool) -> Iterator[bytes]:
+def pieces(
+    response: requests.Response, most: int, manners: Manners, least: int, *, decode: bool
+) -> Iterator[bytes]:
     """Yield what comes, at most `most` bytes at a time, until the server says that this was all.
 
     Nothing that came is lost when the rest does not: each read gives what is there. urllib3 compares what came
     with Content-Length, and an answer in chunks says where it ends.
 
     Args:
+        response: the open answer.
+        most: how many bytes one piece may have.
+        manners: how long one read may take.
+        least: how many bytes must come in that time.
         decode: take the compression of the transfer off; else the bytes are as the server keeps them, as some
             name the compression of a `.tar.gz` as if it were of the transfer.
 
@@ -43,6 +49,6 @@ def pieces(response: requests.Response, most: int, manners: Manners, *, decode: 
         came += len(piece)
         now = time.monotonic()
         if now - begun > manners.read:
-            if came < manners.least:
+            if came < least:
                 raise Stopped(f"{came} bytes came in {now - begun:.0f} s")
             begun, came = now, 0

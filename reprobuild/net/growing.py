@@ -87,7 +87,9 @@ class Growing:
         self._etag = response.headers.get("ETag", "")
         with naming(self._part), self._part.open("ab") as stream:
             try:
-                for piece in pieces(response, CHUNK, self._manners, decode=False):
+                for piece in pieces(
+                    response, CHUNK, self._manners, self._manners.least_of_file, decode=False
+                ):
                     stream.write(piece)
                     self._took(piece)
                     if self._have > self._most:

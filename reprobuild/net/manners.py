@@ -21,16 +21,18 @@ MIB = 1 << 20
 class Manners(Struct, frozen=True, kw_only=True):
     """Limits of one client. Times are in seconds, sizes in bytes.
 
-    `connect` and `read` are how long one connection and one read may take, and `least` what must come in the time
-    of one read; `tries` how often one thing is tried
-    without getting on; `pause` the time before the second try, doubled before each further one; `longest` the
-    longest pause that a server may ask for by `Retry-After`; `page` and `page_time` how large a page may be and
+    `connect` and `read` are how long one connection and one read may take, and both together how long it may take
+    until the headers of an answer are whole; `least` is what must come of a page in the time of one read, and
+    `least_of_file` of a file, which may be large: the slowest line brings 45 MiB a day; `tries` is how often one
+    thing is tried without getting on; `pause` the time before the second try, doubled before each further one;
+    `longest` the longest pause that a server may ask for by `Retry-After`; `page` and `page_time` how large a page may be and
     how long it may take; `file` how large a file of unknown size may be.
     """
 
     connect: float = 15
     read: float = 120
     least: int = 1024
+    least_of_file: int = 64 << 10
     tries: int = 5
     pause: float = 0.5
     longest: float = 120
