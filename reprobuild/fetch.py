@@ -9,6 +9,7 @@ from pathlib import Path
 from reprobuild.alone import alone, machine
 from reprobuild.caches import Caches, take
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 from reprobuild.lock import Artefact, Lock
 from reprobuild.net import Net, WrongSize, split_credentials
 from reprobuild.store import Store
@@ -54,36 +55,37 @@ def fetch(
     for artefact in everything:
         store.blob(artefact.sha256)  # it is a hash, not a path
     missing = [artefact for artefact in everything if not store.has(artefact.sha256)]
+    halt = Halt()
     with ThreadPoolExecutor(WORKERS) as pool:
-        present = (artefact for artefact in everything if store.has(artefact.sha256))
-        for check in [pool.submit(store.verified, a.sha256, a.filename) for a in present]:
-            check.result()
-        total, done = sum(artefact.size for artefact in missing), 0
-        downloads = [pool.submit(_bring, artefact, store, net, caches or Caches()) for artefact in missing]
         try:
+            present = (artefact for artefact in everything if store.has(artefact.sha256))
+            for check in [pool.submit(store.verified, a.sha256, a.filename) for a in present]:
+                check.result()
+            total, done = sum(artefact.size for artefact in missing), 0
+            downloads = [pool.submit(_bring, one, store, net, caches or Caches(), halt) for one in missing]
             for download in as_completed(downloads):
                 done += download.result()
                 progress(done, total)
         except BaseException:
-            for download in downloads:
-                download.cancel()
+            halt.say()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
     return len(missing)
 
 
-def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches) -> int:
+def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
     # One machine's: where locks reach no other machine, two must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
-    with alone(part.with_name(f"{part.name}.lock")) as sure:
+    with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
         if store.has(artefact.sha256):  # another process brought it in the meantime
             return store.verified(artefact.sha256, artefact.filename).stat().st_size
         if sure:
-            return _complete(artefact, part, store, net, caches)
+            return _complete(artefact, part, store, net, caches, halt)
     with store.scratch() as folder:  # no locks here: nothing unfinished is shared
-        return _complete(artefact, folder / "part", store, net, caches)
+        return _complete(artefact, folder / "part", store, net, caches, halt)
 
 
-def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches) -> int:
+def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
     if not part.exists() and take(artefact, caches, part):
         store.adopt(part, artefact.sha256)
         return store.blob(artefact.sha256).stat().st_size
@@ -96,10 +98,10 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
     wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     resumed = part.exists()
     try:
-        found = _download(artefact, part, net)
+        found = _download(artefact, part, net, halt)
         if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
             part.unlink()
-            found = _download(artefact, part, net)
+            found = _download(artefact, part, net, halt)
     except FetchError as err:
         raise type(err)(f"{artefact.filename} ({wanted}) cannot be fetched: {err}", hint=err.hint) from None
     if found != artefact.sha256:
@@ -116,9 +118,9 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
     return size
 
 
-def _download(artefact: Artefact, part: Path, net: Net) -> str:
+def _download(artefact: Artefact, part: Path, net: Net, halt: Halt) -> str:
     try:
-        return net.download(artefact.url, part, size=artefact.size)
+        return net.download(artefact.url, part, size=artefact.size, halt=halt)
     except WrongSize:
         part.unlink(missing_ok=True)  # its bytes may be those of another file
         raise

@@ -16,6 +16,7 @@ import requests
 import urllib3
 
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 from reprobuild.net.body import Stopped, pieces
 from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
 from reprobuild.net.following import Auth, Still, follow
@@ -88,10 +89,16 @@ class Net:
                     content=content,
                 )
 
-        return self._pace.patiently(url, once)
+        return self._pace.patiently(url, once, self._halt())
 
     def download(
-        self, url: str, part: Path, *, progress: Callable[[int], None] = lambda _: None, size: int = 0
+        self,
+        url: str,
+        part: Path,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        size: int = 0,
+        halt: Halt | None = None,
     ) -> str:
         """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
 
@@ -100,14 +107,16 @@ class Net:
             part: the growing file; what is there is kept and completed.
             progress: called with the number of bytes (of those already there, too).
             size: how many bytes the file has, where that is known: no byte more is taken.
+            halt: ends it from another thread; what is there by then stays.
 
         Raises:
-            NotFound: there is none. WrongSize: it is larger or smaller. FetchError: it cannot be reached.
+            Halted: so it was said. NotFound: there is none. WrongSize: it is larger or smaller.
+            FetchError: it cannot be reached.
         """
         part.parent.mkdir(parents=True, exist_ok=True)
         if url.startswith("file:"):
             return copy_local(url, part, progress)
-        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress)
+        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress, halt or Halt())
 
         def once() -> str:
             if not growing.complete:
@@ -115,7 +124,13 @@ class Net:
                     growing.take(response)
             return growing.digest
 
-        return self._pace.patiently(url, once)
+        self._session()
+        line: Line = self._local.line
+        before, line.halt = line.halt, halt or line.halt
+        try:
+            return self._pace.patiently(url, once, line.halt)
+        finally:
+            line.halt = before
 
     def _ask(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         """Return the open answer, of which only the headers are read."""
@@ -127,7 +142,7 @@ class Net:
         auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
 
         def one(place: str, login: Auth) -> requests.Response:
-            self._pace.wait(place)
+            self._pace.wait(place, self._halt())
             return self._session().get(
                 place, headers=dict(headers), auth=login, stream=True, allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
@@ -156,7 +171,9 @@ class Net:
     def _content(self, response: requests.Response, url: str, most: int) -> bytes:
         found, size, begun = [], 0, time.monotonic()
         try:
-            for piece in pieces(response, CHUNK, self._manners, self._manners.least, decode=True):
+            for piece in pieces(
+                response, CHUNK, self._manners, self._manners.least, self._halt(), decode=True
+            ):
                 found.append(piece)
                 size += len(piece)
                 if size > most:
@@ -167,11 +184,17 @@ class Net:
             raise Again(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
         return b"".join(found)
 
+    def _halt(self) -> Halt:
+        """Return what ends the requests of this thread; those for a login on the way to a file are among them."""
+        self._session()
+        line: Line = self._local.line
+        return line.halt
+
     def _session(self) -> requests.Session:
         # One session a thread: requests does not promise that a session may be shared.
         if not hasattr(self._local, "session"):
             self._local.session = Still()
-            line = Line(self._manners.connect + self._manners.read)
+            self._local.line = line = Line(self._manners.connect + self._manners.read)
             for scheme in ("http://", "https://"):
                 self._local.session.mount(scheme, line)
         session_of_thread: requests.Session = self._local.session

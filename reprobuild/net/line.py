@@ -13,6 +13,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from reprobuild.halt import Halt
+
 
 class Line(HTTPAdapter):
     """Sends the requests of one thread; from connecting until the headers are whole, each has the same time.
@@ -22,6 +24,7 @@ class Line(HTTPAdapter):
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self.halt = Halt()
         self._guard = threading.Lock()
         self._held: list[socket.socket] = []
         self._cut = False
@@ -48,7 +51,8 @@ class Line(HTTPAdapter):
         timer.start()
         response = None
         try:
-            response = super().send(request, *args, **kwargs)
+            with self.halt.ending(self.cut):
+                response = super().send(request, *args, **kwargs)
         except requests.RequestException:
             if not self._cut:
                 raise

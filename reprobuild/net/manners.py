@@ -13,6 +13,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 
 T = TypeVar("T")
 MIB = 1 << 20
@@ -25,7 +26,8 @@ class Manners(Struct, frozen=True, kw_only=True):
     until the headers of an answer are whole; `least` is what must come of a page in the time of one read, and
     `least_of_file` of a file, which may be large: the slowest line brings 45 MiB a day; `tries` is how often one
     thing is tried without getting on; `pause` the time before the second try, doubled before each further one;
-    `longest` the longest pause that a server may ask for by `Retry-After`; `page` and `page_time` how large a page may be and
+    `longest` the longest pause that a server may ask for by `Retry-After`;
+    `page` and `page_time` how large a page may be and
     how long it may take; `file` how large a file of unknown size may be.
     """
 
@@ -82,7 +84,7 @@ class Pace:
         self._free: dict[str, float] = {}
         self._guard = threading.Lock()
 
-    def wait(self, url: str) -> None:
+    def wait(self, url: str, halt: Halt) -> None:
         """Sleep until a request to the host of this address may begin."""
         parts = urllib.parse.urlsplit(url)
         host = _place(url)
@@ -90,7 +92,7 @@ class Pace:
         with self._guard:
             begin = max(time.monotonic(), self._free.get(host, 0.0))
             self._free[host] = begin + distance
-        time.sleep(max(0.0, begin - time.monotonic()))
+        halt.sleep(begin - time.monotonic())
 
     def hold(self, url: str, seconds: float) -> None:
         """Let no request to the host of this address begin for some time."""
@@ -98,7 +100,7 @@ class Pace:
         with self._guard:
             self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
 
-    def patiently(self, url: str, once: Callable[[], T]) -> T:
+    def patiently(self, url: str, once: Callable[[], T], halt: Halt) -> T:
         """Call `once` until it gives no `Again`, with growing pauses.
 
         Raises:
@@ -109,6 +111,7 @@ class Pace:
             try:
                 return once()
             except Again as again:
+                halt.check()
                 failures = 1 if again.moved else failures + 1
                 if failures >= self._manners.tries:
                     raise again.final from None
@@ -121,7 +124,7 @@ class Pace:
                     ) from None
                 if asked:
                     self.hold(again.place or url, max(own, asked))
-                time.sleep(own)
+                halt.sleep(own)
 
 
 def _place(url: str) -> str:
