@@ -15,6 +15,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from reprobuild.halt import Halt
+
+_POLL = 0.1
+
 
 @functools.cache
 def machine() -> str:
@@ -26,17 +30,19 @@ def machine() -> str:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[bool]:
+def alone(path: Path, halt: Halt) -> Iterator[bool]:
     """Wait until no other process of this kind is here; give whether that is known.
 
     Args:
         path: the file of the lock. It is removed at the end: those who wait notice.
+        halt: ends the waiting.
 
     Raises:
+        Halted: so it was said.
         OSError: the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    number = _locked(path)
+    number = _locked(path, halt)
     try:
         yield number is not None
     finally:
@@ -45,10 +51,15 @@ def alone(path: Path) -> Iterator[bool]:
             os.close(number)
 
 
-def _locked(path: Path) -> int | None:
+def _locked(path: Path, halt: Halt) -> int | None:
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        if not lock(number, fcntl.LOCK_EX):
+        try:
+            held = _wait(number, halt)
+        except BaseException:
+            os.close(number)
+            raise
+        if not held:
             os.close(number)
             path.unlink(missing_ok=True)
             return None
@@ -58,6 +69,19 @@ def _locked(path: Path) -> int | None:
         except FileNotFoundError:
             pass
         os.close(number)  # it was removed while this process waited: others meet at a new one
+
+
+def _wait(number: int, halt: Halt) -> bool:
+    """Lock an open file as soon as nobody else has, and tell whether that was possible."""
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            halt.sleep(_POLL)  # flock itself would wait as long as the other lives
+        except OSError:
+            return False
+        else:
+            return True
 
 
 def lock(number: int, kind: int) -> bool:

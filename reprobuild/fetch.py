@@ -9,6 +9,7 @@ from pathlib import Path
 from reprobuild.alone import alone, machine
 from reprobuild.caches import Caches, take
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 from reprobuild.lock import Artefact, Lock
 from reprobuild.net import Net, WrongSize, split_credentials
 from reprobuild.store import DamagedError, Store
@@ -53,18 +54,19 @@ def fetch(
     everything = list(wanted)
     for artefact in everything:
         store.blob(artefact.sha256)  # it is a hash, not a path
+    halt = Halt()
     with ThreadPoolExecutor(WORKERS) as pool:
-        whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
-        missing = [artefact for artefact, there in zip(everything, whole, strict=True) if not there]
-        total, done = sum(artefact.size for artefact in missing), 0
-        downloads = [pool.submit(_bring, artefact, store, net, caches or Caches()) for artefact in missing]
         try:
+            whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
+            missing = [artefact for artefact, there in zip(everything, whole, strict=True) if not there]
+            total, done = sum(artefact.size for artefact in missing), 0
+            downloads = [pool.submit(_bring, one, store, net, caches or Caches(), halt) for one in missing]
             for download in as_completed(downloads):
                 done += download.result()
                 progress(done, total)
         except BaseException:
-            for download in downloads:
-                download.cancel()
+            halt.say()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
     return len(missing)
 
@@ -77,19 +79,19 @@ def _is_whole(artefact: Artefact, store: Store) -> bool:
         return False
 
 
-def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches) -> int:
+def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
     # One machine's: where locks reach no other machine, two must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
-    with alone(part.with_name(f"{part.name}.lock")) as sure:
+    with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
         if _is_whole(artefact, store):  # another process brought it in the meantime
             return store.blob(artefact.sha256).stat().st_size
         if sure:
-            return _complete(artefact, part, store, net, caches)
+            return _complete(artefact, part, store, net, caches, halt)
     with store.scratch() as folder:  # no locks here: nothing unfinished is shared
-        return _complete(artefact, folder / "part", store, net, caches)
+        return _complete(artefact, folder / "part", store, net, caches, halt)
 
 
-def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches) -> int:
+def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
     with store.scratch() as folder:  # beside an unfinished download: it goes on where no cache has the file
         if take(artefact, caches, folder / "copy"):
             store.adopt(folder / "copy", artefact.sha256)
@@ -104,10 +106,10 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
     wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     resumed = part.exists()
     try:
-        found = _download(artefact, part, net)
+        found = _download(artefact, part, net, halt)
         if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
             part.unlink()
-            found = _download(artefact, part, net)
+            found = _download(artefact, part, net, halt)
     except FetchError as err:
         raise type(err)(f"{artefact.filename} ({wanted}) cannot be fetched: {err}", hint=err.hint) from None
     if found != artefact.sha256:
@@ -124,9 +126,9 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
     return size
 
 
-def _download(artefact: Artefact, part: Path, net: Net) -> str:
+def _download(artefact: Artefact, part: Path, net: Net, halt: Halt) -> str:
     try:
-        return net.download(artefact.url, part, size=artefact.size)
+        return net.download(artefact.url, part, size=artefact.size, halt=halt)
     except WrongSize:
         part.unlink(missing_ok=True)  # its bytes may be those of another file
         raise

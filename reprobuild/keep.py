@@ -21,6 +21,7 @@ from msgspec import Struct
 from reprobuild.alone import alone
 from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import artefacts
+from reprobuild.halt import Halt
 from reprobuild.lock import Lock, read_lock
 from reprobuild.store import Store, Used
 
@@ -80,7 +81,7 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
     """
     place = _place(path, store)
     try:
-        with alone(place.with_suffix(".lock")), store.scratch() as folder:
+        with alone(place.with_suffix(".lock"), Halt()), store.scratch() as folder:
             former = _read(place)
             same = former is not None and former.digest == lock.digest
             runs: Mapping[str, Used] = former.runs if former is not None and same else {}

@@ -13,6 +13,7 @@ from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from reprobuild.alone import machine
 from reprobuild.errors import LockError, UsageError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Artefact, Lock, Wheel
@@ -140,7 +141,7 @@ def _disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]
 def _begun(item: Artefact, store: Store) -> int:
     """Return how many bytes of a file an earlier run left, which the next goes on with."""
     try:
-        return min(item.size, (store.root / "partial" / item.sha256).stat().st_size)
+        return min(item.size, (store.root / "partial" / f"{item.sha256}.{machine()}").stat().st_size)
     except OSError:
         return 0
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import gzip
 import hashlib
 import socket
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -14,10 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import requests
 
 from reprobuild import net as module
 from reprobuild.errors import FetchError
 from reprobuild.net import Manners, Net, NotFound, WrongSize, split_credentials
+from reprobuild.net.following import Auth, Still, follow
 from reprobuild.net.manners import retry_after
 from tests.resolve.served import Reply, Served
 
@@ -450,3 +454,127 @@ def test_threads_may_share_it(served: Served) -> None:
     urls = [served.give(f"/{n}", str(n).encode()) for n in range(40)]
     with ThreadPoolExecutor(8) as pool:
         assert [page.content for page in pool.map(net.page, urls)] == [str(n).encode() for n in range(40)]
+
+
+def test_the_words_of_a_redirection_are_not_read(served: Served) -> None:
+    served.give("/end", b"ok")
+    url = served.give("/x", Reply(b"x" * 1_000_000, status=302, headers={"Location": "/end"}, endless=True))
+    assert QUICK.page(url).content == b"ok"
+
+
+def test_no_login_goes_from_https_to_http_or_beyond(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither ours nor that of netrc, which knows hosts but no ports; nor when it leads back."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login alice password pa55/word\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    def ask(url: str, auth: Auth) -> requests.Response:
+        """Let the server, which has no certificate, stand for one that has."""
+        plain = url.replace("https://secure.test", served.url)
+        return Still().get(plain, auth=auth, stream=True, allow_redirects=False, timeout=10)
+
+    served.give("/x", Reply(status=302, headers={"Location": f"{served.url}/low"}))
+    served.give("/low", Reply(status=302, headers={"Location": "https://secure.test/again"}))
+    served.give("/again", b"ok")
+    assert follow(ask, "https://secure.test/x", ("alice", PASSWORD)).content == b"ok"
+    assert served.headers("Authorization") == [LOGIN, None, None]
+    follow(ask, f"{served.url}/low", None).close()
+    assert served.headers("Authorization")[3:] == [LOGIN, LOGIN], "netrc is read where nothing was lowered"
+
+
+def test_a_login_goes_along_at_one_place_alone(served: Served, other: Served) -> None:
+    other.give("/end", b"ok")
+    served.give("/y", Reply(status=302, headers={"Location": f"{other.url}/end"}))
+    url = served.give("/x", Reply(status=302, headers={"Location": "y"}))
+    QUICK.page(with_login(url))
+    assert served.headers("Authorization") == [LOGIN, LOGIN]
+    assert other.headers("Authorization") == [None]
+
+
+def test_the_pace_of_the_host_that_it_leads_to(served: Served, other: Served) -> None:
+    other.give("/end", b"ok")
+    url = served.give("/x", Reply(status=302, headers={"Location": f"{other.url}/end"}))
+    net, begun = Net(distances={other.host: 0.3}), time.monotonic()
+    net.page(url)
+    net.page(url)
+    assert time.monotonic() - begun >= 0.3
+
+
+@pytest.mark.parametrize("status", [201, 204, 206, 302, 304, 416])
+def test_what_answers_nothing_that_was_asked(served: Served, tmp_path: Path, status: int) -> None:
+    url = served.give("/x", Reply(b"" if status in (204, 304) else b"abc", status=status))
+    for attempt in (lambda: QUICK.page(url), lambda: QUICK.download(url, tmp_path / "part")):
+        with pytest.raises(
+            FetchError, match=f"{url} answered HTTP {status}, which answers nothing"
+        ) as caught:
+            attempt()
+        assert caught.value.hint == (
+            "the server, or a proxy before it, is broken; name another address with --service"
+        )
+    assert len(served.asked) == 2
+    assert not (tmp_path / "part").exists()
+
+
+@pytest.mark.parametrize("asked", ["0", "Sun, 22 Nov 2020 11:00:00 GMT"])
+def test_a_server_that_asks_for_no_pause_gets_one(served: Served, asked: str) -> None:
+    url = served.give("/x", Reply(status=429, headers={"Retry-After": asked}))
+    begun = time.monotonic()
+    with pytest.raises(FetchError, match="answered HTTP 429"):
+        Net(manners=Manners(tries=4, pause=0.1)).page(url)
+    assert time.monotonic() - begun >= 0.1 + 0.2 + 0.4
+
+
+def test_the_pause_is_that_of_the_host_whatever_the_login(served: Served, other: Served) -> None:
+    busy = Reply(status=429, headers={"Retry-After": "1"})
+    net, begun = Net(manners=Manners(pause=0)), time.monotonic()
+    net.page(with_login(served.give("/x", busy, b"well")))
+    assert time.monotonic() - begun >= 1
+    other.give("/end", busy, b"well")
+    url, begun = (
+        served.give("/y", Reply(status=302, headers={"Location": f"{other.url}/end"})),
+        time.monotonic(),
+    )
+    net.page(url)
+    assert time.monotonic() - begun >= 1
+
+
+def dripping(end: socket.socket, head: bytes, every: float) -> None:
+    """Answer each connection with these words, and then one byte of a header after the other."""
+
+    def one(connected: socket.socket) -> None:
+        with connected, contextlib.suppress(OSError):
+            connected.recv(1 << 16)
+            connected.sendall(head)
+            while True:
+                connected.sendall(b"a")
+                time.sleep(every)
+
+    with contextlib.suppress(OSError):
+        while True:
+            threading.Thread(target=one, args=(end.accept()[0],), daemon=True).start()
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nX-A: "])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_headers_that_never_end_are_left(head: bytes, scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        # Where TLS is spoken, these words are none of it, and are refused at once but for a handshake's.
+        head = head if scheme == "http" else b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb"
+        threading.Thread(target=dripping, args=(end, head, 0.1), daemon=True).start()
+        net, begun = Net(manners=Manners(connect=0.5, read=0.5, tries=2, pause=0)), time.monotonic()
+        with pytest.raises(FetchError, match="cannot be reached: ") as caught:
+            net.page(f"{scheme}://127.0.0.1:{end.getsockname()[1]}/x")
+        if scheme == "http":
+            assert "no whole answer began in 1 s" in str(caught.value)
+        assert time.monotonic() - begun < 8
+
+
+def test_a_file_that_comes_next_to_never_is_left(served: Served, tmp_path: Path) -> None:
+    url = served.give("/x", Reply(b"x" * 40_000, pause=0.15))
+    net = Net(manners=Manners(read=0.3, tries=1))
+    with pytest.raises(FetchError, match=r"broke off after \d+ of 40000 bytes: \d+ bytes came in 0 s"):
+        net.download(url, tmp_path / "part", size=40_000)
+    assert len(net.page(url).content) == 40_000

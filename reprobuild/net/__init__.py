@@ -16,9 +16,13 @@ import requests
 import urllib3
 
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 from reprobuild.net.body import Stopped, pieces
+from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
+from reprobuild.net.following import Auth, Still, follow
 from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
+from reprobuild.net.line import Line
 from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.manners import Again, Pace, retry_after
@@ -30,11 +34,13 @@ from reprobuild.net.model import WrongSize as WrongSize
 from reprobuild.net.model import cause
 from reprobuild.net.model import split_credentials as split_credentials
 
-REDIRECTIONS = 10
 # What another try may mend: too busy, or an error of a server or of a proxy before it.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+# A part of a file, or that there is no more of it.
+_PARTS = (206, 416)
 _ENDLESS = "it may be hostile, or no index at all; name another address with --service"
 _LOOP = "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
+_ODD = "the server, or a proxy before it, is broken; name another address with --service"
 _UNREACHABLE = "check the network and the proxy settings, or name another address with --service"
 
 
@@ -83,10 +89,16 @@ class Net:
                     content=content,
                 )
 
-        return self._pace.patiently(url, once)
+        return self._pace.patiently(url, once, self._halt())
 
     def download(
-        self, url: str, part: Path, *, progress: Callable[[int], None] = lambda _: None, size: int = 0
+        self,
+        url: str,
+        part: Path,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        size: int = 0,
+        halt: Halt | None = None,
     ) -> str:
         """Bring a file, going on where an earlier try stopped, and return the sha256 (hex) of all of it.
 
@@ -95,14 +107,16 @@ class Net:
             part: the growing file; what is there is kept and completed.
             progress: called with the number of bytes (of those already there, too).
             size: how many bytes the file has, where that is known: no byte more is taken.
+            halt: ends it from another thread; what is there by then stays.
 
         Raises:
-            NotFound: there is none. WrongSize: it is larger or smaller. FetchError: it cannot be reached.
+            Halted: so it was said. NotFound: there is none. WrongSize: it is larger or smaller.
+            FetchError: it cannot be reached.
         """
         part.parent.mkdir(parents=True, exist_ok=True)
         if url.startswith("file:"):
             return copy_local(url, part, progress)
-        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress)
+        growing = Growing(split_credentials(url)[0], part, size, self._manners, progress, halt or Halt())
 
         def once() -> str:
             if not growing.complete:
@@ -110,7 +124,13 @@ class Net:
                     growing.take(response)
             return growing.digest
 
-        return self._pace.patiently(url, once)
+        self._session()
+        line: Line = self._local.line
+        before, line.halt = line.halt, halt or line.halt
+        try:
+            return self._pace.patiently(url, once, line.halt)
+        finally:
+            line.halt = before
 
     def _ask(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         """Return the open answer, of which only the headers are read."""
@@ -120,13 +140,16 @@ class Net:
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
         auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
-        self._pace.wait(url)
 
-        def get(login: Fixed | None) -> requests.Response:
+        def one(place: str, login: Auth) -> requests.Response:
+            self._pace.wait(place, self._halt())
             return self._session().get(
-                url, headers=dict(headers), auth=login or auth, stream=True,
+                place, headers=dict(headers), auth=login, stream=True, allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
+
+        def get(login: Fixed | None) -> requests.Response:
+            return follow(one, url, login or auth)
 
         try:
             response = pass_gate(self._gate, url, self, get) if self._gate and not auth else get(None)
@@ -139,7 +162,7 @@ class Net:
                 raise Again(final) from None
             raise final from None
         try:
-            _judge(response, url, self._gate)
+            _judge(response, url, self._gate, ranged="Range" in headers)
         except BaseException:
             response.close()
             raise
@@ -148,7 +171,9 @@ class Net:
     def _content(self, response: requests.Response, url: str, most: int) -> bytes:
         found, size, begun = [], 0, time.monotonic()
         try:
-            for piece in pieces(response, CHUNK, self._manners, decode=True):
+            for piece in pieces(
+                response, CHUNK, self._manners, self._manners.least, self._halt(), decode=True
+            ):
                 found.append(piece)
                 size += len(piece)
                 if size > most:
@@ -159,11 +184,19 @@ class Net:
             raise Again(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
         return b"".join(found)
 
+    def _halt(self) -> Halt:
+        """Return what ends the requests of this thread; those for a login on the way to a file are among them."""
+        self._session()
+        line: Line = self._local.line
+        return line.halt
+
     def _session(self) -> requests.Session:
         # One session a thread: requests does not promise that a session may be shared.
         if not hasattr(self._local, "session"):
-            self._local.session = requests.Session()
-            self._local.session.max_redirects = REDIRECTIONS
+            self._local.session = Still()
+            self._local.line = line = Line(self._manners.connect + self._manners.read)
+            for scheme in ("http://", "https://"):
+                self._local.session.mount(scheme, line)
         session_of_thread: requests.Session = self._local.session
         return session_of_thread
 
@@ -175,10 +208,10 @@ def _passes(err: Exception) -> bool:
     return isinstance(err, passing) and not isinstance(err, lasting)
 
 
-def _judge(response: requests.Response, url: str, gate: Gate | None) -> None:
-    """Raise what an answer means that brings nothing."""
+def _judge(response: requests.Response, url: str, gate: Gate | None, *, ranged: bool) -> None:
+    """Raise what an answer means that brings nothing: only the whole brings something, or the part asked for."""
     status = response.status_code
-    if status < 400 or status == requests.codes.requested_range_not_satisfiable:
+    if status == requests.codes.ok or (ranged and status in _PARTS):
         return
     told = f"{url}{_led(response, url)}"
     if status in (404, 410):
@@ -189,9 +222,12 @@ def _judge(response: requests.Response, url: str, gate: Gate | None) -> None:
             hint=(gate and gate.remedy(url))
             or "put the credentials where pip finds them (its configuration, or ~/.netrc)",
         )
+    if status < 400 or status in _PARTS:
+        raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
     final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
     if status in _PASSING:
-        raise Again(final, wait=retry_after(response.headers.get("Retry-After")))
+        asked = retry_after(response.headers.get("Retry-After"))
+        raise Again(final, wait=asked, place=response.url)
     raise final
 
 

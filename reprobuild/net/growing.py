@@ -11,6 +11,7 @@ import requests
 from requests.structures import CaseInsensitiveDict
 
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 from reprobuild.net.body import Stopped, pieces
 from reprobuild.net.manners import Again, Manners
 from reprobuild.net.model import CHUNK, WrongSize
@@ -30,12 +31,14 @@ class Growing:
         size: of the whole, 0 where it is not known.
         manners: limits, among them how large it may become where its size is not known.
         progress: called with the number of bytes that came (those already there, too).
+        halt: ends it; what is there stays.
     """
 
     def __init__(
-        self, url: str, part: Path, size: int, manners: Manners, progress: Callable[[int], None]
+        self, url: str, part: Path, size: int, manners: Manners, progress: Callable[[int], None], halt: Halt
     ) -> None:
         self._url, self._part, self._size, self._progress = url, part, size, progress
+        self._halt = halt
         self._manners, self._most = manners, size or manners.file
         self._digest = hashlib.sha256()
         self._have = self._highest = 0
@@ -87,7 +90,9 @@ class Growing:
         self._etag = response.headers.get("ETag", "")
         with naming(self._part), self._part.open("ab") as stream:
             try:
-                for piece in pieces(response, CHUNK, self._manners, decode=False):
+                for piece in pieces(
+                    response, CHUNK, self._manners, self._manners.least_of_file, self._halt, decode=False
+                ):
                     stream.write(piece)
                     self._took(piece)
                     if self._have > self._most:
@@ -101,9 +106,10 @@ class Growing:
         self._digest.update(chunk)
         self._have += len(chunk)
         self._progress(len(chunk))
+        self._halt.check()
 
     def _restart(self) -> None:
-        self._part.unlink()
+        self._part.unlink(missing_ok=True)
         self._digest, self._have, self._etag = hashlib.sha256(), 0, ""
 
     def _moved(self) -> bool:

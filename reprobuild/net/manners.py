@@ -13,6 +13,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
+from reprobuild.halt import Halt
 
 T = TypeVar("T")
 MIB = 1 << 20
@@ -21,16 +22,19 @@ MIB = 1 << 20
 class Manners(Struct, frozen=True, kw_only=True):
     """Limits of one client. Times are in seconds, sizes in bytes.
 
-    `connect` and `read` are how long one connection and one read may take, and `least` what must come in the time
-    of one read; `tries` how often one thing is tried
-    without getting on; `pause` the time before the second try, doubled before each further one; `longest` the
-    longest pause that a server may ask for by `Retry-After`; `page` and `page_time` how large a page may be and
+    `connect` and `read` are how long one connection and one read may take, and both together how long it may take
+    until the headers of an answer are whole; `least` is what must come of a page in the time of one read, and
+    `least_of_file` of a file, which may be large: the slowest line brings 45 MiB a day; `tries` is how often one
+    thing is tried without getting on; `pause` the time before the second try, doubled before each further one;
+    `longest` the longest pause that a server may ask for by `Retry-After`;
+    `page` and `page_time` how large a page may be and
     how long it may take; `file` how large a file of unknown size may be.
     """
 
     connect: float = 15
     read: float = 120
     least: int = 1024
+    least_of_file: int = 64 << 10
     tries: int = 5
     pause: float = 0.5
     longest: float = 120
@@ -40,11 +44,16 @@ class Manners(Struct, frozen=True, kw_only=True):
 
 
 class Again(Exception):
-    """One try failed, and another may not. `moved` tells whether it got on; `wait` is what the server asks for."""
+    """One try failed, and another may not.
 
-    def __init__(self, final: FetchError, *, wait: float | None = None, moved: bool = False) -> None:
+    `moved` tells whether it got on; `wait` is what the server asks for, and `place` its address.
+    """
+
+    def __init__(
+        self, final: FetchError, *, wait: float | None = None, place: str = "", moved: bool = False
+    ) -> None:
         super().__init__(str(final))
-        self.final, self.wait, self.moved = final, wait, moved
+        self.final, self.wait, self.place, self.moved = final, wait, place, moved
 
 
 def retry_after(value: str | None, now: datetime.datetime | None = None) -> float | None:
@@ -75,23 +84,23 @@ class Pace:
         self._free: dict[str, float] = {}
         self._guard = threading.Lock()
 
-    def wait(self, url: str) -> None:
+    def wait(self, url: str, halt: Halt) -> None:
         """Sleep until a request to the host of this address may begin."""
         parts = urllib.parse.urlsplit(url)
-        host = parts.netloc
+        host = _place(url)
         distance = self._distances.get(host, self._distances.get(parts.hostname or "", 0.0))
         with self._guard:
             begin = max(time.monotonic(), self._free.get(host, 0.0))
             self._free[host] = begin + distance
-        time.sleep(max(0.0, begin - time.monotonic()))
+        halt.sleep(begin - time.monotonic())
 
     def hold(self, url: str, seconds: float) -> None:
         """Let no request to the host of this address begin for some time."""
-        host = urllib.parse.urlsplit(url).netloc
+        host = _place(url)
         with self._guard:
             self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
 
-    def patiently(self, url: str, once: Callable[[], T]) -> T:
+    def patiently(self, url: str, once: Callable[[], T], halt: Halt) -> T:
         """Call `once` until it gives no `Again`, with growing pauses.
 
         Raises:
@@ -102,17 +111,22 @@ class Pace:
             try:
                 return once()
             except Again as again:
+                halt.check()
                 failures = 1 if again.moved else failures + 1
                 if failures >= self._manners.tries:
                     raise again.final from None
-                own = self._manners.pause * 2 ** (failures - 1)
+                own = min(self._manners.pause * 2 ** (failures - 1), self._manners.longest)
                 asked = again.wait or 0.0
                 if asked > self._manners.longest:
                     raise FetchError(
                         f"{again.final}, and asks to wait for {asked:.0f} s",
                         hint="run the command again after that time; what is there by then is kept",
                     ) from None
-                if again.wait is not None:
-                    self.hold(url, asked)
-                else:
-                    time.sleep(min(own, self._manners.longest))
+                if asked:
+                    self.hold(again.place or url, max(own, asked))
+                halt.sleep(own)
+
+
+def _place(url: str) -> str:
+    """Return host and port, without a login."""
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]

@@ -35,11 +35,16 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
         FetchError: it is no address.
     """
     try:
-        parts = urllib.parse.urlsplit(url)
-        port = parts.port
+        return without_credentials(url)
     except ValueError as err:
         shown = url.rpartition("@")[2]
         raise FetchError(f"{shown!r} is no address: {err}", hint="the index or the lock names it") from None
+
+
+def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Return the same as `split_credentials`; ValueError where it is no address."""
+    parts = urllib.parse.urlsplit(url)
+    port = parts.port
     if not parts.username and not parts.password:
         return url, None
     host = parts.hostname or ""

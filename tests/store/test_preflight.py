@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.alone import machine
 from reprobuild.errors import EngineError, LockError, UsageError
 from reprobuild.lock import Artefact, Base, Deb, Lock, Wheel, write_lock
 from reprobuild.payload import pack_runtime
@@ -156,11 +157,15 @@ def test_disks(small_disk: Path, tmp_path: Path) -> None:
     assert preflight(some, store, tmp_path / "out", HERE) == [
         f"{store.root} has room for 8 MB, and about 17 MB will be needed"
     ]
-    part = store.root / "partial" / large.wheels[0].file.sha256
+    large = msgspec.structs.replace(large, wheels=(wheel("a-1-py3-none-any.whl", size=7_000_000),))
+    part = store.root / "partial" / f"{large.wheels[0].file.sha256}.{machine()}"
     part.parent.mkdir(parents=True)
     part.write_bytes(b"x" * 4_000_000)  # an earlier run filled the disk, and this one goes on
     assert len(preflight(large, store, tmp_path / "out", HERE)) == 1
-    part.unlink()
+    part.rename(part.with_name("other"))
+    with pytest.raises(UsageError, match=r"room for 4 MB, and 7 MB are to be fetched"):
+        preflight(large, store, tmp_path / "out", HERE)
+    part.with_name("other").unlink()
     elsewhere = Store(tmp_path / "store")
     assert preflight(some, elsewhere, small_disk / "out", HERE) == [
         f"{small_disk / 'out'} has room for 8 MB, and about 17 MB will be needed"

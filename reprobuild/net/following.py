@@ -1,0 +1,80 @@
+"""Where redirections lead, and which login goes along.
+
+`requests` would read the whole body of each redirection into memory, so it is not let follow them.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable
+
+import requests
+import requests.utils
+
+from reprobuild.net.gate import Fixed
+from reprobuild.net.model import without_credentials
+
+REDIRECTIONS = 10
+_PORTS = {"http": 80, "https": 443}
+
+
+class Still(requests.Session):
+    """A session that sees no redirections: even where it does not follow one, `send` reads its body to the end."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Return that there is none."""
+
+
+class Nobody:
+    """No login: not that of netrc either, which requests adds where there is none."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+# None leaves it to netrc.
+Auth = tuple[str, str] | Fixed | Nobody | None
+
+
+def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) -> requests.Response:
+    """Return the open answer at the end of the redirections; `history` has those before it, closed unread.
+
+    A login goes along as long as scheme, host and port stay the same. Beyond that netrc is asked, by the rules of
+    requests, but never after a step from https to http. Logins in addresses of redirections are left out.
+
+    Args:
+        ask: gives the open answer of one request.
+        url: where to begin, without credentials.
+        auth: the login for this address.
+
+    Raises:
+        requests.TooManyRedirects: there is no end after `REDIRECTIONS`. ValueError: one leads to no address.
+        Whatever `ask` raises.
+    """
+    led: list[requests.Response] = []
+    while True:
+        response = ask(url, auth)
+        if not response.is_redirect:
+            response.history = led
+            return response
+        response.close()
+        if len(led) == REDIRECTIONS:
+            raise requests.TooManyRedirects(response=response)
+        led.append(response)
+        target = _target(url, response)
+        if _origin(target) != _origin(url):
+            lowered = _origin(url)[0] == "https" and _origin(target)[0] == "http"
+            auth = Nobody() if lowered or isinstance(auth, Nobody) else None
+        url = target
+
+
+def _target(url: str, response: requests.Response) -> str:
+    # http.client reads headers as Latin-1, and servers write UTF-8.
+    location = response.headers["Location"].encode("latin-1").decode()
+    target = urllib.parse.urljoin(url, requests.utils.requote_uri(location))
+    return without_credentials(urllib.parse.urldefrag(target)[0])[0]
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
