@@ -115,7 +115,7 @@ def test_many_processes_at_once_leave_each_other_alone(tmp_path: Path) -> None:
 
 def test_without_locks_nothing_is_taken_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f"{whole.PREFIX}other").mkdir()
-    monkeypatch.setattr(whole, "_lock", lambda number, kind: False)
+    monkeypatch.setattr(whole, "lock", lambda number, kind: False)
     with private_folder(tmp_path):
         pass
     assert names(tmp_path) == [f"{whole.PREFIX}other"]
