@@ -8,9 +8,7 @@ linked, and what is no plain file is passed over. uv's cache is left out: it kee
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import stat
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import IO
 
 from msgspec import Struct
 
+from reprobuild.guard.plain import open_plain
 from reprobuild.lock import Artefact
 from reprobuild.whole import naming
 
@@ -94,16 +93,13 @@ def _names(folder: Path) -> list[str]:
 
 def _copy(path: Path, artefact: Artefact, part: Path) -> bool:
     try:
-        # Without waiting: it may be a pipe.
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
+        source, left = open_plain(path, links=False)
+    except OSError:
         return False
-    found = os.fstat(number)
-    if not stat.S_ISREG(found.st_mode) or (artefact.size and found.st_size != artefact.size):
-        os.close(number)
-        return False
-    with os.fdopen(number, "rb") as source:
-        digest, left = hashlib.sha256(), found.st_size
+    with source:
+        if artefact.size and left != artefact.size:
+            return False
+        digest = hashlib.sha256()
         part.parent.mkdir(parents=True, exist_ok=True)
         with naming(part), part.open("wb") as target:
             while left > 0 and (chunk := _read(source, min(CHUNK, left))):

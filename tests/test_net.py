@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import gzip
 import hashlib
+import os
 import socket
 import threading
 import time
@@ -578,3 +579,17 @@ def test_a_file_that_comes_next_to_never_is_left(served: Served, tmp_path: Path)
     with pytest.raises(FetchError, match=r"broke off after \d+ of 40000 bytes: \d+ bytes came in 0 s"):
         net.download(url, tmp_path / "part", size=40_000)
     assert len(net.page(url).content) == 40_000
+
+
+def test_what_stands_on_the_disk_has_limits_too(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(BODY)
+    os.mkfifo(tmp_path / "pipe")
+    for place in ((tmp_path / "pipe").as_uri(), "file:///dev/zero"):
+        with pytest.raises(FetchError, match="cannot be copied: it is no plain file"):
+            QUICK.download(place, tmp_path / "part", size=3)
+        with pytest.raises(NotFound, match="cannot be read: it is no plain file"):
+            QUICK.page(place)
+    with pytest.raises(WrongSize, match=f"has {len(BODY)} bytes, and 3 are expected"):
+        QUICK.download((tmp_path / "file").as_uri(), tmp_path / "part", size=3)
+    with pytest.raises(NotFound, match="it has more than 10 bytes"):
+        Net(manners=Manners(page=10)).page((tmp_path / "file").as_uri())

@@ -78,7 +78,7 @@ class Net:
             NotFound: there is none. FetchError: it cannot be reached, or has no end.
         """
         if url.startswith("file:"):
-            return local_page(url)
+            return local_page(url, most or self._manners.page)
 
         def once() -> Page:
             with self._ask(url, {"Accept": accept, "Accept-Encoding": "gzip, deflate"}) as response:
@@ -115,7 +115,7 @@ class Net:
         """
         part.parent.mkdir(parents=True, exist_ok=True)
         if url.startswith("file:"):
-            return copy_local(url, part, progress)
+            return copy_local(url, part, progress, size, self._manners.file)
         growing = Growing(split_credentials(url)[0], part, size, self._manners, progress, halt or Halt())
 
         def once() -> str:

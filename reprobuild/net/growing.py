@@ -14,12 +14,11 @@ from reprobuild.errors import FetchError
 from reprobuild.halt import Halt
 from reprobuild.net.body import Stopped, pieces
 from reprobuild.net.manners import Again, Manners
-from reprobuild.net.model import CHUNK, WrongSize
+from reprobuild.net.model import CHUNK, OTHER, WrongSize
 from reprobuild.whole import naming
 
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 _REST = "run the command again: it goes on where this one stopped"
-_OTHER = "another file stands there now; find the one that was locked, or make a new lock"
 
 
 class Growing:
@@ -84,7 +83,7 @@ class Growing:
             if start:
                 raise Again(self._broken("the server sent another part than was asked for"))
         if self._size and total is not None and total != self._size:
-            raise WrongSize(f"{self._url} has {total} bytes, and {self._size} are expected", hint=_OTHER)
+            raise WrongSize(f"{self._url} has {total} bytes, and {self._size} are expected", hint=OTHER)
         if total is not None and total > self._most:
             raise self._endless()
         self._etag = response.headers.get("ETag", "")
@@ -119,7 +118,7 @@ class Growing:
         return moved
 
     def _endless(self) -> WrongSize:
-        return WrongSize(f"{self._url} gives more than {self._most} bytes", hint=_OTHER)
+        return WrongSize(f"{self._url} gives more than {self._most} bytes", hint=OTHER)
 
     def _broken(self, reason: str) -> FetchError:
         of = f" of {self._size}" if self._size else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import urllib.parse
@@ -10,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reprobuild.errors import FetchError
-from reprobuild.net.model import CHUNK, NotFound, Page
+from reprobuild.guard.plain import open_plain
+from reprobuild.net.model import CHUNK, OTHER, NotFound, Page, WrongSize
 from reprobuild.whole import FULL, naming
 
 
@@ -19,26 +21,40 @@ def local_path(url: str) -> Path:
     return Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
 
 
-def local_page(url: str) -> Page:
-    """Return a file, or the index of a folder, as a page; NotFound where there is none."""
+def local_page(url: str, most: int) -> Page:
+    """Return a file, or the index of a folder, as a page; NotFound where there is none, or too large a one."""
     path = local_path(url)
     if path.is_dir():
         path = path / "index.html"
         url = url.rstrip("/") + "/index.html"
     try:
-        return Page(url=url, content_type="text/html", content=path.read_bytes())
+        source, size = open_plain(path, links=True)
+        with source:
+            if size > most:
+                raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+            return Page(url=url, content_type="text/html", content=source.read(most))
     except OSError as err:
         raise NotFound(
             f"{path} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
         ) from None
 
 
-def copy_local(url: str, part: Path, progress: Callable[[int], None]) -> str:
-    """Copy a file and return its sha256 (hex); NotFound where there is none, FetchError where it is no file."""
+def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int, most: int) -> str:
+    """Copy a file of this size (0: not known, but not above `most`), and return its sha256 (hex).
+
+    Raises:
+        NotFound: there is none. WrongSize: it has another size. FetchError: it is no plain file.
+    """
     digest = hashlib.sha256()
     try:
-        with naming(part), local_path(url).open("rb") as source, part.open("wb") as target:
-            while chunk := source.read(CHUNK):
+        source, left = open_plain(local_path(url), links=True)
+        with source, naming(part), part.open("wb") as target:
+            if left > most or (size and left != size):
+                raise WrongSize(
+                    f"{local_path(url)} has {left} bytes, and {size or most} are expected", hint=OTHER
+                )
+            while left > 0 and (chunk := source.read(min(CHUNK, left))):
+                left -= len(chunk)
                 target.write(chunk)
                 digest.update(chunk)
                 progress(len(chunk))

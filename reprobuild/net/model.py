@@ -10,6 +10,7 @@ from reprobuild.errors import FetchError
 
 # What is lost of a transfer that breaks off, at most, and what is hashed at a time.
 CHUNK = 1 << 18
+OTHER = "another file stands there now; find the one that was locked, or make a new lock"
 
 
 class NotFound(FetchError):
