@@ -92,11 +92,11 @@ def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Hal
 
 
 def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
-    with store.scratch() as folder:  # beside an unfinished download: it goes on where no cache has the file
-        if take(artefact, caches, folder / "copy"):
-            store.adopt(folder / "copy", artefact.sha256)
-            part.unlink(missing_ok=True)
-            return store.blob(artefact.sha256).stat().st_size
+    copy = part.with_name(f"{part.name}.copy")  # beside an unfinished download: it goes on where no cache has the file
+    if take(artefact, caches, copy):
+        store.adopt(copy, artefact.sha256)
+        part.unlink(missing_ok=True)
+        return store.blob(artefact.sha256).stat().st_size
     if not artefact.url:
         raise FetchError(
             f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",
