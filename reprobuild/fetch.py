@@ -92,7 +92,9 @@ def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Hal
 
 
 def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
-    copy = part.with_name(f"{part.name}.copy")  # beside an unfinished download: it goes on where no cache has the file
+    copy = part.with_name(
+        f"{part.name}.copy"
+    )  # beside an unfinished download: it goes on where no cache has the file
     if take(artefact, caches, copy):
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)

@@ -90,4 +90,6 @@ def test_without_mksquashfs_nothing_is_begun(built_example: Built, tmp_path: Pat
     assert done.stderr.startswith(
         "error: `mksquashfs` is not on PATH, and is needed to write a squashfs\n\nhint: "
     )
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    # The store knows the lock, and has got nothing for it.
+    assert {path.name for path in (tmp_path / "store").iterdir()} <= {"kept", "tmp"}
