@@ -92,13 +92,17 @@ def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Hal
 
 
 def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
-    copy = part.with_name(
-        f"{part.name}.copy"
-    )  # beside an unfinished download: it goes on where no cache has the file
+    # Beside an unfinished download, which goes on where no cache has the file.
+    copy = part.with_name(f"{part.name}.copy")
     if take(artefact, caches, copy):
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)
         return store.blob(artefact.sha256).stat().st_size
+    if not artefact.url and artefact.filename.endswith(".deb"):
+        raise FetchError(
+            f"{artefact.filename} was given with `--deb` when the lock was made, and is not in the store {store.root}",
+            hint="lock again with that file, or use the store of then",
+        )
     if not artefact.url:
         raise FetchError(
             f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",

@@ -132,6 +132,14 @@ def test_what_was_made_here_cannot_be_brought(store: Store) -> None:
     )
 
 
+def test_a_package_of_the_users_own_cannot_be_brought_either(store: Store) -> None:
+    with pytest.raises(
+        FetchError, match=r"tool_1\.deb was given with `--deb` when the lock was made"
+    ) as caught:
+        fetch([artefact("", b"x", name="tool_1.deb")], store, Net())
+    assert caught.value.hint == "lock again with that file, or use the store of then"
+
+
 def test_what_is_there_is_verified(served: Served, store: Store) -> None:
     item = artefact(served.give("/x", BODY), BODY)
     fetch([item], store, Net())

@@ -140,9 +140,11 @@ class FileLists:
         for file in listed:
             if needle not in file["filename"]:
                 continue
-            yanked = file.get("yanked", False)
+            yanked, url = file.get("yanked", False), _joined(page.url, file["url"])
+            if url is None:
+                continue
             item = _distribution(
-                project, file["filename"], urllib.parse.urljoin(page.url, file["url"]), root, rank,
+                project, file["filename"], url, root, rank,
                 sha256=file.get("hashes", {}).get("sha256"), size=_size(file.get("size")),
                 requires_python=file.get("requires-python"),
                 yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
@@ -170,10 +172,21 @@ class FileLists:
         except NotFound:
             return []
         links = re.findall(rb"""<a\s[^>]*href=["']([^"']+)["']""", page.content, re.IGNORECASE)
-        urls = [urllib.parse.urljoin(page.url, link.decode(errors="replace")) for link in links]
+        joined = (_joined(page.url, link.decode(errors="replace")) for link in links)
+        urls = [url for url in joined if url is not None]
         return [
             (urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url) for url in urls
         ]
+
+
+def _joined(page: str, link: str) -> str | None:
+    """Return the address that a link of a page means, None where it is none (`https://[x`)."""
+    try:
+        url = urllib.parse.urljoin(page, link)
+        urllib.parse.urlsplit(url)
+    except ValueError:
+        return None
+    return url
 
 
 def _fragment_hash(url: str) -> str | None:

@@ -452,3 +452,17 @@ def test_condas_build_whose_line_tells_its_version(index: Index) -> None:
         "replaced",
         "conda's build 1.0 is replaced by the wheel of the same version",
     )
+
+
+def test_a_link_that_is_no_address_is_passed_over(served: Served) -> None:
+    made = Index(served)
+    made.add("pkg-1.0-py3-none-any.whl", url="https://[x")
+    made.add("pkg-1.0-py2.py3-none-any.whl")
+    found = lists(made.url).of("pkg", "1.0")
+    assert [item.filename for item in found] == ["pkg-1.0-py2.py3-none-any.whl"]
+
+
+def test_a_page_of_links_with_one_that_is_no_address(served: Served) -> None:
+    name = "pkg-1.0-py3-none-any.whl"
+    url = served.give("/links", f'<a href="https://[x/{name}">a</a> <a href="{name}">b</a>'.encode())
+    assert [item.url for item in lists(links=(url,)).of("pkg", "1.0")] == [f"{served.url}/{name}"]
