@@ -241,7 +241,7 @@ def test_environment() -> None:
         ("excluded", "decision", "", "decision"), ("excluded", "not-needed", "", "not-needed"),
         ("in base", "added", "", "base-provided"), ("replaced", "withdrawn", "", "replaced-version"),
         ("unresolved", "site-library", "", "unrecoverable"), ("excluded", "", "", "unexplained"),
-        ("excluded", "made-up", "", "unexplained"),
+        ("excluded", "made-up", "", "unexplained"), ("in base", "release", "", None),
     ],
 )  # fmt: skip
 def test_every_captured_line_has_its_code(outcome: Any, kind: str, reason: str, code: str | None) -> None:
