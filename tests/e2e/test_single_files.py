@@ -92,4 +92,4 @@ def test_without_mksquashfs_nothing_is_begun(built_example: Built, tmp_path: Pat
     )
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
     # The store knows the lock, and has got nothing for it.
-    assert {path.name for path in (tmp_path / "store").iterdir()} <= {"kept", "tmp"}
+    assert {path.name for path in (tmp_path / "store").iterdir()} <= {"kept", "tmp", "in-use"}
