@@ -134,7 +134,7 @@ def read_control(deb: Path, name: str) -> Control:
     Raises:
         BuildError: as `control_text`.
     """
-    fields = Deb822(control_text(deb, name))
+    fields = Deb822(control_text(deb, name).decode(errors="replace").splitlines())
     return Control(
         name=fields.get("Package", ""),
         architecture=fields.get("Architecture", ""),

@@ -70,7 +70,8 @@ class PackagesFile(Struct, frozen=True, kw_only=True):
 
 def without_credentials(uri: str) -> str:
     """Return an address without user name and password."""
-    return re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", uri)
+    plain = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", uri)
+    return re.sub(r"^file:/(?!/)", "file:///", plain)  # both are written
 
 
 class SystemIndex:
@@ -196,7 +197,7 @@ def newest(candidates: Sequence[Candidate]) -> Candidate | None:
 
 
 def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
-    fields = Packages(stanza.splitlines())
+    fields = Packages(stanza.decode(errors="replace").splitlines())
     where = without_credentials(file.uri)
     for field, pattern in (
         ("Package", NAME),

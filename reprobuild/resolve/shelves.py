@@ -77,7 +77,9 @@ class OwnStore:
         if self._known is None:
             self._known = {key: kept for path in self._files() for key, kept in _read_kept(path)}
         kept = self._known.get((package.name, package.version, package.architecture))
-        if kept is None or not self._store.has(Deb822(kept.stanza.splitlines()).get("SHA256", "")):
+        if kept is None or not self._store.has(
+            Deb822(kept.stanza.decode(errors="replace").splitlines()).get("SHA256", "")
+        ):
             return None
         return PackagesFile(uri=kept.uri, content=kept.stanza, automatic=False), kept.found
 
@@ -102,12 +104,17 @@ class OwnStore:
         return []
 
 
+def _fields(text: bytes) -> Deb822:
+    """Return the fields of a paragraph, which may be in any encoding."""
+    return Deb822(text.decode(errors="replace").splitlines())
+
+
 def _read_kept(path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
     try:
         entries = msgspec.json.decode(path.read_bytes(), type=list[_Kept])
     except (OSError, msgspec.DecodeError):
         return []
-    read = [(Deb822(entry.stanza.splitlines()), entry) for entry in entries]
+    read = [(_fields(entry.stanza), entry) for entry in entries]
     return [
         ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
         for fields, entry in read
@@ -225,7 +232,7 @@ def described(path: Path, file: Artefact, package: Package) -> PackagesFile | No
         text = control_text(path, file.filename)
     except ReproError:
         return None
-    fields = Deb822(text)
+    fields = _fields(text)
     told = (fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", ""))
     if told != (package.name, package.version, package.architecture):
         return None

@@ -136,7 +136,6 @@ def _seconds(text: str) -> int:
 
 def _handler(archives: Archives) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
         wbufsize = 1 << 16  # headers and body in one packet: two would wait for each other (Nagle)
 
         def do_GET(self) -> None:

@@ -135,7 +135,15 @@ def test_two_architectures_of_one_version_are_both_remembered(store: Store) -> N
 
 
 @pytest.mark.parametrize(
-    "content", [deb(version="1.0-9"), deb(name="other"), b"<html>a page</html>", deb()[:300], b""]
+    "content",
+    [
+        deb(version="1.0-9"),
+        deb(name="other"),
+        b"<html>a page</html>",
+        deb()[:300],
+        deb().replace(b"Package:", b"Packag\xff"),
+        b"",
+    ],
 )
 def test_another_file_in_the_pool_is_not_taken(served: Served, store: Store, content: bytes) -> None:
     served.give("/d/pool/tool_1.0-1_amd64.deb", content)
