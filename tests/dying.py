@@ -143,7 +143,7 @@ class _Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Clients that are killed are no news here."""
 
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # it is a socket here
         """Close without a farewell, which would come before a reset."""
         self.close_request(request)
 

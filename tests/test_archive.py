@@ -233,7 +233,7 @@ def tars(draw: st.DrawFn) -> bytes:
 
 def found_by(read: object, tar: bytes) -> Found:
     try:
-        return list(read(io.BytesIO(tar)))  # type: ignore[operator]
+        return list(read(io.BytesIO(tar)))  # type: ignore[operator]  # either reader
     except (tarfile.TarError, ValueError) as err:
         return type(err).__name__
 

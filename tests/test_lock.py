@@ -103,7 +103,9 @@ def test_an_image_below_is_in_the_canonical_form(lock: Lock) -> None:
     assert one.base.installed == {"a": "1", "b": deb("b").version}
     named = [file.filename for file in artefacts(one)]
     assert {"config", "upper", "lower"} <= set(named)
-    assert [layer.file.filename for layer in canonical(one).base.image.layers] == ["upper", "lower"]  # type: ignore[union-attr]
+    image = canonical(one).base.image
+    assert image is not None
+    assert [layer.file.filename for layer in image.layers] == ["upper", "lower"]
 
 
 def shuffled(lock: Lock, seed: int) -> Lock:

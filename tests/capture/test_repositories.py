@@ -195,10 +195,10 @@ def test_a_bundle_or_diff_that_is_too_large_is_said(tmp_path: Path, monkeypatch:
     write(top, "new", os.urandom(5000))
     monkeypatch.setattr(capture, "DIFF", 1000)
     take(top, tmp_path / "snapshot")
-    assert record(tmp_path / "snapshot")["diff"]["reason"] == "too-large"  # type: ignore[index]
+    assert record(tmp_path / "snapshot")["diff"]["reason"] == "too-large"  # type: ignore[index]  # it is JSON
     monkeypatch.setattr(capture, "BUNDLE", 1000)
     take(top, tmp_path / "second")
-    assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]
+    assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]  # it is JSON
     with pytest.raises(SnapshotError, match=r"not captured \(too-large\)"):
         restore(
             read_captured(tmp_path / "second").repositories,

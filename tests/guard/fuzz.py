@@ -156,7 +156,7 @@ TARGETS = {"wheel": wheel, "deb": deb, "tar": tar, "layout": layout}
 
 def inside(listing: object, below: str, *, whiteouts: bool = False) -> None:
     """Check that every path of a tree is one that stays in its folder."""
-    for entry in listing:  # type: ignore[attr-defined]
+    for entry in listing:  # type: ignore[attr-defined]  # of any reader
         if entry.path and not whiteouts:
             check_path(entry.path, "the tree")
         if entry.path and not f"{entry.path}/".startswith(below) and entry.type != "directory":

@@ -386,10 +386,10 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
         at = chance.randrange(len(data))
         change: Callable[[], None] = chance.choice(
             [
-                lambda: data.__setitem__(at, chance.randrange(256)),  # noqa: B023
-                lambda: data.__delitem__(slice(at, at + chance.randint(1, 2000))),  # noqa: B023
-                lambda: data.__setitem__(slice(at, at), chance.randbytes(chance.randint(1, 600))),  # noqa: B023
-                lambda: data.__setitem__(slice(at, at + 8), b"\xff" * 8),  # noqa: B023
+                lambda: data.__setitem__(at, chance.randrange(256)),  # noqa: B023  # called at once
+                lambda: data.__delitem__(slice(at, at + chance.randint(1, 2000))),  # noqa: B023  # called at once
+                lambda: data.__setitem__(slice(at, at), chance.randbytes(chance.randint(1, 600))),  # noqa: B023  # called at once
+                lambda: data.__setitem__(slice(at, at + 8), b"\xff" * 8),  # noqa: B023  # called at once
             ]
         )
         change()

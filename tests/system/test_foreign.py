@@ -45,7 +45,7 @@ def chosen(base: Base) -> dict[str, str]:
 
 
 def of_i386(name: str, version: str, mark: str = "manual") -> Package:
-    return package(name, version, mark, architecture="i386")  # type: ignore[arg-type]
+    return package(name, version, mark, architecture="i386")  # type: ignore[arg-type]  # one of the marks
 
 
 @pytest.mark.parametrize(
