@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from reprobuild.archive import TarWriter, read_tar
 from reprobuild.errors import BuildError
@@ -12,27 +14,34 @@ from reprobuild.guard import tars
 from reprobuild.lock import EPOCH, FILES, PREFIX, Lock, Source
 from reprobuild.store import Store
 
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
 # PEP 3147 folders appear when a program imports from the source tree.
 GENERATED = ("__pycache__",)
 
 
 def pack_runtime(store: Store) -> str:
     """Put this reprobuild's runtime package into the store as a tar, and return its sha256."""
-    found = {
-        item.name: item.read_bytes()
-        for item in files("reprobuild_runtime").iterdir()
-        if item.name.endswith(".py")
-    }
     stream = io.BytesIO()
     writer = TarWriter(stream, EPOCH)
-    for name, content in sorted(found.items()):
+    for name, content in sorted(_runtime_files(files("reprobuild_runtime"))):
         writer.file(name, content)
     writer.close()
     return store.add(stream.getvalue())
 
 
+def _runtime_files(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
+    """Give (path, content) of the programs and the data of a folder and those below it."""
+    for item in folder.iterdir():
+        if item.is_dir() and item.name not in GENERATED:
+            yield from _runtime_files(item, f"{above}{item.name}/")
+        elif item.name.endswith((".py", ".json")):
+            yield above + item.name, item.read_bytes()
+
+
 def read_runtime(lock: Lock, store: Store) -> dict[str, bytes]:
-    """Return {file name: content} of the runtime package that the lock was sealed with."""
+    """Return {path: content} of the runtime package that the lock was sealed with."""
     assert lock.realised is not None
     with store.verified(lock.realised.runtime, "the runtime package").open("rb") as stream:
         try:

@@ -19,6 +19,7 @@ from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
 from tests.squashfs import open_folder, squashfs_tools
+from tests.torch_environment import make_torch_environment
 
 # What a test asserts is never a time: a busy machine may be slow.
 settings.register_profile("untimed", deadline=None)
@@ -74,6 +75,12 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     assert done.returncode == 0, done.stderr + done.stdout
     lock, image = read_image(out)
     return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)
+
+
+@pytest.fixture(scope="session")
+def torch_python(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with the example's torch and NumPy, and the start-up hook, outside of a container."""
+    return make_torch_environment(built_example.out / "context", tmp_path_factory.mktemp("torch") / "made")
 
 
 def apptainer_environment(folder: Path, *options: str, users: str = "bin") -> Mapping[str, str]:

@@ -234,7 +234,9 @@ def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
     )
     package = Path(__file__).parent.parent / "reprobuild_runtime"
     shipped = {
-        f"opt/reprobuild/lib/reprobuild_runtime/{p.name}": p.read_bytes() for p in package.glob("*.py")
+        f"opt/reprobuild/lib/reprobuild_runtime/{path.relative_to(package)}": path.read_bytes()
+        for path in package.rglob("*")
+        if path.suffix in (".py", ".json") and "__pycache__" not in path.parts
     }
     assert {path: data for path, data in found.items() if "/lib/reprobuild_runtime/" in path} == shipped
     for one, other in itertools.pairwise(sorted(found)):

@@ -8,7 +8,7 @@ import pytest
 from conftest import RUNTIME
 
 SUBJECTS = {"torch", "numpy", "tensorflow"}
-FILES = sorted(RUNTIME.glob("*.py"))
+FILES = sorted(RUNTIME.rglob("*.py"))
 
 
 def imports(tree: ast.AST, inside: bool = False) -> list[tuple[str, bool]]:
@@ -40,7 +40,7 @@ def test_there_are_files() -> None:
     assert {"__init__.py", "startup.py", "entrypoint.py", "freeze.py", "probes.py"} <= {p.name for p in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RUNTIME)))
 def test_standard_library_and_python_3_8(path: Path) -> None:
     assert faults(path.read_text()) == []
 
@@ -58,7 +58,7 @@ def test_newer_syntax_is_refused() -> None:
         faults("match x:\n case 1: pass")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RUNTIME)))
 def test_no_newer_library(path: Path) -> None:
     """Names of the standard library that Python 3.8 does not have, and that are easily used by mistake."""
     newer = {
