@@ -22,11 +22,15 @@ class Determinism(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say."""
+    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
+
+    `details` are lines on what differs, what was excused, and how it was compared.
+    """
 
     name: str
     verdict: V
     detail: str = ""
+    details: tuple[str, ...] = ()
 
 
 # Why a captured line is not in the image as it was: docs/round-trip.md.

@@ -1,7 +1,9 @@
 """Compare what a command wrote in two runs: JSON options in, one JSON document on standard output.
 
-    python -I compare.py '{"one": FOLDER, "two": FOLDER, "files": [{"name": "out.ckpt", "one": "0", "two": "3"}],
-                           "runs": [{"began", "ended", "host"}, {...}], "ignore": [KEY...]}'
+    python -I compare.py OPTIONS.json
+
+with {"one": FOLDER, "two": FOLDER, "files": [{"name": "out.ckpt", "one": "0", "two": "3"}], "ignore": [KEY...],
+      "runs": [{"began", "ended", "host"}, {...}]}
 
 gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", "excused", "notes"}]}, or {"ran": false,
 "why"}. Nothing in the files is run. Where a file cannot be read as what it seems to be, its bytes decide.
@@ -186,4 +188,6 @@ def answer(text: str) -> "Dict[str, Any]":
 
 
 if __name__ == "__main__":
-    print(json.dumps(answer(sys.argv[1])))
+    with open(sys.argv[1], encoding="utf-8") as options:
+        asked = options.read()
+    print(json.dumps(answer(asked)))
