@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.engines.apptainer_cache import Cache, Kept
+from reprobuild.engines.kept import keep_folder
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.layout import read_layout
@@ -118,7 +119,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
         code = _follow(reference, task, env, folder, lambda number, data: came[number].append(data))
         return Finished(
             code=code, stdout=b"".join(came[1]), stderr=b"".join(came[2]),
-            outputs=_outputs(folder / "outputs") if task.outputs else {},
+            outputs=_outputs(folder / "outputs", task.kept) if task.outputs else {},
         )  # fmt: skip
 
 
@@ -238,9 +239,15 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
     return {**kept, **{f"{prefix}ENV_{name}": value for name, value in task.environment.items()}}
 
 
-def _outputs(folder: Path) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it; no link is followed."""
+def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it, or keep them where they belong.
+
+    No link is followed.
+    """
     _open_up(folder)
+    if kept:
+        keep_folder(folder, kept)
+        return {}
     found = {}
     for path, _, names in os.walk(folder):
         for name in names:

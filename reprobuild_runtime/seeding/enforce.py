@@ -5,7 +5,7 @@
 import os
 import sys
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import launch, profiles
 from reprobuild_runtime.seeding import libraries, ranks, streams
 
 TYPE_CHECKING = False
@@ -33,16 +33,22 @@ def enforce_reproducibility(seed: "Optional[int]" = None, profile: "Optional[str
     Raises:
         ValueError: the seed or the profile is none.
     """
+    if profile is not None:
+        from reprobuild_runtime.profiles import choose
+
+        choose.names(profile)  # a wrong one changes nothing
     chosen, explicit, said = _choose(seed)
     launch.announce(chosen)
     for line in said:
-        launch.say(line)
+        launch.say("reprobuild: " + line)
     launch.export(os.environ, chosen, explicit)
     streams.begin(chosen, again=True)
     for name, seeder in libraries.SEEDERS.items():
         module = import_or_say(name) if name in IMPORTED else sys.modules.get(name)
         if module is not None:
             seeder(module, chosen)
+    for late in profiles.enforce(explicit, profile):
+        launch.say(f"reprobuild: too late for this process: {late}")
     return chosen
 
 
@@ -59,7 +65,7 @@ def _choose(seed: "Optional[int]") -> "Tuple[int, bool, List[str]]":
         return launched[0], True, []
     _draws.append(len(_draws))
     if launched is None:
-        drawn, _, said = ranks.draw(os.environ, launch.draw)
+        drawn, _, said = ranks.settle(os.environ, None, launch.draw)
         _launches[:] = [(drawn, False)]
         return drawn, False, said
     return launched[0] if len(_draws) == 1 else streams.further_seed(launched[0], len(_draws)), False, []

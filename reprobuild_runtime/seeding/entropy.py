@@ -35,7 +35,9 @@ def steady_random(random: "Any") -> None:
         setattr(seed, name, getattr(original, name))
     vars(seed)["steady"] = True
     random.Random.seed = seed
-    if getattr(getattr(random, "seed", None), "__func__", None) is original:  # the module's function is a bound method
+    if (
+        getattr(getattr(random, "seed", None), "__func__", None) is original
+    ):  # the module's function is a bound method
         random.seed = random._inst.seed
 
 

@@ -10,7 +10,7 @@ from reprobuild_runtime.seeding import entropy, place, streams, torches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable, Dict, List
 
 
 def seed_random(random: "Any", seed: int) -> None:
@@ -24,17 +24,31 @@ def seed_random(random: "Any", seed: int) -> None:
 
 
 def _seed_forked() -> None:
+    """Seed `random` in a child, and once more when multiprocessing has said which worker it is."""
     random: "Any" = sys.modules.get("random")
     seed = streams.seed_in_force()
     if random is not None and seed is not None:
         random.seed(f"{seed}/{place.here()}")
+    util: "Any" = sys.modules.get("multiprocessing.util")
+    if util is not None and not _told:
+        _told.append(True)
+        util.register_after_fork(_seed_forked, _call)
+
+
+_told: "List[bool]" = []
+
+
+def _call(action: "Callable[[], None]") -> None:
+    action()
 
 
 def seed_numpy(numpy_random: "Any", seed: int) -> None:
     """Seed NumPy's global generator, and steady those that are made without a seed."""
     numpy_random.seed(seed)
     if not entropy.steady_numpy(numpy_random):
-        launch.say("reprobuild: this NumPy's generators cannot be told a seed: default_rng() is not reproducible")
+        launch.say(
+            "reprobuild: this NumPy's generators cannot be told a seed: default_rng() is not reproducible"
+        )
 
 
 def seed_torch(torch: "Any", seed: int) -> None:
@@ -110,8 +124,8 @@ SEEDERS: "Dict[str, Callable[[Any, int], None]]" = {
 EACH_ITS_OWN = ("random", "numpy.random")
 
 
-def after_import(name: str, module: "Any", seed: int, explicit: bool) -> None:
-    """Seed a library that a program has just imported; for a chosen seed, set what its profile asks for."""
+def after_import(name: str, module: "Any", seed: int) -> None:
+    """Seed a library that a program has just imported; one that has no seeder is left as it is."""
     streams.begin(seed)
     if name in SEEDERS:
         SEEDERS[name](module, streams.own_seed(seed) if name in EACH_ITS_OWN else seed)

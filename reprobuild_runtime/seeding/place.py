@@ -69,7 +69,9 @@ def watch_forks() -> None:
     """Count forks from now on."""
     if not _watching and hasattr(os, "register_at_fork"):
         _watching.append(True)
-        os.register_at_fork(before=_before, after_in_child=_after_in_child)  # runs after what random.py registered
+        os.register_at_fork(
+            before=_before, after_in_child=_after_in_child
+        )  # runs after what random.py registered
 
 
 _watching: "List[bool]" = []

@@ -10,8 +10,9 @@ https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Mapping, Optional, Tuple
+    from typing import Callable, List, Mapping, MutableMapping, Optional, Tuple
 
+FROM = "REPROBUILD_SEED_FROM"
 JOB = "REPROBUILD_JOB"  # set by the user or the job's file: any text that the ranks of one job share, and no others
 
 # The rank among all processes of the job, the most specific first: torchrun under srun sets RANK.
@@ -99,21 +100,41 @@ def scattered(environ: "Mapping[str, str]") -> bool:
     return False
 
 
-def draw(environ: "Mapping[str, str]", from_system: "Callable[[], int]") -> "Tuple[int, str, List[str]]":
-    """Return a seed for a launch without one, which variables it was made of (empty: drawn), and what to say of it."""
+def settle(
+    environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]", from_system: "Callable[[], int]"
+) -> "Tuple[int, bool, List[str]]":
+    """Return the seed of a launch that nobody chose one for, False, and what is to be said of it.
+
+    Args:
+        environ: the environment; what the seed was made of is noted in it.
+        given: a seed that was drawn before, by a process above this one.
+        from_system: draws one.
+    """
+    if given is not None and (environ.get(FROM) or not scattered(environ)):
+        return (*given, [])
     found = agreed(environ)
+    several = size(environ)
+    if several > 1:
+        environ[FROM] = "none" if found is None else found[1]
     if found is not None:
-        seed, source, only_here = found
-        said = [f"reprobuild: all ranks of this job find this seed: it was made of {source}"]
-        if not only_here:
-            said.append(f"reprobuild: a later job with the same values finds it, too; {JOB}=TEXT tells jobs apart")
-        return seed, source, said
-    count = size(environ)
-    lost = [
-        f"reprobuild: rank {rank(environ)} of {count} shares no variable with the others: its seed is its own. "
-        f"Give all of them REPROBUILD_SEED=N, or {JOB}=TEXT"
-    ]
-    return from_system(), "", lost if count > 1 else []
+        if given is not None and environ.get("PYTHONHASHSEED") == str(given[0]):
+            del environ[
+                "PYTHONHASHSEED"
+            ]  # children get the one of all ranks; this interpreter's order is its node's
+        return found[0], False, _say(found[1], found[2])
+    lost = (
+        f"rank {rank(environ)} of {several} shares no variable with the others, so its seed is its own: "
+        f"give all of them REPROBUILD_SEED=N, or {JOB}=TEXT"
+    )
+    seed = from_system() if given is None else given[0]
+    return seed, False, [lost] if several > 1 else []
+
+
+def _say(source: str, only_here: bool) -> "List[str]":
+    said = [f"all ranks of this job find this seed: it was made of {source}"]
+    if not only_here:
+        said.append(f"a later job with the same values finds it, too; {JOB}=TEXT tells jobs apart")
+    return said
 
 
 def _indexed(environ: "Mapping[str, str]") -> str:
