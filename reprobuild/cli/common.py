@@ -35,6 +35,10 @@ engine_option = click.option(
     "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
     help="What runs containers. [default: what answers]",
 )  # fmt: skip
+gpu_option = click.option(
+    "--gpu", "gpus", metavar="auto|all|none|ID,...", default="auto", show_default=True,
+    help="GPUs of the containers; `auto`: all, where there are any.",
+)  # fmt: skip
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )
