@@ -17,9 +17,10 @@ from proof.factors import digests
 from reprobuild.archive import list_tar
 from reprobuild.lock import Lock, read_lock
 from reprobuild.net import Net
-from reprobuild.pipeline import Making, Session, build
+from reprobuild.pipeline import Making, build
 from reprobuild.realise import realise
 from reprobuild.realise.base import realise_base
+from reprobuild.session import Session
 from reprobuild.store import Store
 
 

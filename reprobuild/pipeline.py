@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.builders import NATIVE, build_foreign, find_builder
 from reprobuild.builders.promise import native_tree
-from reprobuild.caches import Caches
+from reprobuild.checks import Checks, verify
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
 from reprobuild.engines import find_engine, gpu
@@ -29,55 +28,18 @@ from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
-from reprobuild.net import Net
 from reprobuild.payload import payload
 from reprobuild.preflight import preflight, this_machine
 from reprobuild.realise import realise
-from reprobuild.registry.logins import Logins
 from reprobuild.render import render
-from reprobuild.report.html import render_html
 from reprobuild.resolve.compose import lock_sources, resolve
-from reprobuild.resolve.indexes import read_indexes
-from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.services import distances, read_services
+from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.store import Store
-from reprobuild.verify.check import verify_image
 from reprobuild.verify.verdict import Verdict
 from reprobuild.whole import write_file
 
-LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
-
-
-class Session(Struct, frozen=True, kw_only=True):
-    """What a run of the program works with, read once at the command line.
-
-    `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched. `now` is in seconds since 1970. `caches` are the user's, whose files are taken.
-    """
-
-    store: Store
-    net: Net
-    env: Mapping[str, str]
-    folder: Path
-    say: Callable[[str], None]
-    progress: Callable[[int, int], None]
-    now: int
-    caches: Caches = Caches()
-
-    def surroundings(self, captured: Path = Path()) -> Surroundings:
-        """Return what resolving may touch, the folder of the snapshot among it."""
-        indexes = read_indexes(self.env)
-        services = read_services({})
-        net = Net(
-            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
-            gate=Logins(self.env, services["docker-hub"].url),
-        )  # fmt: skip
-        return Surroundings(
-            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say, now=self.now, progress=self.progress,
-        )  # fmt: skip
+LOCK, IMAGE = "reprobuild.lock", "image.json"
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -90,14 +52,6 @@ class Making(Struct, frozen=True, kw_only=True):
     builder: str = NATIVE
     singles: tuple[Kind, ...] = ()
     compressor: Compressor = "zstd"
-
-
-class Checks(Struct, frozen=True, kw_only=True):
-    """How the image is checked: on which engine, with the control or not, on the CPU alone or not."""
-
-    engine: str | None = None
-    control: bool = True
-    cpu_only: bool = False
 
 
 def from_snapshot(
@@ -183,8 +137,7 @@ def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
 
 def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
     """Return how long the inputs of a lock can be expected to stay fetchable."""
-    today = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc).date()
-    return forecast(lock, session.store, today)
+    return forecast(lock, session.store, session.today)
 
 
 def _bring(wanted: Sequence[Artefact], session: Session) -> int:
@@ -299,20 +252,6 @@ def read_image(out: Path) -> tuple[Lock, Image]:
             hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
         )
     return lock, image
-
-
-def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
-    """Load the image, check it, and write the verdict and the report into `out`."""
-    engine = find_engine(checks.engine, session.env)
-    if engine.load(out / "image", image.reference, (image.config, image.manifest), session.env):
-        session.say(f"loaded {image.reference} into {engine.NAME}")
-    verdict = verify_image(
-        lock, image.reference, image.manifest, engine, session.env,
-        control=checks.control, cpu_only=checks.cpu_only, say=session.say,
-    )  # fmt: skip
-    write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    write_file(out / REPORT, render_html(lock, image, verdict, half_life(lock, session)).encode())
-    return verdict
 
 
 def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:

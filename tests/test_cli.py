@@ -20,7 +20,7 @@ import click
 import msgspec
 import pytest
 
-from reprobuild import cli, errors, pipeline
+from reprobuild import checks, cli, errors, pipeline
 from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
@@ -89,7 +89,8 @@ def make_results(out: Path, lock: Lock) -> Path:
 def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
     """An engine of prepared answers, in the place of the one that answers on this machine."""
     prepared = PreparedEngine(good_answers())
-    monkeypatch.setattr(pipeline, "find_engine", lambda name, env: prepared)
+    for module in (pipeline, checks):
+        monkeypatch.setattr(module, "find_engine", lambda name, env: prepared)
     return prepared
 
 

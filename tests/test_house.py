@@ -15,7 +15,7 @@ ORDER = [
     "snapshot", "restore", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches",
     "fetch", "keep", "halflife", "registry", "apt", "resolve", "payload", "wheelorder", "realise",
     "preflight", "collect", "config", "render", "context", "image", "engines", "builders", "explain",
-    "environments", "verify", "report", "pipeline", "cli",
+    "environments", "verify", "report", "session", "checks", "pipeline", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from reprobuild.decisions import Decisions
     from reprobuild.image.single import Kind
     from reprobuild.image.squash import Compressor
-    from reprobuild.pipeline import Making, Session
+    from reprobuild.pipeline import Making
+    from reprobuild.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -182,7 +183,7 @@ def make_session(
     """Return what the verbs work with: this is where environment, clock and terminal are read."""
     from reprobuild.caches import Caches, user_caches
     from reprobuild.net import Net
-    from reprobuild.pipeline import Session
+    from reprobuild.session import Session
     from reprobuild.store import Store
 
     env = dict(os.environ)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reprobuild import pipeline
+from reprobuild.checks import Checks
 from reprobuild.cli import common
 from reprobuild.report.text import render_text
 
@@ -39,7 +40,7 @@ def command(
     decisions, folder = common.make_decisions(directory, decisions_path, **options)
     making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
     session = common.make_session(store, offline=offline, folder=folder)
-    checks = None if no_verify else pipeline.Checks(engine=engine, control=control, cpu_only=scope == "cpu")
+    checks = None if no_verify else Checks(engine=engine, control=control, cpu_only=scope == "cpu")
     lock, image, verdict = pipeline.from_snapshot(
         directory, out, decisions, session, making, given=lock_path, checks=checks
     )  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from reprobuild import pipeline
+from reprobuild.checks import Checks, verify
 from reprobuild.cli import common
 from reprobuild.report.text import render_text
 
@@ -25,8 +26,8 @@ def command(out: Path, engine: str | None, scope: str, control: bool, as_json: b
       reprobuild verify frozen
     """
     lock, image = pipeline.read_image(out)
-    checks = pipeline.Checks(engine=engine, control=control, cpu_only=scope == "cpu")
-    verdict = pipeline.verify(lock, image, out, common.make_session(None), checks)
+    checks = Checks(engine=engine, control=control, cpu_only=scope == "cpu")
+    verdict = verify(lock, image, out, common.make_session(None), checks)
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))
     else:

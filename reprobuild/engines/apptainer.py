@@ -23,6 +23,7 @@ from pathlib import Path
 
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
+from reprobuild.engines.kept import keep_folder
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.layout import read_layout
@@ -119,7 +120,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
         code = _follow(reference, task, env, folder, lambda number, data: came[number].append(data))
         return Finished(
             code=code, stdout=b"".join(came[1]), stderr=b"".join(came[2]),
-            outputs=_outputs(folder / "outputs") if task.outputs else {},
+            outputs=_outputs(folder / "outputs", task.kept) if task.outputs else {},
         )  # fmt: skip
 
 
@@ -247,9 +248,15 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
     return {**kept, **{f"{prefix}ENV_{name}": value for name, value in variables.items()}}
 
 
-def _outputs(folder: Path) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it; no link is followed."""
+def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it, or keep them where they belong.
+
+    No link is followed.
+    """
     _open_up(folder)
+    if kept:
+        keep_folder(folder, kept)
+        return {}
     found = {}
     for path, _, names in os.walk(folder):
         for name in names:

@@ -24,6 +24,7 @@ from docker.utils.socket import frames_iter
 
 from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import with_gpus
+from reprobuild.engines.kept import Pieces, keep_tar
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
@@ -241,7 +242,7 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
         code=code,
         stdout=b"".join(data for stream, data in came if stream == 1),
         stderr=b"".join(data for stream, data in came if stream == 2),
-        outputs=_outputs(container, task.outputs) if task.outputs else {},
+        outputs=_outputs(container, task) if task.outputs else {},
     )
 
 
@@ -254,9 +255,12 @@ def _folder_tar(path: str) -> bytes:
     return stream.getvalue()
 
 
-def _outputs(container: Container, folder: str) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it."""
-    chunks, _ = container.get_archive(folder)
+def _outputs(container: Container, task: Task) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
+    chunks, _ = container.get_archive(task.outputs, chunk_size=CHUNK)
+    if task.kept:
+        keep_tar(cast("IO[bytes]", Pieces(chunks)), task.kept)
+        return {}
     found = {}
     with tempfile.TemporaryFile() as spool:
         for chunk in chunks:

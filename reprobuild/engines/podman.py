@@ -19,6 +19,7 @@ from pathlib import Path
 
 from reprobuild import proc
 from reprobuild.engines import gpu
+from reprobuild.engines.kept import keep_tar
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 
@@ -122,7 +123,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
             folder = _folder_tar(task.outputs)
             call(env, "cp", "-", f"{container}:/", purpose="make the folder of results", stdin=folder)
         code = _start(container, task, env, lambda stream, data: came[stream].append(data))
-        outputs = _outputs(container, task.outputs, env) if task.outputs else {}
+        outputs = _outputs(container, task, env) if task.outputs else {}
     return Finished(code=code, stdout=b"".join(came[1]), stderr=b"".join(came[2]), outputs=outputs)
 
 
@@ -223,23 +224,26 @@ def _folder_tar(path: str) -> bytes:
     return stream.getvalue()
 
 
-def _outputs(container: str, folder: str, env: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it."""
+def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
     found = {}
-    with tempfile.TemporaryFile() as spool:
+    with tempfile.TemporaryFile(dir=task.kept) as spool:
 
         def keep(stream: int, data: bytes) -> None:
             if stream == 1:
                 spool.write(data)
 
-        argv = ["podman", "cp", f"{container}:{folder}", "-"]
+        argv = ["podman", "cp", f"{container}:{task.outputs}", "-"]
         code = proc.stream(argv, env=env, purpose="read the results", sink=keep)
         if code:
             raise EngineError(
-                f"podman could not give the results in {folder}: exit code {code}",
+                f"podman could not give the results in {task.outputs}: exit code {code}",
                 hint=UNWELL,
             )
         spool.seek(0)
+        if task.kept:
+            keep_tar(spool, task.kept)
+            return {}
         with tarfile.open(fileobj=spool) as tar:
             for info in tar:
                 opened = tar.extractfile(info) if info.isreg() else None

@@ -1,0 +1,52 @@
+"""What a run of the program works with."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.caches import Caches
+from reprobuild.net import Net
+from reprobuild.registry.logins import Logins
+from reprobuild.resolve.indexes import read_indexes
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import distances, read_services
+from reprobuild.store import Store
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """What a run of the program works with, read once at the command line.
+
+    `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
+    all or 0) while files are fetched. `now` is in seconds since 1970. `caches` are the user's, whose files are taken.
+    """
+
+    store: Store
+    net: Net
+    env: Mapping[str, str]
+    folder: Path
+    say: Callable[[str], None]
+    progress: Callable[[int, int], None]
+    now: int
+    caches: Caches = Caches()
+
+    def surroundings(self, captured: Path = Path()) -> Surroundings:
+        """Return what resolving may touch, the folder of the snapshot among it."""
+        indexes = read_indexes(self.env)
+        services = read_services({})
+        net = Net(
+            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
+            gate=Logins(self.env, services["docker-hub"].url),
+        )  # fmt: skip
+        return Surroundings(
+            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
+            say=self.say, now=self.now, progress=self.progress,
+        )  # fmt: skip
+
+    @property
+    def today(self) -> datetime.date:
+        """The day on which the program was started, in UTC."""
+        return datetime.datetime.fromtimestamp(self.now, datetime.timezone.utc).date()
