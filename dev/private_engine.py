@@ -15,10 +15,11 @@ mount is made in a mount namespace that ends with the command.
 
 `run --classic` always starts a daemon of its own, one that keeps images as Docker did before
 containerd: what loads images has to be tried on both.  `--suite own` takes the machine's own Docker
-(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use, and `--cdi`
-descriptions of devices (the Container Device Interface).
+(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use, and
+`--cdi` descriptions of devices (the Container Device Interface).
 
-`unpack`, `source` (the files of a source package) and `sources` give the same private use of apt to the other scripts of this folder.
+`unpack`, `source` (the files of a source package) and `sources` give the same private use of apt to
+the other scripts of this folder.
 """
 
 from __future__ import annotations
