@@ -104,7 +104,7 @@ def test_an_unknown_profile_is_refused_by_name(tmp_path: Path, text: str) -> Non
         read_decisions(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert caught.value.hint.startswith("name one of log-only, torch, strict, ")
-    assert caught.value.hint.endswith("docs/profiles.md")
+    assert caught.value.hint.endswith(", or several with commas between: docs/profiles.md")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
