@@ -33,6 +33,7 @@ def steady_random(random: "Any") -> None:
 
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(seed, name, getattr(original, name))
+    seed.__annotations__.clear()
     vars(seed)["steady"] = True
     random.Random.seed = seed
     if (
