@@ -34,7 +34,9 @@ def seen():
     return {"calls": calls, "flags": [cudnn.deterministic, cudnn.benchmark]}
 """
 NUMPY_RANDOM = """
+import types
 calls = []
+bit_generator = types.SimpleNamespace(randbits=lambda k: 1)
 def seed(value):
     calls.append(value)
 """
@@ -60,8 +62,8 @@ class Ran:
 
 
 def run(*argv: str, env: Mapping[str, str] | None = None, stdin: str = "") -> Ran:
-    """Run a program with nothing in its environment but PATH and `env`."""
-    full = {"PATH": os.environ["PATH"], **(env or {})}
+    """Run a program with nothing in its environment but PATH, no wish for records, and `env`."""
+    full = {"PATH": os.environ["PATH"], "REPROBUILD_RECORD": "", **(env or {})}
     done = subprocess.run(argv, env=full, input=stdin, capture_output=True, text=True, timeout=60)
     return Ran(done.returncode, done.stdout, done.stderr)
 
