@@ -24,6 +24,7 @@ class Task(Struct, frozen=True, kw_only=True):
     `arguments` follow the image's entrypoint, or replace it where `bypass` is true. `outputs` names a
     folder inside the container that is made before the start and read afterwards; empty for none.
     `volumes` are (folder of the host, folder in the container). `timeout` is in seconds; 0 for none.
+    `gpus` is empty for none, "all", or ids separated by commas: indices, UUIDs, MIG ids, names of CDI.
     """
 
     arguments: tuple[str, ...]
@@ -33,6 +34,7 @@ class Task(Struct, frozen=True, kw_only=True):
     network: str = "none"
     volumes: tuple[tuple[str, str], ...] = ()
     timeout: int = 1800
+    gpus: str = ""
 
 
 # Takes a stream's number (1 standard output, 2 standard error) and bytes as they come.
