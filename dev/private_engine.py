@@ -14,7 +14,8 @@ mount is made in a mount namespace that ends with the command.
 
 `run --classic` always starts a daemon of its own, one that keeps images as Docker did before
 containerd: what loads images has to be tried on both.  `--suite own` takes the machine's own Docker
-(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use.
+(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use, and `--cdi`
+descriptions of devices (the Container Device Interface).
 
 `unpack` and `sources` give the same private use of apt to the other scripts of this folder.
 """
@@ -177,6 +178,9 @@ def parser() -> argparse.ArgumentParser:
             )
             one.add_argument("--suite", choices=("newer", "own"), default="newer", help="whose Docker")
             one.add_argument("--packages", type=Path, help="a folder where they are unpacked already")
+            one.add_argument(
+                "--cdi", type=Path, help="a folder with descriptions of devices, for an own daemon"
+            )
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
     some = verbs.add_parser("unpack", help="unpack Debian packages into a folder")
     some.add_argument("into", type=Path)
@@ -202,7 +206,8 @@ def main(argv: Sequence[str]) -> int:
         top.error("run: no command; write it after --")
     suite = codename() if options.suite == "own" else ENGINE_SUITE
     packages = options.packages.resolve() if options.packages else folder
-    return run(Layout(folder, packages, suite, options.classic), command)
+    cdi = options.cdi.resolve() if options.cdi else None
+    return run(Layout(folder, packages, suite, options.classic, cdi), command)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ import requests
 from docker.models.containers import Container
 from docker.utils.socket import frames_iter
 
+from reprobuild.engines import gpu
+from reprobuild.engines.docker_gpus import with_gpus
+from reprobuild.engines.kept import Pieces, keep_tar
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
@@ -55,7 +58,10 @@ def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[
     try:
         yield client
     except (docker.errors.APIError, docker.errors.DockerException) as err:
-        raise EngineError(f"Docker refused: {_brief(err)}", hint="see the log of the Docker daemon") from None
+        brief = _brief(err)
+        raise gpu.refusal(
+            f"Docker refused: {brief}", brief, hint="see the log of the Docker daemon"
+        ) from None
     except _LOST as err:
         raise EngineError(
             f"the Docker daemon went away: {_brief(err)}", hint="start it again, and run the command again"
@@ -149,23 +155,29 @@ def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and remove it whatever happens."""
+
+    def work(client: docker.DockerClient, pool: Executor, gpus: Mapping[str, Any]) -> Finished:
+        with _container(client, reference, task, gpus) as container:
+            return _run(container, task, pool)
+
     # The container goes before the thread that reads its output, which ends with it.
-    with (
-        ThreadPoolExecutor(1) as pool,
-        connected(env) as client,
-        _container(client, reference, task) as container,
-    ):
-        return _run(container, task, pool)
+    with ThreadPoolExecutor(1) as pool, connected(env) as client:
+        return with_gpus(client, task.gpus, lambda gpus: work(client, pool, gpus))
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; the container is removed whatever happens."""
-    with connected(env) as client, _container(client, reference, task) as container:
-        with contextlib.closing(_attached(container)) as output:
-            container.start()
-            for stream, data in output:
-                sink(stream, data)
-        return int(container.wait()["StatusCode"])
+
+    def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
+        with _container(client, reference, task, gpus) as container:
+            with contextlib.closing(_attached(container)) as output:
+                container.start()
+                for stream, data in output:
+                    sink(stream, data)
+            return int(container.wait()["StatusCode"])
+
+    with connected(env) as client:
+        return with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
 
 
 def _attached(container: Container) -> Generator[tuple[int, bytes], None, None]:
@@ -187,10 +199,12 @@ def _attached(container: Container) -> Generator[tuple[int, bytes], None, None]:
 
 
 @contextlib.contextmanager
-def _container(client: docker.DockerClient, reference: str, task: Task) -> Iterator[Container]:
+def _container(
+    client: docker.DockerClient, reference: str, task: Task, gpus: Mapping[str, Any]
+) -> Iterator[Container]:
     options: dict[str, Any] = {
-        "environment": task.environment, "network_mode": task.network, "shm_size": "1g",
-        "log_config": {"Type": "none"},
+        **gpus, "environment": {**gpus.get("environment", {}), **task.environment},
+        "network_mode": task.network, "shm_size": "1g", "log_config": {"Type": "none"},
         "volumes": {host: {"bind": inside, "mode": "rw"} for host, inside in task.volumes},
     }  # fmt: skip
     if task.bypass:
@@ -228,7 +242,7 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
         code=code,
         stdout=b"".join(data for stream, data in came if stream == 1),
         stderr=b"".join(data for stream, data in came if stream == 2),
-        outputs=_outputs(container, task.outputs) if task.outputs else {},
+        outputs=_outputs(container, task) if task.outputs else {},
     )
 
 
@@ -241,9 +255,12 @@ def _folder_tar(path: str) -> bytes:
     return stream.getvalue()
 
 
-def _outputs(container: Container, folder: str) -> dict[str, bytes]:
-    """Return the regular files below the folder, by their path relative to it."""
-    chunks, _ = container.get_archive(folder)
+def _outputs(container: Container, task: Task) -> dict[str, bytes]:
+    """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
+    chunks, _ = container.get_archive(task.outputs, chunk_size=CHUNK)
+    if task.kept:
+        keep_tar(cast("IO[bytes]", Pieces(chunks)), task.kept)
+        return {}
     found = {}
     with tempfile.TemporaryFile() as spool:
         for chunk in chunks:

@@ -10,7 +10,10 @@ from msgspec import Struct
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """How a container ended: exit code, both streams, and the files below its output folder by name."""
+    """How a container ended: exit code, both streams, and the files below its output folder by name.
+
+    Those that were put into a folder of the host (`Task.kept`) are not among them.
+    """
 
     code: int
     stdout: bytes
@@ -22,7 +25,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """What to run in a container, without network unless one is named.
 
     `arguments` follow the image's entrypoint, or replace it where `bypass` is true. `outputs` names a
-    folder inside the container that is made before the start and read afterwards; empty for none.
+    folder inside the container that is made before the start and read afterwards; empty for none. Its regular
+    files go into memory, or into the folder `kept` of the host, which is empty before.
     `volumes` are (folder of the host, folder in the container). `timeout` is in seconds; 0 for none.
     `gpus` is empty for none, "all", or ids separated by commas: indices, UUIDs, MIG ids, names of CDI.
     """
@@ -31,6 +35,7 @@ class Task(Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     bypass: bool = False
     outputs: str = ""
+    kept: Path | None = None
     network: str = "none"
     volumes: tuple[tuple[str, str], ...] = ()
     timeout: int = 1800

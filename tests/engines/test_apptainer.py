@@ -191,6 +191,12 @@ def test_outputs(loaded: Tiny, apptainer_env: Env) -> None:
     assert sh(loaded, apptainer_env, "echo /results/*", outputs="/results").outputs == {}
 
 
+def test_outputs_that_are_kept_in_a_folder(loaded: Tiny, apptainer_env: Env, tmp_path: Path) -> None:
+    done = sh(loaded, apptainer_env, "cd /results; echo c >'b c'; exit 3", outputs="/results", kept=tmp_path)
+    assert (done.code, done.outputs) == (3, {})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"b c": b"c\n"}
+
+
 def test_no_link_in_the_outputs_is_followed(loaded: Tiny, apptainer_env: Env, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(SECRET)
     planted = tmp_path / "planted"

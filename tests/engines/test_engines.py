@@ -144,6 +144,13 @@ def test_outputs(loaded: Tiny, engine: Running) -> None:
     assert sh(loaded, engine, "echo /results/*", outputs="/results").outputs == {}
 
 
+def test_outputs_that_are_kept_in_a_folder(loaded: Tiny, engine: Running, tmp_path: Path) -> None:
+    script = "cd /results; head -c 5000000 /dev/zero >file; echo c >'b c'; exit 3"
+    done = sh(loaded, engine, script, outputs="/results", kept=tmp_path)
+    assert (done.code, done.outputs) == (3, {})
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == {"file": 5_000_000, "b c": 2}
+
+
 def test_megabytes_of_output(loaded: Tiny, engine: Running) -> None:
     script = (
         "head -c 6000000 /dev/zero; head -c 3000000 /dev/zero >&2; head -c 5000000 /dev/zero >/results/file"
