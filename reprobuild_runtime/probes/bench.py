@@ -1,0 +1,109 @@
+"""What a probe is given, and the register of probes.
+
+The rules of a probe: inputs from a private generator, normal numbers over several powers of ten; upstream gradients
+that are random as well, for gradients of ones hide a changed order of summation; no number that a shorter sum would
+give exactly. So what a probe computes does not depend on the seed, but for those that draw.
+"""
+
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+    Function = Callable[["Bench"], List[Any]]
+
+
+class NotHereError(Exception):
+    """A probe is not applicable in this environment; the text says why."""
+
+
+class Probe:
+    """One probe.
+
+    Attributes:
+        name: of the function that computes it.
+        kind: the name of the file that it stands in.
+        documented: which lines of torch's own list concern it: a name of torch's interface, and words of the line.
+        devices: where it can be run.
+        most: runs in one process, however many are asked for.
+    """
+
+    def __init__(
+        self, function: "Function", documented: "Sequence[Tuple[str, ...]]", devices: "Sequence[str]", most: int
+    ) -> None:  # fmt: skip
+        self.name, self.function = function.__name__, function
+        self.kind = function.__module__.rpartition(".")[2]
+        self.documented, self.devices, self.most = tuple(documented), tuple(devices), most
+
+
+PROBES: "Dict[str, Probe]" = {}
+
+
+def probe(
+    *documented: "Tuple[str, ...]", devices: "Sequence[str]" = ("cpu", "cuda"), most: int = 1 << 30
+) -> "Callable[[Function], Function]":
+    """Enter a probe under the name of its function."""
+
+    def enter(function: "Function") -> "Function":
+        assert function.__name__ not in PROBES
+        PROBES[function.__name__] = Probe(function, documented, devices, most)
+        return function
+
+    return enter
+
+
+class Bench:
+    """What a probe is given: torch, the device, the seed, and inputs."""
+
+    def __init__(self, torch: "Any", device: str, seed: int) -> None:
+        self.torch, self.device, self.seed = torch, device, seed
+        self.nn, self.functional = torch.nn, torch.nn.functional
+
+    def begin(self, name: str) -> None:
+        """Start a run of a probe: inputs by its name, the global generators by the seed."""
+        self.private = self.torch.Generator()
+        self.private.manual_seed(zlib.crc32(name.encode()))
+        self.torch.manual_seed(self.seed)
+        self.shapes: "List[str]" = []
+
+    def pick(self, cpu: "Any", cuda: "Any") -> "Any":
+        """Return the first on the CPU, the second on a GPU: the sizes of a probe."""
+        return cuda if self.device == "cuda" else cpu
+
+    def randn(self, *shape: int, spread: int = 1, note: bool = True) -> "Any":
+        """Return normal numbers, each times a power of ten from -spread to spread."""
+        torch = self.torch
+        values = torch.randn(*shape, generator=self.private)
+        if spread:
+            power = torch.randint(-spread, spread + 1, shape, generator=self.private).float()
+            values = values * torch.pow(10.0, power)
+        if note:
+            self.shapes.append("x".join(map(str, shape)))
+        return values.to(self.device)
+
+    def index(self, high: int, *shape: int) -> "Any":
+        """Return indices below `high`, most of them several times."""
+        return self.torch.randint(0, high, shape, generator=self.private).to(self.device)
+
+    def leaves(self, *values: "Any") -> "List[Any]":
+        """Return the tensors, which gradients are wanted for."""
+        return [value.requires_grad_() for value in values]
+
+    def backward(self, output: "Any", leaves: "List[Any]") -> "List[Any]":
+        """Return the output and the gradients of the leaves for a random upstream gradient."""
+        upstream = self.randn(*output.shape, note=False).to(output.dtype)
+        return [output, *self.torch.autograd.grad((output * upstream).sum(), leaves)]
+
+    def fill(self, module: "Any") -> "Any":
+        """Return a module on the device whose parameters come from the private generator."""
+        for parameter in module.parameters():
+            values = self.randn(*parameter.shape, spread=0, note=False).to(parameter.dtype)
+            parameter.data = values * (0.5 / max(1, parameter[0].numel()) ** 0.5)
+        return module.to(self.device)
+
+    def need(self, there: "Any", what: str) -> "Any":
+        """Return what there is; raise NotHereError where it is None or False."""
+        if there is None or there is False:
+            raise NotHereError(what)
+        return there

@@ -1,0 +1,177 @@
+"""One fresh process of the smoke test: says what it finds as lines of JSON on its standard output.
+
+    python child.py '{"task": "probes", "mode": "strict", "device": "cpu", "seed": 7, ...}'
+
+Each line is written as soon as it is known, so that what a process that dies or hangs found before is not lost. What
+libraries print on standard output goes to standard error.
+"""
+
+import json
+import os
+import sys
+import time
+import warnings
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our file names must hide no module
+    del sys.path[0]
+if os.path.dirname(os.path.dirname(_HERE)) not in sys.path:
+    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+
+from reprobuild_runtime.digest import digest  # noqa: E402  after the paths
+from reprobuild_runtime.probes import bench, controls, expectations  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
+
+    Say = Callable[[Dict[str, Any]], None]
+
+MODULES = ("scatter",)
+
+
+def register() -> "Dict[str, bench.Probe]":
+    """Import the files of probes, and return all of them."""
+    from importlib import import_module
+
+    for name in MODULES:
+        import_module("reprobuild_runtime.probes." + name)
+    return bench.PROBES
+
+
+def set_mode(torch: "Any", mode: str) -> None:
+    """Set torch's switches for a mode; the image's profile is left as the hooks set it, but for `default`."""
+    if mode == "default":
+        torch.backends.cudnn.deterministic = False
+        torch.backends.cudnn.benchmark = False
+        if torch.are_deterministic_algorithms_enabled():
+            torch.use_deterministic_algorithms(False)
+    elif mode == "strict":
+        torch.use_deterministic_algorithms(True)
+    elif mode == "warn":
+        torch.use_deterministic_algorithms(True, warn_only=True)  # from torch 1.11 on
+
+
+def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
+    """Run the probes of `names` in this process, in a mode."""
+    from reprobuild_runtime.probes.stress import Disturbance
+
+    set_mode(torch, ask["mode"])
+    table = bench.Bench(torch, ask["device"], ask["seed"])
+    disturb = Disturbance(torch, ask["device"]).disturb if ask["stress"] else _nothing
+    known = register()
+    for name in ask["names"]:
+        say({"begin": name})
+        say({"probe": name, **run(known[name], table, ask["repeats"], disturb)})
+
+
+def _nothing() -> None:
+    pass
+
+
+def run(
+    probe: "bench.Probe", table: "bench.Bench", repeats: int, disturb: "Callable[[], None]" = _nothing
+) -> "Dict[str, Any]":
+    """Run a probe some times, and return its digests, or why there are none."""
+    if table.device not in probe.devices:
+        return {"skipped": f"not applicable here: it needs a device of the kind {probe.devices[0]}"}
+    found: "Dict[str, Any]" = {"digests": [], "milliseconds": []}
+    began = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            for _ in range(min(repeats, probe.most)):
+                disturb()
+                table.begin(probe.name)
+                start = time.perf_counter()
+                values = probe.function(table)
+                if table.device == "cuda":
+                    table.torch.cuda.synchronize()
+                found["milliseconds"].append(round((time.perf_counter() - start) * 1000, 3))
+                found["digests"].append(digest(values))
+                found["dtype"] = _dtype(values)
+        except bench.NotHereError as err:
+            found["skipped"] = f"not applicable here: {err}"
+        except Exception as err:
+            found["error"] = f"{type(err).__name__}: {err}"[:2000]
+            found["alert"] = expectations.alert(str(err)) if isinstance(err, RuntimeError) else ""
+    found["shape"] = ", ".join(dict.fromkeys(getattr(table, "shapes", [])))
+    found["warned"] = sorted({name for name in (expectations.alert(str(w.message)) for w in caught) if name})
+    found["seconds"] = round(time.perf_counter() - began, 4)
+    return found
+
+
+def _dtype(values: "List[Any]") -> str:
+    kinds = {str(value.dtype).rpartition(".")[2] for value in values if hasattr(value, "dtype")}
+    return ", ".join(sorted(kinds))
+
+
+def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
+    """Say what must be known first: the draws of a start, the platform, torch's documentation."""
+    from reprobuild_runtime.fingerprint import fingerprint
+    from reprobuild_runtime.probes.comparator import comparator
+    from reprobuild_runtime.probes.start import start
+
+    say({"start": start(torch)})
+    cuda = bool(torch.cuda.is_available())
+    say({"cuda": cuda, "gpus": torch.cuda.device_count() if cuda else 0})
+    say({"fingerprint": fingerprint(torch)})
+    say({"expectations": expectations.read(torch.use_deterministic_algorithms.__doc__)})
+    say({"comparator": comparator(torch)})
+
+
+def occupy(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
+    """Multiply matrices on the GPU until the parent ends, or for ten minutes."""
+    parent, end = os.getppid(), time.monotonic() + 600
+    work = torch.rand(2048, 2048, device="cuda")
+    say({"begin": "occupy"})
+    while os.getppid() == parent and time.monotonic() < end:
+        for _ in range(20):
+            work = (work @ work).tanh()
+        torch.cuda.synchronize()
+
+
+TASKS: "Dict[str, Any]" = {
+    "probes": probes, "scout": scout, "occupy": occupy, "controls": controls.controls,
+}  # fmt: skip
+
+
+def main(argv: "List[str]") -> int:
+    """Do one task; 0, also where it fails, which the last line says."""
+    from importlib import import_module
+
+    _die_with_parent()
+    ask = json.loads(argv[0])
+    sys.stdout.flush()
+    data = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(line: "Dict[str, Any]") -> None:
+        data.write(json.dumps(line) + "\n")
+        data.flush()
+
+    try:
+        torch = import_module("torch")
+    except Exception as err:
+        say({"no torch": f"torch does not import: {type(err).__name__}: {err}"})
+        return 0
+    try:
+        TASKS[ask["task"]](torch, ask, say)
+        say({"done": True})
+    except Exception as err:
+        say({"failed": f"{type(err).__name__}: {err}"[:2000]})
+    return 0
+
+
+def _die_with_parent() -> None:
+    """Let Linux end this process when its parent ends, so that nothing goes on computing for nobody."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+    except Exception:  # another system: the parent ends its children itself, but where it is killed
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""The comparison's own control: each small change to a tensor must change its digest."""
+
+from reprobuild_runtime.digest import digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+
+def comparator(torch: "Any") -> "Dict[str, bool]":
+    """Return, for each small change to a tensor, whether the digest differs."""
+    base = torch.tensor([0.0, 1.5, float("nan"), 3.25])
+    bits = base.view(torch.int32)
+    lowest, negative, payload = bits.clone(), bits.clone(), bits.clone()
+    lowest[1] ^= 1
+    negative[0] = -(2**31)
+    payload[2] ^= 1
+    changed = {
+        "lowest bit": lowest.view(torch.float32),
+        "sign of zero": negative.view(torch.float32),
+        "payload of NaN": payload.view(torch.float32),
+        "order": base[[0, 3, 2, 1]],
+        "one element more": torch.cat([base, torch.zeros(1)]),
+        "type": bits,
+        "shape": base.reshape(2, 2),
+        "stride": torch.stack([base, base], 1)[:, 0],
+    }
+    return {name: digest([value]) != digest([base]) for name, value in changed.items()}

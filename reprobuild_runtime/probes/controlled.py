@@ -1,0 +1,101 @@
+"""Run the controls in processes of their own, and judge whether each shows that the smoke test can fail."""
+
+import hashlib
+import json
+import os
+import subprocess
+
+from reprobuild_runtime import launch
+from reprobuild_runtime.probes import controls, processes
+from reprobuild_runtime.probes.gather import environ_of
+from reprobuild_runtime.probes.judge import judge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+WHY = {
+    "completion_order": "the order of the sum cures it; torch's switch cannot help, which `strict cannot help` shows",
+    "empty_memory": "",
+}
+
+
+def run(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
+    """Return the controls on the CPU, and on the GPU where that is asked for."""
+    found = _torch_controls("cpu", ask, command) + _fresh_controls(ask)
+    return found + (_torch_controls("cuda", ask, command) if ask["device"] == "cuda" else [])
+
+
+def _torch_controls(device: str, ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = device == "cuda" or cpus > 1
+    environ = {**environ_of("default", ask["seed"]), "OMP_NUM_THREADS": str(max(2, min(cpus, 8)))}
+    task = {"task": "controls", "device": device, "threads": threads}
+    heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
+    told = {line["control"]: line["modes"] for line in heard.lines if "control" in line and "modes" in line}
+    why = str(heard.said("no torch") or heard.why or "it said nothing")
+    names = [*controls.RACES[device], "empty_memory", *(["completion_order"] if device == "cpu" else [])]
+    found = []
+    for name in names:
+        if name in controls.RACES[device] and not threads:
+            few = "there is one processor: threads take turns, and a drift cannot be relied on"
+            found.append(entry(name, device, {}, few))
+        else:
+            modes = told.get(name) or {
+                mode: {"error": f"the process: {why}"} for mode in ("default", "strict")
+            }
+            found.append(
+                entry(name, device, {mode: judge([each], "none", ()) for mode, each in modes.items()})
+            )
+    return found
+
+
+def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Dict[str, Any]":
+    """Return a control with its verdict: effective is one that drifts by default, stops when cured, and is not
+    the harness's own drift.
+    """
+    verdicts = {mode: each["verdict"] for mode, each in modes.items()}
+    cure = "cured" if "cured" in modes else "strict"
+    if not modes:
+        pass
+    elif verdicts["default"] != "DRIFT":
+        why = _blame("it did not drift by default", modes["default"])
+    elif verdicts[cure] != "IDENTICAL":
+        why = _blame("it did not stop drifting when it was cured", modes[cure])
+    elif verdicts.get("ones", "IDENTICAL") != "IDENTICAL":
+        why = "adding ones drifts as well: the harness is at fault"
+    else:
+        return {
+            "name": name,
+            "device": device,
+            "modes": modes,
+            "verdict": "effective",
+            "why": why or WHY.get(name, ""),
+        }
+    return {"name": name, "device": device, "modes": modes, "verdict": "CONTROL-INEFFECTIVE", "why": why}
+
+
+def _blame(what: str, mode: "Dict[str, Any]") -> str:
+    return what + (f": {mode['why']}" if mode["why"] else f" in {mode['repeats']} runs")
+
+
+def _fresh_controls(ask: "Dict[str, Any]") -> "List[Dict[str, Any]]":
+    seed = str(ask["seed"])
+    cured = {launch.SEED: seed, launch.EXPLICIT: "1", launch.HASH_SEED: seed}
+    found = []
+    for each in controls.fresh(cured):
+        modes = {
+            mode: judge([_fresh(*each[mode]) for _ in range(4)], "none", ()) for mode in ("default", "cured")
+        }
+        found.append(entry(each["name"], "cpu", modes, each["why"]))
+    return found
+
+
+def _fresh(command: "List[str]", environ: "Dict[str, str]") -> "Dict[str, Any]":
+    try:
+        done = subprocess.run(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as err:
+        return {"error": f"{type(err).__name__}: {err}"}
+    return {"digests": [hashlib.sha256(done.stdout).hexdigest()]}

@@ -1,0 +1,160 @@
+"""Controls: computations that are known to drift, which show that the smoke test can fail.
+
+Each drifts by default and stops when it is cured: by torch's deterministic algorithms (`strict`), or, where those
+cannot help, by what does (`cured`). A control that does not do both is ineffective, and nothing that the smoke test
+calls identical is believed by it.
+"""
+
+import os
+import random
+import sys
+import threading
+import time
+
+from reprobuild_runtime.digest import digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
+
+    Say = Callable[[Dict[str, Any]], None]
+
+# Tried in turn until a drift is seen. On a busy machine one thread may be done with the smallest before the other
+# begins, each time; the largest takes longer than any turn that the kernel gives a thread.
+SIZES, BINS = (1 << 20, 1 << 22, 1 << 24), 64
+REPEATS = 10
+RACES = {"cpu": ("index_put", "put", "getitem_backward"), "cuda": ("index_add", "scatter_add")}
+
+
+def controls(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
+    """Say of each control on a device what it gave by default and cured. This process has threads of its own."""
+    torch.set_num_threads(max(2, torch.get_num_threads()))
+    device = ask["device"]
+    if ask["threads"]:
+        for name in RACES[device]:
+            say({"begin": name})
+            say({"control": name, "modes": _race(torch, device, name)})
+    say({"begin": "empty_memory"})
+    modes = {mode: _told(lambda: _empty(torch, device), torch, mode, 20) for mode in ("default", "strict")}
+    say({"control": "empty_memory", "modes": modes})
+    if device == "cpu":
+        say({"begin": "completion_order"})
+        say({"control": "completion_order", "modes": _completion(torch)})
+
+
+def _told(compute: "Callable[[], Any]", torch: "Any", mode: str, repeats: int = REPEATS) -> "Dict[str, Any]":
+    """Run a computation some times in a mode, and return what a process tells of a probe."""
+    began = time.perf_counter()
+    if mode == "strict":  # only then: the call imports torch's compiler, which takes seconds
+        torch.use_deterministic_algorithms(True)
+    try:
+        digests = [digest([compute()]) for _ in range(repeats)]
+    except Exception as err:
+        return {"error": f"{type(err).__name__}: {err}"[:2000]}
+    finally:
+        if mode == "strict":
+            torch.use_deterministic_algorithms(False)
+    return {"digests": digests, "seconds": time.perf_counter() - began}
+
+
+def _race(torch: "Any", device: str, name: str) -> "Dict[str, Any]":
+    """Return {mode: told}: larger work until a drift is seen, then the same in strict mode.
+
+    `ones` adds ones instead, which give the same sum in any order: a drift there would be the harness's own.
+    """
+    modes: "Dict[str, Any]" = {}
+    for size in SIZES:
+        private = torch.Generator()
+        private.manual_seed(0)
+        index = torch.randint(0, BINS, (size,), generator=private).to(device)
+        values = torch.randn(size, generator=private).to(device)
+        modes["default"] = _told(lambda: _add(torch, name, index, values), torch, "default")  # noqa: B023
+        if len(set(modes["default"].get("digests", ()))) > 1:
+            break
+    modes["strict"] = _told(lambda: _add(torch, name, index, values), torch, "strict")
+    ones = torch.ones_like(values)
+    modes["ones"] = _told(lambda: _add(torch, name, index, ones), torch, "default")
+    return modes
+
+
+def _add(torch: "Any", name: str, index: "Any", values: "Any") -> "Any":
+    start = torch.zeros(BINS, device=values.device)
+    if name == "index_put":
+        return start.index_put_((index,), values, accumulate=True)
+    if name == "put":
+        return start.put_(index, values, accumulate=True)
+    if name == "getitem_backward":
+        start.requires_grad_()
+        return torch.autograd.grad((start[(index,)] * values).sum(), start)[0]
+    if name == "index_add":
+        return start.index_add_(0, index, values)
+    return start.scatter_add_(0, index, values)
+
+
+def _empty(torch: "Any", device: str) -> "Any":
+    """Return memory that nobody wrote to, after dirty memory was freed."""
+    dirty = [torch.empty(24, device=device).fill_(random.SystemRandom().random()) for _ in range(50)]
+    del dirty
+    return torch.empty(24, device=device)
+
+
+def _completion(torch: "Any") -> "Dict[str, Any]":
+    """Sum what eight threads found as they come, and in their own order. Torch's switch does not know of it."""
+
+    def compute(ordered: bool) -> "Any":
+        private = torch.Generator()
+        private.manual_seed(0)
+        values = torch.randn(8, 1024, generator=private) * torch.pow(10.0, torch.arange(8.0))[:, None]
+        found: "List[Any]" = []
+
+        def work(number: int) -> None:
+            time.sleep(random.SystemRandom().random() / 500)
+            found.append((number, values[number] / 3))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        total = torch.zeros(1024)
+        for _, part in sorted(found, key=lambda pair: pair[0]) if ordered else found:
+            total += part
+        return total
+
+    modes = {"default": _told(lambda: compute(False), torch, "default", 20)}
+    # Under another name than `strict`: that it drifts there, too, is what is expected.
+    modes["strict cannot help"] = _told(lambda: compute(False), torch, "strict", 20)
+    modes["cured"] = _told(lambda: compute(True), torch, "default", 20)
+    return modes
+
+
+# In fresh processes, with the standard library alone.
+SET_ORDER = """
+weights = {"layer%d" % i: (-1) ** i * 1.1 ** i for i in range(100)}
+total = 0.0
+for name in set(weights):
+    total += weights[name]
+print(total.hex())
+"""
+UNSEEDED = "import random, sys; print(random.random().hex(), 'reprobuild_runtime.startup' in sys.modules)"
+
+
+def fresh(cured: "Dict[str, str]") -> "List[Dict[str, Any]]":
+    """Return name, code and options of controls that are fresh processes, by default and cured.
+
+    Args:
+        cured: the environment that has the seed.
+    """
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("REPROBUILD_")}  # noqa: TID251
+    plain.pop("PYTHONHASHSEED", None)
+    bare = [sys.executable, "-S", "-c"]
+    return [
+        {
+            "name": "set_order", "why": "PYTHONHASHSEED cures it; torch's switch does not know of it",
+            "default": ([*bare, SET_ORDER], plain), "cured": ([*bare, SET_ORDER], {**plain, **cured}),
+        },
+        {
+            "name": "unseeded", "why": "the start-up hook cures it; torch's switch does not know of it",
+            "default": ([*bare, UNSEEDED], plain), "cured": ([sys.executable, "-c", UNSEEDED], {**plain, **cured}),
+        },
+    ]  # fmt: skip

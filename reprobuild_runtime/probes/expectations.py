@@ -1,0 +1,92 @@
+"""What torch itself says of its operations: read from the documentation of the torch in the image.
+
+The list moves with each release (2.6: 20 deterministic and 29 refused; 2.14: 25 and 24), so it is not written down
+here. What alerts without being documented stands in `alerts.json`, with the version of the source it was read in.
+https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
+"""
+
+import json
+import os
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+# torch's own words when it refuses (aten/src/ATen/Context.cpp, alertNotDeterministic).
+_ALERT = re.compile(r"(.{1,200}?) does not have a deterministic implementation", re.DOTALL)
+_ITEM = re.compile(r"\* :(?:class|func|meth|attr):`~?([\w.]+)`\s*(.*)", re.DOTALL)
+_HEADS = {"will act": "deterministic", "will throw": "refused"}
+
+
+def read(text: "Optional[str]") -> "Dict[str, Any]":
+    """Return {"source", "deterministic", "refused"} of the documentation; without one the lists are empty."""
+    found: "Dict[str, Any]" = {
+        "source": "torch.use_deterministic_algorithms.__doc__",
+        "deterministic": [],
+        "refused": [],
+    }
+    if not text:
+        found["source"] = ""
+        return found
+    under = ""
+    for paragraph in _paragraphs(text):
+        joined = " ".join(paragraph.split())
+        for words, name in _HEADS.items():
+            if words in joined and joined.startswith("The following"):
+                under = name
+        item = _ITEM.match(joined)
+        if item and under:
+            found[under].append(" ".join(item.groups()).replace("`", "").replace(":class:", "").strip())
+        elif under and not item and joined.startswith("In addition"):
+            under = ""
+    return found
+
+
+def _paragraphs(text: str) -> "List[str]":
+    """Return paragraphs and items of lists, the items of a list below an item as a part of it."""
+    parts: "List[str]" = []
+    fresh = True
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped:
+            fresh = True
+        elif stripped.startswith("- ") and parts:
+            parts[-1] += " " + stripped[2:]
+            fresh = False
+        elif fresh or stripped.startswith("* "):
+            parts.append(stripped)
+            fresh = False
+        else:
+            parts[-1] += " " + stripped
+    return parts
+
+
+def documented(table: "Dict[str, Any]", lines: "Sequence[Tuple[str, ...]]", device: str) -> str:
+    """Return what the documentation says of a probe on a device: `refused`, `deterministic` or `none`."""
+    for verdict in ("refused", "deterministic"):
+        if any(_concerns(entry, line, device) for entry in table[verdict] for line in lines):
+            return verdict
+    return "none"
+
+
+def _concerns(entry: str, line: "Tuple[str, ...]", device: str) -> bool:
+    name, _, when = entry.partition(" ")
+    if name != line[0] or not all(word in when for word in line[1:]):
+        return False
+    here = "CPU" if device == "cpu" else "CUDA"
+    return here in when or not ("CPU" in when or "CUDA" in when)
+
+
+def alert(message: str) -> str:
+    """Return who does not have a deterministic implementation, as torch's own alert says; else the empty text."""
+    found = _ALERT.search(message)
+    return found.group(1).strip() if found else ""
+
+
+def undocumented() -> "Dict[str, Any]":
+    """Return {"torch": version of the source, "alerts": [names]} of the list that goes with this program."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alerts.json")
+    with open(path, encoding="utf-8") as file:
+        found: "Dict[str, Any]" = json.load(file)
+    return found

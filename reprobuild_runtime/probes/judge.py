@@ -1,0 +1,64 @@
+"""From what processes said to a verdict for each probe and mode."""
+
+from statistics import median
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Sequence
+
+
+def judge(told: "Sequence[Dict[str, Any]]", documented: str, alerts: "Sequence[str]") -> "Dict[str, Any]":
+    """Return the verdict on one probe in one mode.
+
+    Args:
+        told: what each process said of it: digests, or `error` with `alert`, or `skipped`.
+        documented: what torch's own documentation says of it here.
+        alerts: who may alert without being documented.
+    """
+    digests = [each for line in told for each in line.get("digests", ())]
+    times = [each for line in told for each in line.get("milliseconds", ())]
+    verdict, why = _verdict(told, digests, documented, alerts)
+    one = digests[0] if verdict == "IDENTICAL" else None
+    warned = sorted({name for line in told for name in line.get("warned", ())})
+    if warned and not why:
+        why = "torch warns: no deterministic implementation of " + ", ".join(warned)
+    return {
+        "verdict": verdict, "digest": one, "distinct": len(set(digests)), "repeats": len(digests),
+        "processes": len(told), "why": why, "seconds": round(sum(line.get("seconds", 0) for line in told), 3),
+        "median_ms": round(median(times), 3) if times else None,
+    }  # fmt: skip
+
+
+def _verdict(
+    told: "Sequence[Dict[str, Any]]", digests: "List[str]", documented: str, alerts: "Sequence[str]"
+) -> "tuple[str, str]":
+    errors = [line for line in told if "error" in line]
+    skipped = [line["skipped"] for line in told if "skipped" in line]
+    if not told:
+        return "ERROR", "no process answered"
+    if errors:
+        return _refused(errors, told, documented, alerts)
+    if len(skipped) == len(told):
+        return "SKIPPED", str(skipped[0])
+    if skipped:
+        return "ERROR", f"it could be run in one process and not in another: {skipped[0]}"
+    if not digests:
+        return "ERROR", "no result"
+    return ("IDENTICAL", "") if len(set(digests)) == 1 else ("DRIFT", "")
+
+
+def _refused(
+    errors: "List[Dict[str, Any]]", told: "Sequence[Dict[str, Any]]", documented: str, alerts: "Sequence[str]"
+) -> "tuple[str, str]":
+    """Judge processes that raised: a refusal is one only where each refused, and where it was to be expected."""
+    other = next((line for line in errors if not line.get("alert")), None)
+    if other is not None:
+        return "ERROR", str(other["error"])
+    names = sorted({str(line["alert"]) for line in errors})
+    if len(errors) < len(told) or any(line.get("digests") for line in errors):
+        return "ERROR", f"torch refused {names[0]} in one run and not in another"
+    if documented == "refused":
+        return "REFUSED", f"torch has no deterministic {names[0]}, as its documentation says"
+    if set(names) <= set(alerts):
+        return "REFUSED", f"torch has no deterministic {names[0]}, as its source says"
+    return "ERROR", f"torch refuses {names[0]}, and neither its documentation nor its source's list says so"

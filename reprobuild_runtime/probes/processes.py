@@ -1,0 +1,121 @@
+"""Child processes that are listened to line by line, and that never are waited for without end."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+CHILD = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")]
+LONGEST = 64 << 20  # bytes of one answer: more is garbage
+
+
+class Answer:
+    """What a child said: the lines that are JSON objects, and why it ended early, else the empty text."""
+
+    def __init__(self) -> None:
+        self.lines: "List[Dict[str, Any]]" = []
+        self.why = ""
+
+    def said(self, key: str) -> "Any":
+        """Return what the first line with this key says, else None."""
+        return next((line[key] for line in self.lines if key in line), None)
+
+
+def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Answer:
+    """Run a child to its end and return its answer.
+
+    Args:
+        limit: seconds that it may be silent; it is killed, with all that it started, after that.
+    """
+    answer = Answer()
+    try:
+        child = subprocess.Popen(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as err:
+        answer.why = f"it could not be started: {err}"
+        return answer
+    try:
+        silent = _read(child, answer, limit)
+        if silent:
+            answer.why = silent
+        else:
+            child.wait(limit)
+    except subprocess.TimeoutExpired:
+        answer.why = f"it did not end within {limit:g} s"
+    finally:
+        kill(child)
+    if not answer.why:
+        answer.why = _judge(answer, child.returncode)
+    return answer
+
+
+def _read(child: "Any", answer: Answer, limit: float) -> str:
+    """Read lines until the end of the output; return why it was given up, or the empty text."""
+    file, rest, total, deadline = child.stdout.fileno(), b"", 0, time.monotonic() + limit
+    while True:
+        ready, _, _ = select.select([file], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return f"it was silent for {limit:g} s and was killed"
+        block = os.read(file, 1 << 16)
+        if not block:
+            return "it said something that is no JSON object" if rest.strip() else ""
+        total += len(block)
+        if total > LONGEST:
+            return "it said more than can be an answer"
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            try:
+                value = json.loads(line.decode("utf-8"))
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                return "it said something that is no JSON object"
+            answer.lines.append(value)
+            deadline = time.monotonic() + limit
+
+
+def _judge(answer: Answer, code: int) -> str:
+    if code < 0:
+        return f"it died by {_signal(-code)}" + (", as for too much memory" if code == -9 else "")
+    if code:
+        return f"it ended with exit code {code}"
+    last = answer.lines[-1] if answer.lines else {}
+    if "failed" in last:
+        return str(last["failed"])
+    return "" if "done" in last or "no torch" in last else "it ended before it was done"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def start(command: "List[str]", environ: "Dict[str, str]") -> "Optional[Any]":
+    """Start a process that runs beside another, and says nothing; None where that fails."""
+    try:
+        return subprocess.Popen(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return None
+
+
+def kill(child: "Any") -> None:
+    """End a process and all that it started, and wait for it."""
+    with contextlib.suppress(OSError):  # it and all of its group have ended
+        os.killpg(child.pid, signal.SIGKILL)
+    if child.stdout is not None:
+        child.stdout.close()
+    child.wait()

@@ -1,0 +1,84 @@
+"""The smoke test: JSON options in, one JSON document on standard output, exit code 0.
+
+    python /opt/reprobuild/lib/reprobuild_runtime/probes/run.py '{"device": "cpu", "seed": 7}'
+
+This process only starts others and gathers what they say, so it answers whatever torch does. docs/probes.md has the
+options and the document. Run it without `-I`, which would switch PYTHONHASHSEED off.
+"""
+
+# ruff: noqa: TID251  what the environment says is part of the answer
+
+import json
+import os
+import sys
+import time
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our file names must hide no module
+    del sys.path[0]
+if os.path.dirname(os.path.dirname(_HERE)) not in sys.path:
+    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+FORMAT = 2
+
+
+def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
+    """Return the document for these options; it says why where nothing could be run.
+
+    Args:
+        child: the command of a child process; `child.py` with this interpreter otherwise.
+    """
+    from reprobuild_runtime.fingerprint import fingerprint
+    from reprobuild_runtime.probes import options, processes, start
+
+    began = time.monotonic()
+    found: "Dict[str, Any]" = {"format": FORMAT, "ran": False, "why": ""}
+    try:
+        ask = options.read(text)
+    except (ValueError, RecursionError) as err:
+        return {**found, "why": f"options: {err}"}
+    command = child or processes.CHILD
+    scout = processes.listen([*command, '{"task": "scout"}'], _scout_environ(), ask["limit"])
+    found.update(options=ask, device=ask["device"], start=scout.said("start") or start.start())
+    found["fingerprint"] = scout.said("fingerprint") or fingerprint()
+    why = scout.said("no torch") or (f"the process that imports torch: {scout.why}" if scout.why else "")
+    if not why and ask["device"] == "cuda" and not scout.said("cuda"):
+        why = "torch sees no CUDA device"
+    if why:
+        return {**found, "why": why, "seconds": round(time.monotonic() - began, 3)}
+    from reprobuild_runtime.probes import controlled, gather
+
+    found.update(ran=True, expectations=scout.said("expectations"), comparator=scout.said("comparator"))
+    found.update(gather.gather(ask, command, found["expectations"], int(scout.said("gpus") or 0)))
+    found["controls"] = controlled.run(ask, command) if ask["controls"] else []
+    found["seconds"] = round(time.monotonic() - began, 3)
+    return found
+
+
+def _scout_environ() -> "Dict[str, str]":
+    """Return the environment without what strips documentation."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONOPTIMIZE"}
+
+
+def main(argv: "List[str]") -> int:
+    """Print the document; always 0. What else is printed goes to standard error."""
+    text = argv[0] if argv else sys.stdin.read()
+    sys.stdout.flush()
+    data = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        document = answer(text)
+    except Exception as err:  # a document whatever happens
+        document = {"format": FORMAT, "ran": False, "why": f"{type(err).__name__}: {err}"}
+    sys.stdout.flush()
+    with os.fdopen(data, "w", encoding="utf-8") as file:
+        file.write(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""Draws that nothing here has seeded: equal in two processes if and only if the start-up hook seeded them."""
+
+# ruff: noqa: TID251  what the environment says is part of the answer
+
+import hashlib
+import os
+import random
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+
+def start(torch: "Any" = None) -> "Dict[str, Any]":
+    """Return digests of first draws, and what the start-up hook says that it did."""
+
+    def sha256(value: object) -> str:
+        return hashlib.sha256(repr(value).encode()).hexdigest()
+
+    found: "Dict[str, Any]" = {
+        "random": sha256([random.random() for _ in range(8)]),
+        "hash": sha256(hash("reprobuild")),
+    }
+    if torch is not None:
+        found["torch"] = sha256(torch.rand(8).tolist())
+    try:
+        import numpy.random
+
+        found["numpy"] = sha256([float(numpy.random.random()) for _ in range(8)])
+    except Exception as err:
+        found["numpy"] = None
+        found["numpy_why"] = f"{type(err).__name__}: {err}"
+    found["hook"] = None
+    if "reprobuild_runtime.startup" in sys.modules:
+        names = {
+            "seed": "REPROBUILD_SEED",
+            "explicit": "REPROBUILD_SEED_EXPLICIT",
+            "hash_seed": "PYTHONHASHSEED",
+        }
+        found["hook"] = {key: os.environ.get(name) for key, name in names.items()}
+    return found

@@ -1,0 +1,70 @@
+"""What disturbs a process while it computes: results must not change for it.
+
+A race is seen when threads meet at another time, an uninitialised read when the memory had another content, a choice
+of kernel when alignment or free memory differ. Megatron-LM's determinism tests do the same with streams and jitter.
+"""
+
+import os
+import random
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List
+
+# Keeps the processors busy until its parent ends, or for ten minutes at most. Hashing releases the interpreter's lock.
+BUSY = """
+import hashlib, os, sys, threading, time
+parent, end = os.getppid(), time.monotonic() + 600
+def work():
+    block = os.urandom(1 << 20)
+    while os.getppid() == parent and time.monotonic() < end:
+        hashlib.sha256(block).digest()
+        time.sleep(0.002)
+for _ in range(int(sys.argv[1])):
+    threading.Thread(target=work).start()
+"""
+
+
+class Disturbance:
+    """Disturbs this process before each run of a probe, each time in another way."""
+
+    def __init__(self, torch: "Any", device: str) -> None:
+        self._torch, self._device = torch, device
+        self._random = random.SystemRandom()
+        self._kept: "List[Any]" = []
+        self._streams = _streams(torch) if device == "cuda" else []
+
+    def disturb(self) -> None:
+        """Leave free memory dirty and shifted, and on a GPU work on other streams and a delay on this one."""
+        torch, draw = self._torch, self._random
+        self._kept = self._kept[-4:]
+        for _ in range(6):
+            size = draw.choice((24, 4096, 65536, 1 << 20)) + draw.randrange(1, 513)
+            dirty = torch.empty(size, dtype=torch.uint8, device=self._device)
+            dirty.fill_(draw.randrange(1, 256))
+            if draw.random() < 0.3:
+                self._kept.append(dirty)  # the next allocations come from elsewhere
+        for stream in self._streams:
+            with torch.cuda.stream(stream):
+                size = draw.choice((128, 512, 1024))
+                work = torch.ones(size, size, device=self._device)
+                for _ in range(draw.randrange(1, 6)):
+                    work = work @ work
+        if self._streams and hasattr(torch.cuda, "_sleep"):
+            torch.cuda._sleep(draw.randrange(1, 2000000))
+
+
+def _streams(torch: "Any") -> "List[Any]":
+    # With one connection all streams are one queue: nothing would run beside the probe.
+    if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":  # noqa: TID251
+        return []
+    return [torch.cuda.Stream(priority=priority) for priority in (0, -1)]
+
+
+def companion(device: str) -> "List[str]":
+    """Return the command of a second process that keeps the processors, or the GPU, busy."""
+    if device == "cpu":
+        return [sys.executable, "-I", "-S", "-c", BUSY, str(max(1, os.cpu_count() or 1))]
+    here = os.path.dirname(os.path.abspath(__file__))
+    return [sys.executable, os.path.join(here, "child.py"), '{"task": "occupy"}']
