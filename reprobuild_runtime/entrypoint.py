@@ -3,8 +3,8 @@
     /usr/bin/python3.11 -I -S /opt/reprobuild/lib/reprobuild_runtime/entrypoint.py [CMD [ARG...]]
 
 `-I -S` keep the user's PYTHONPATH, working directory and site-packages out of this process; the command has
-them. Codes of its own: 125 for a bad seed, 126 for a command that cannot be run, 127 for one that is not
-there.
+them. Codes of its own: 125 for a bad seed or an unknown profile, 126 for a command that cannot be run, 127 for one
+that is not there.
 """
 
 # ruff: noqa: TID251  the environment is what it reads and writes
@@ -41,10 +41,11 @@ def main(argv: "List[str]") -> int:
     """Run the command, a shell where there is none; return the code to exit with."""
     _uncoerce_locale()
     try:
-        launch.settle(os.environ)
+        launch.settle(os.environ, argv)
     except ValueError as err:
+        seed_hint = f"give {launch.SEED}=N, or leave it out and a seed is drawn and logged"
         launch.say(f"reprobuild: error: {err}")
-        launch.say(f"reprobuild: hint: give {launch.SEED}=N, or leave it out and a seed is drawn and logged")
+        launch.say(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
         return 125
     command = argv or ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"]
     return init.look_after(command) if os.getpid() == 1 else init.become(command)

@@ -1,16 +1,18 @@
 """What a launch settles: the seed in force and the image's variables, in the environment for all children."""
 
+# ruff: noqa: TID251  the environment is what it settles
+
 import os
 import sys
 
 TYPE_CHECKING = False  # importing typing would cost every process some milliseconds
 if TYPE_CHECKING:
-    from typing import MutableMapping, Optional, Tuple
+    from typing import List, MutableMapping, Optional, Sequence, Tuple
 
 SEED = "REPROBUILD_SEED"
 EXPLICIT = "REPROBUILD_SEED_EXPLICIT"  # "1": somebody chose the seed, "0": it was drawn
 HASH_SEED = "PYTHONHASHSEED"
-CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+PROFILE = "REPROBUILD_PROFILE"  # names of profiles, comma separated; in force for a chosen seed
 FILES = "REPROBUILD_FILES"  # the folder of reprobuild's own files; for tests and unusual images
 APPLIED = "REPROBUILD_ENVIRON"  # the folder whose environ.json was applied: what is unset later stays unset
 LIMIT = 2**32  # numpy.random.seed and PYTHONHASHSEED take 0 to 2**32 - 1
@@ -53,17 +55,11 @@ def read(environ: "MutableMapping[str, str]") -> "Optional[Tuple[int, bool]]":
 
 
 def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> None:
-    """Write the seed where child processes look for it; what is set already stays, but for the seed itself.
-
-    The cuBLAS workspace is fixed for a chosen seed only: it can cost speed.
-    https://docs.nvidia.com/cuda/cublas/index.html#results-reproducibility
-    """
+    """Write the seed where child processes look for it; what is set already stays, but for the seed itself."""
     environ[SEED] = str(seed)
     environ[EXPLICIT] = "1" if explicit else "0"
     if not environ.get(HASH_SEED):
         environ[HASH_SEED] = str(seed)
-    if explicit and not environ.get(CUBLAS):
-        environ[CUBLAS] = ":4096:8"
 
 
 def folder(environ: "MutableMapping[str, str]") -> str:
@@ -82,13 +78,32 @@ def apply_variables(environ: "MutableMapping[str, str]") -> None:
     environ[APPLIED] = where
 
 
-def settle(environ: "MutableMapping[str, str]") -> None:
-    """Settle variables and seed for a new launch, and log the seed; ValueError on a bad one."""
+def settle(environ: "MutableMapping[str, str]", command: "Sequence[str]" = ()) -> None:
+    """Settle variables, seed and profile for the launch of a command, and log the seed.
+
+    ValueError on a bad seed or an unknown profile; one with a `hint` of its own for a profile.
+    """
     apply_variables(environ)
     given = read(environ)
     seed, explicit = given if given is not None else (draw(), False)
+    lines = _put_in_force(environ, explicit, command) if explicit or environ.get(PROFILE) else []
     export(environ, seed, explicit)
     announce(seed)
+    for line in lines:
+        say("reprobuild: " + line)
+
+
+def _put_in_force(
+    environ: "MutableMapping[str, str]", explicit: bool, command: "Sequence[str]"
+) -> "List[str]":
+    """Put the profile's variables into the environment for a chosen seed; return what is to be said.
+
+    A profile that is none raises a ValueError also where none takes effect.
+    """
+    from reprobuild_runtime.profiles import apply, choose, versions
+
+    choose.names(environ.get(PROFILE))
+    return apply.launch(environ, command, versions.search_path(environ)) if explicit else []
 
 
 def settle_late(environ: "MutableMapping[str, str]") -> None:
@@ -105,12 +120,42 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
     export(environ, seed, explicit)
     if first:
         announce(seed)
+    if explicit:
+        _put_in_force_late(environ)
     if explicit and sys.flags.ignore_environment:
         say("reprobuild: PYTHONHASHSEED is ignored under -E and -I; hash order is not seeded")
     elif explicit and not hash_seed.isdigit():
         say(
             "reprobuild: PYTHONHASHSEED was not set before this interpreter started; hash order is not seeded"
         )
+
+
+def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
+    """Set the profile's variables in an interpreter that just started: what binds later than that is in time."""
+    from reprobuild_runtime.profiles import apply, versions
+
+    try:
+        lines = apply.launch(environ, (), versions.own_path())
+    except ValueError as err:
+        lines = [f"no profile is in force: {err}"]
+    for line in lines:
+        say("reprobuild: " + line)
+
+
+def hash_order_is_chosen() -> bool:
+    """Tell whether the order of sets in this interpreter follows from a PYTHONHASHSEED that somebody chose.
+
+    Only what the process was started with counts: `os.environ` may have been written later, and `sys.flags` do not
+    tell a drawn seed from a chosen one.
+    """
+    if sys.flags.ignore_environment:
+        return False
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            given = dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0"))
+    except OSError:
+        return os.environ.get(HASH_SEED, "").isdigit()
+    return given.get(HASH_SEED.encode(), b"").isdigit() and given.get(EXPLICIT.encode()) != b"0"
 
 
 def say(text: str) -> None:

@@ -25,7 +25,7 @@ def seed_numpy(numpy_random: "Any", seed: int, explicit: bool) -> None:
 
 
 def seed_torch(torch: "Any", seed: int, explicit: bool) -> None:
-    """Seed torch on every device; for a chosen seed also make cuDNN's choice of algorithms fixed.
+    """Seed torch on every device.
 
     No device is initialised: seeds given before that are queued.
     https://docs.pytorch.org/docs/stable/notes/randomness.html
@@ -35,9 +35,6 @@ def seed_torch(torch: "Any", seed: int, explicit: bool) -> None:
         seed_all = getattr(getattr(torch, name, None), "manual_seed_all", None)
         if seed_all is not None:
             seed_all(seed)
-    if explicit:
-        torch.backends.cudnn.deterministic = True
-        torch.backends.cudnn.benchmark = False
 
 
 def seed_tensorflow(tensorflow: "Any", seed: int, explicit: bool) -> None:
@@ -56,8 +53,8 @@ SEEDERS = {
 def enforce_reproducibility(seed: "Optional[int]" = None) -> int:
     """Seed Python, NumPy, torch (all devices) and TensorFlow where it is loaded; return the seed and log it.
 
-    A given seed (0 is one) also sets `cudnn.deterministic` and clears `cudnn.benchmark`, which can be slower.
-    Without one, the seed that the process was explicitly launched with is used, else one is drawn and no flag is
+    A given seed (0 is one) also puts the profile in force, which can be slower; what comes too late for that is
+    said. Without one, the seed that the process was explicitly launched with is used, else one is drawn and no flag is
     set. Raises ValueError unless the seed is an integer from 0 to 2**32 - 1. Child processes find the seed in
     REPROBUILD_SEED. The hash order of this process is not covered: PYTHONHASHSEED counts at interpreter start.
     """
@@ -74,6 +71,10 @@ def enforce_reproducibility(seed: "Optional[int]" = None) -> int:
         module = sys.modules.get(name) if name == "tensorflow" else _import(name)
         if module is not None:
             seeder(module, chosen, explicit)
+    from reprobuild_runtime import profiles
+
+    for late in profiles.enforce(explicit):
+        launch.say(f"reprobuild: too late for this process: {late}")
     return chosen
 
 

@@ -26,6 +26,7 @@ from reprobuild_runtime.importhook import Finder
 
 # What is seeded after its import: the names of `seeding.SEEDERS`.
 SEEDED = ("random", "numpy.random", "torch", "tensorflow")
+WATCHED = (*SEEDED, "jax", "megatron.core")  # and those of profiles.WATCHED and record.RECORDED
 
 
 def start() -> None:
@@ -37,8 +38,8 @@ def start() -> None:
             from reprobuild_runtime import launch
 
             launch.settle_late(os.environ)
-        finder = Finder(SEEDED, _seed)
-        for name in SEEDED:
+        finder = Finder(WATCHED, _seed)
+        for name in WATCHED:
             if name in sys.modules:
                 finder.done(name, sys.modules[name])
         sys.meta_path.insert(0, finder)
@@ -57,11 +58,21 @@ def _settled() -> bool:
 
 def _seed(name: str, module: object) -> None:
     try:
-        from reprobuild_runtime import launch, seeding  # only now: most interpreters never come here
+        from reprobuild_runtime import (
+            launch,
+            profiles,
+            record,
+            seeding,
+        )  # only now: most interpreters never come here
 
         in_force = launch.read(os.environ)
         if in_force is not None:
-            seeding.SEEDERS[name](module, *in_force)
+            if name in seeding.SEEDERS:
+                seeding.SEEDERS[name](module, *in_force)
+            if name in profiles.WATCHED:
+                profiles.after_import(name, module, in_force[1])
+            if name in record.RECORDED:
+                record.watch(name, module)
     except Exception as err:
         _failed(err, name + ": ")
 

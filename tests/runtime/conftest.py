@@ -60,8 +60,8 @@ class Ran:
 
 
 def run(*argv: str, env: Mapping[str, str] | None = None, stdin: str = "") -> Ran:
-    """Run a program with nothing in its environment but PATH and `env`."""
-    full = {"PATH": os.environ["PATH"], **(env or {})}
+    """Run a program with nothing in its environment but PATH, no wish for records, and `env`."""
+    full = {"PATH": os.environ["PATH"], "REPROBUILD_RECORD": "", **(env or {})}
     done = subprocess.run(argv, env=full, input=stdin, capture_output=True, text=True, timeout=60)
     return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -34,6 +34,7 @@ def test_what_a_chosen_seed_sets(start: list[str]) -> None:
     assert ran.err == "Using seed: 7\n"
     assert variables(ran) == {
         "PATH": os.environ["PATH"],
+        "REPROBUILD_RECORD": "",
         "REPROBUILD_SEED": "7",
         "REPROBUILD_SEED_EXPLICIT": "1",
         "PYTHONHASHSEED": "7",
@@ -52,6 +53,7 @@ def test_what_a_drawn_seed_sets(start: list[str]) -> None:
         assert 1 <= int(seed) < 2**31
         assert variables(ran) == {
             "PATH": os.environ["PATH"],
+            "REPROBUILD_RECORD": "",
             "REPROBUILD_SEED": seed,
             "REPROBUILD_SEED_EXPLICIT": "0",
             "PYTHONHASHSEED": seed,

@@ -40,7 +40,7 @@ def test_no_site_means_no_hook(hooked: Environment) -> None:
     assert float(out[1]) != FIRST
 
 
-@pytest.mark.parametrize("env", [{}, SEVEN])
+@pytest.mark.parametrize("env", [{}, DRAWN, {**SEVEN, "REPROBUILD_ENVIRON": "/opt/reprobuild"}])
 def test_nothing_is_imported_by_it(hooked: Environment, env: Mapping[str, str]) -> None:
     unwanted = "'random', 'numpy', 'torch', 'tensorflow', 'typing', 're', 'json', 'importlib.util'"
     code = f"import sys; print([m for m in ({unwanted}) if m in sys.modules])"

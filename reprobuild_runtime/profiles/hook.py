@@ -1,0 +1,121 @@
+"""What profiles do inside a running interpreter: flags after an import, and all of it when user code asks."""
+
+# ruff: noqa: TID251  the environment is what it reads and writes
+
+import os
+import sys
+
+from reprobuild_runtime import launch
+from reprobuild_runtime.profiles import apply, choose, refusals, versions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+
+def after_import(name: str, module: "Any") -> None:
+    """Set the flags of a library just imported, and look at the command line where the entrypoint could not."""
+    try:
+        asked = choose.names(os.environ.get(choose.PROFILE))
+    except choose.UnknownProfile:
+        return  # said when this process, or the one that started it, was settled
+    path = versions.own_path()
+    entries = choose.settings(asked, path)
+    for problem in set_flags(apply.flags(name, entries)):
+        launch.say("reprobuild: " + problem)
+    if name == "torch":
+        refusals.install(asked)
+    if os.environ.get(apply.CHECKED) != "1" and os.environ.get("LOCAL_RANK", "0") == "0":
+        rules = [rule for rule in choose.arguments(asked, path) if _module(rule) == name]
+        for problem in apply.check_arguments(rules, sys.argv):
+            launch.say(f"reprobuild: profile {','.join(asked)}: {problem}")
+
+
+def _module(rule: "Dict[str, Any]") -> str:
+    return str(choose.data()["consumers"][rule["consumer"]]["module"])
+
+
+def set_flags(entries: "List[Any]") -> "List[str]":
+    """Set flags; return a line for each that this release does not have, or refuses."""
+    said = []
+    for entry in entries:
+        try:
+            apply.set_flag(entry)
+        except LookupError:
+            said.append(f"profile {entry['profile']}: this release has no {entry['name']}")
+        except Exception as err:
+            said.append(
+                f"profile {entry['profile']}: {entry['name']} is not set: {type(err).__name__}: {err}"
+            )
+    return said
+
+
+def enforce(profile: "Optional[str]") -> "List[str]":
+    """Put a profile in force now, for this process and its children; return what comes too late, in words.
+
+    A variable that somebody set to what the profile refuses stays, and is among what is returned; one that has
+    another profile's value of ours is changed.
+
+    Raises:
+        UnknownProfile: `profile` names none.
+    """
+    asked = choose.names(profile if profile is not None else os.environ.get(choose.PROFILE))
+    if profile is not None:
+        os.environ[choose.PROFILE] = ",".join(asked)  # children and later imports do the same
+    entries = choose.settings(asked, versions.own_path())
+    late = _hash_seed()
+    for entry in filter(choose.is_variable, entries):
+        late += _variable(entry)
+    for name in sorted({str(one["module"]) for one in choose.data()["consumers"].values()}):
+        if name in sys.modules:
+            late += set_flags(apply.flags(name, entries))
+    if "torch" in sys.modules:
+        refusals.install(asked)
+    return late
+
+
+def _hash_seed() -> "List[str]":
+    if launch.hash_order_is_chosen():
+        return []
+    return ["PYTHONHASHSEED: the order of sets was drawn when this interpreter started"]
+
+
+def _variable(entry: "Any") -> "List[str]":
+    """Put one variable into the environment; return what that can no longer change."""
+    name, before = entry["name"], os.environ.get(entry["name"])
+    if before in _own_values(name) and entry["value"] is not None and not choose.is_valid(entry, before):
+        del os.environ[name]
+    against = apply.export(os.environ, [entry])
+    if against or os.environ.get(name) == before:
+        return against
+    bound = _bound(entry)
+    return [f"{name}: {bound}"] if bound else []
+
+
+def _own_values(name: str) -> "List[object]":
+    every = choose.data()["profiles"].values()
+    return [
+        entry["value"]
+        for one in every
+        for entry in one["settings"]
+        if (entry["name"], entry.get("append")) == (name, None)
+    ]
+
+
+def _bound(entry: "Any") -> str:
+    """Return why a variable of an entry comes too late in this process, "" where it does not."""
+    if entry["binds"] == "C":
+        return "CUDA is initialised already" if _cuda_is_up() else ""
+    module = choose.data()["consumers"][entry["consumer"]]["module"]
+    if entry["binds"] == "I" and module in sys.modules:
+        return f"{module} is imported already"
+    return ""
+
+
+def _cuda_is_up() -> bool:
+    """Tell whether torch has initialised CUDA, without initialising it."""
+    torch = sys.modules.get("torch")
+    try:
+        return bool(torch.cuda.is_initialized()) if torch is not None else False
+    except Exception:
+        return False

@@ -1,0 +1,103 @@
+"""Which release of a library is installed, from the names of folders: nothing is imported, no metadata is parsed."""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+
+def numbers(version: str) -> "Tuple[int, ...]":
+    """Return the leading numbers of a release: (2, 14, 1) of `2.14.1+cu130`, (0, 19, 0) of `0.19.0rc1`."""
+    found: "List[int]" = []
+    for part in version.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits[:9]))
+        if digits != part:
+            break
+    return tuple(found)
+
+
+def _comparisons(wanted: str) -> "Iterable[Tuple[str, Tuple[int, ...]]]":
+    for condition in filter(None, wanted.split(",")):
+        sign = condition[: len(condition) - len(condition.lstrip("<>="))]
+        yield sign, numbers(condition[len(sign) :])
+
+
+def matches(version: str, wanted: str) -> bool:
+    """Tell whether a release fulfils every condition: `>=2.1,<2.8`. A release candidate counts as its release."""
+    have = numbers(version)
+    for sign, bound in _comparisons(wanted):
+        width = max(len(have), len(bound))
+        left, right = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
+        if not (left >= right if sign == ">=" else left < right):
+            return False
+    return True
+
+
+def is_for_the_newest(wanted: str) -> bool:
+    """Tell whether conditions have no upper end."""
+    return all(sign == ">=" for sign, _ in _comparisons(wanted))
+
+
+class Finder:
+    """Looks once into each folder of a path for the consumers' `*.dist-info` and `*.egg-info`."""
+
+    def __init__(self, consumers: "Mapping[str, Any]", path: "Iterable[str]") -> None:
+        self._consumers = consumers
+        self._path = list(path)
+        self._found: "Optional[Dict[str, str]]" = None
+
+    def version(self, consumer: str) -> "Optional[str]":
+        """Return the release of a consumer, None where it is not known; the first folder counts, as for an import."""
+        if self._found is None:
+            self._found = self._look()
+        for name in self._consumers[consumer]["distributions"]:
+            if name in self._found:
+                return self._found[name]
+        return None
+
+    def _look(self) -> "Dict[str, str]":
+        wanted = {name for one in self._consumers.values() for name in one["distributions"]}
+        found: "Dict[str, str]" = {}
+        for folder in self._path:
+            try:
+                entries = os.listdir(folder or ".")
+            except OSError:
+                continue
+            for entry in entries:
+                stem, dot, kind = entry.rpartition(".")
+                if not dot or kind not in ("dist-info", "egg-info"):
+                    continue
+                name, _, rest = stem.partition("-")
+                name = name.lower().replace("-", "_").replace(".", "_")
+                if name in wanted and rest:
+                    found.setdefault(name, rest.split("-py")[0])
+        return found
+
+
+def search_path(environ: "Mapping[str, str]") -> "List[str]":
+    """Return where the command's interpreter will look, as far as folders tell: ours is another one.
+
+    PYTHONPATH, then the site-packages beside each folder of programs in PATH.
+    """
+    found = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    for programs in environ.get("PATH", "").split(os.pathsep):
+        above = os.path.join(os.path.dirname(programs.rstrip("/")), "lib") if programs else ""
+        try:
+            pythons = (
+                sorted(name for name in os.listdir(above) if name.startswith("python3")) if above else []
+            )
+        except OSError:
+            continue
+        for python in pythons:
+            found += [os.path.join(above, python, kind) for kind in ("site-packages", "dist-packages")]
+    return list(dict.fromkeys(found))
+
+
+def own_path() -> "List[str]":
+    """Return where this interpreter looks."""
+    return list(sys.path)

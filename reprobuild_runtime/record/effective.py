@@ -1,0 +1,153 @@
+"""What is in effect in this process: flags read back, variables as they are now, states of generators, versions."""
+
+# ruff: noqa: TID251  the environment is what it reads
+
+import hashlib
+import os
+import sys
+from functools import partial
+
+from reprobuild_runtime import launch
+from reprobuild_runtime.profiles import apply, choose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional
+
+# Variables that change what is computed, beside those that profiles name. Values of others are never recorded.
+VARIABLES = (
+    "PYTHONHASHSEED", "REPROBUILD_SEED", "REPROBUILD_SEED_EXPLICIT", "REPROBUILD_PROFILE",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE",
+    "KMP_DETERMINISTIC_REDUCTION", "TZ", "LC_ALL",
+    "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "PYTORCH_TUNABLEOP_ENABLED", "CUDNN_ERRATA_JSON_FILE",
+    "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_VISIBLE_DEVICES",
+    "TORCHINDUCTOR_BATCH_INVARIANT", "TORCHINDUCTOR_NUMERICS",
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TRITON_CACHE_AUTOTUNING",
+    "MAMBA_DETERMINISTIC", "CAUSAL_CONV1D_DETERMINISTIC", "HOROVOD_FUSION_THRESHOLD",
+    "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS", "NCCL_P2P_NET_DISABLE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE",
+    "ASCEND_LAUNCH_BLOCKING", "WORLD_SIZE", "RANK", "LOCAL_RANK",
+)  # fmt: skip
+_FLAGS = (
+    "torch.backends.cudnn.deterministic", "torch.backends.cudnn.benchmark", "torch.backends.cudnn.allow_tf32",
+    "torch.backends.cuda.matmul.allow_tf32", "torch.backends.mkldnn.deterministic",
+    "torch.utils.deterministic.fill_uninitialized_memory",
+)  # fmt: skip
+_CALLS = (
+    "torch.are_deterministic_algorithms_enabled", "torch.is_deterministic_algorithms_warn_only_enabled",
+    "torch.get_num_threads", "torch.get_num_interop_threads", "torch.get_float32_matmul_precision",
+    "torch.initial_seed",
+)  # fmt: skip
+_VERSIONS = ("torch", "numpy", "tensorflow", "jax", "jaxlib")
+
+
+def environment() -> "Dict[str, Optional[str]]":
+    """Return the known variables that are set, as the C library has them: libraries set some below Python."""
+    every = choose.data()["profiles"].values()
+    named = {entry["name"] for one in every for entry in one["settings"] if choose.is_variable(entry)}
+    found = {name: variable(name) for name in sorted({*VARIABLES, *named})}
+    return {name: apply.shown(value) for name, value in found.items() if value is not None}
+
+
+def variable(name: str) -> "Optional[str]":
+    """Return a variable as a C library would see it now, where ctypes is loaded already, else as Python has it."""
+    ctypes = sys.modules.get("ctypes")
+    try:
+        if ctypes is not None:
+            getenv = ctypes.CDLL(None).getenv
+            getenv.restype = ctypes.c_char_p
+            value: "Optional[bytes]" = getenv(name.encode())
+            return None if value is None else os.fsdecode(value)
+    except Exception:  # no C library as glibc and musl are
+        pass
+    return os.environ.get(name)
+
+
+def flags() -> "Dict[str, object]":
+    """Return the flags of loaded frameworks that change what is computed."""
+    found: "Dict[str, object]" = {}
+    for name in _FLAGS:
+        _put(found, name, partial(apply.read_flag, {"name": name}))
+    for name in _CALLS:
+        _put(found, name, partial(apply.read_flag, {"name": name, "call": True}))
+    return found
+
+
+def generators() -> "Dict[str, str]":
+    """Return a digest of the state of each generator that is there; no library and no device is initialised."""
+    found: "Dict[str, object]" = {}
+    random, numpy, torch = (sys.modules.get(name) for name in ("random", "numpy.random", "torch"))
+    if random is not None:
+        _put(found, "random", lambda: _digest(repr(random.getstate()).encode()))
+    if numpy is not None:
+        _put(found, "numpy.random", lambda: _digest(_numpy_state(numpy)))
+    if torch is not None:
+        _put(found, "torch", lambda: _digest(bytes(torch.default_generator.get_state().tolist())))
+        _put(found, "torch.cuda", lambda: _cuda_states(torch))
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def versions() -> "Dict[str, str]":
+    """Return the releases of what is loaded, and Python's."""
+    found: "Dict[str, object]" = {"python": "%d.%d.%d" % sys.version_info[:3]}
+    for name in _VERSIONS:
+        module = sys.modules.get(name)
+        if module is not None:
+            _put(found, name, partial(getattr, module, "__version__"))
+    return {name: str(value) for name, value in found.items()}
+
+
+def take() -> "Dict[str, Any]":
+    """Return all of it."""
+    return {
+        "environment": environment(),
+        "flags": flags(),
+        "generators": generators(),
+        "versions": versions(),
+        "threads": {
+            "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        },
+        "hash_randomization": sys.flags.hash_randomization,
+        "ignores_environment": bool(sys.flags.ignore_environment),
+    }
+
+
+def _put(found: "Dict[str, object]", name: str, read: "Callable[[], object]") -> None:
+    """Note a value; what this release does not have is left out, and a fault must not reach the job."""
+    try:
+        found[name] = read()
+    except Exception:
+        return
+
+
+def _digest(state: bytes) -> str:
+    return hashlib.sha256(state).hexdigest()
+
+
+def _numpy_state(numpy_random: "Any") -> bytes:
+    name, keys, *rest = numpy_random.get_state()
+    return repr((name, keys.tobytes(), rest)).encode()
+
+
+def _cuda_states(torch: "Any") -> "Optional[str]":
+    if not torch.cuda.is_initialized():
+        return None
+    states = [bytes(one.get_state().tolist()) for one in torch.cuda.default_generators]
+    return _digest(b"".join(states))
+
+
+def requested() -> "Dict[str, Any]":
+    """Return what is asked for: seed, who chose it, profile, and each of its settings."""
+    given = launch.read(os.environ)
+    seed, explicit = given if given is not None else (None, False)
+    entries: "List[Dict[str, Any]]" = []
+    names: "List[str]" = []
+    if explicit:
+        from reprobuild_runtime.profiles import versions as releases
+
+        try:
+            names = list(choose.names(os.environ.get(choose.PROFILE)))
+        except choose.UnknownProfile:
+            names = []
+        entries = choose.settings(names, releases.own_path()) if names else []
+    return {"seed": seed, "explicit": explicit, "profile": ",".join(names), "entries": entries}

@@ -1,0 +1,190 @@
+"""One record for a process: written after the first framework's import, and again with what was in effect at exit."""
+
+# ruff: noqa: TID251  the environment is what it reads
+
+import json
+import os
+import sys
+
+from reprobuild_runtime import launch
+from reprobuild_runtime.profiles import apply, choose
+from reprobuild_runtime.record import effective
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional
+
+FOLDER = "REPROBUILD_RECORD"
+DEFAULT = "reprobuild-record"
+FORMAT = 1
+_records: "List[Record]" = []
+
+
+def watch(name: str) -> None:
+    """Begin this process's record with the first framework; with each further one, note it."""
+    if _records and _records[-1].process == os.getpid():
+        _records[-1].begin(name)
+        return
+    where = os.environ.get(FOLDER, DEFAULT)
+    if where in ("", "0"):
+        return
+    record = Record(os.path.abspath(where))
+    _records.append(record)
+    record.begin(name)
+    import atexit
+
+    atexit.register(record.end)
+
+
+def is_child() -> bool:
+    """Tell whether multiprocessing started this process: it may be a worker, whose parent's record speaks for it."""
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            started = b"from multiprocessing." in file.read()
+    except OSError:
+        started = False
+    process = sys.modules.get("multiprocessing.process")
+    return started or (process is not None and process.parent_process() is not None)
+
+
+def is_worker() -> bool:
+    """Tell a worker of a DataLoader or a Pool, which is a daemon, from a process that does work of its own."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
+
+
+class Record:
+    """What one process was asked for and had."""
+
+    def __init__(self, folder: str) -> None:
+        self.process = os.getpid()
+        rank = os.environ.get("RANK", "")
+        part = f"rank{rank}-" if rank.isdigit() and len(rank) < 10 else ""
+        # Random, so that no two ranks, nodes or restarts meet; neither host nor user is named.
+        self.path = os.path.join(folder, f"{part}{os.urandom(8).hex()}.json")
+        self.frameworks: "List[str]" = []
+        self.start: "Dict[str, Any]" = {}
+        self.overrides: "Dict[str, Dict[str, Any]]" = {}
+        self.child = is_child()
+        self.failed = False
+
+    def begin(self, name: str) -> None:
+        """Note what is asked for and in effect now that a framework was imported."""
+        self.frameworks.append(name)
+        asked = effective.requested()
+        now = effective.take()
+        self.start = {"requested": shown(asked), "effective": now}
+        for one in overrides(asked, "start"):
+            self.overrides.setdefault(one["setting"], one)
+        if not self.child:
+            self._write(None)
+
+    def end(self) -> None:
+        """Note what is in effect at exit, and say in one line what is not as it was asked for."""
+        if self.process != os.getpid() or (self.child and is_worker()):
+            return  # a fork runs its parent's handlers where it ends as a program does
+        try:
+            self._end()
+        except Exception as err:
+            launch.say(f"reprobuild: the record is not complete: {type(err).__name__}: {err}")
+
+    def _end(self) -> None:
+        asked = effective.requested()
+        changed = []
+        for one in overrides(asked, "exit"):
+            known = self.overrides.get(one["setting"])
+            if known is None or known["effective"] != one["effective"]:
+                self.overrides[one["setting"]] = one
+                changed.append(one)
+        kind = getattr(sys, "last_type", None)
+        final = {
+            "requested": shown(asked),
+            "effective": effective.take(),
+            "exception": getattr(kind, "__name__", None),
+        }
+        self._write(final)
+        if changed:
+            said = ", ".join(
+                f"{one['setting']} {one['effective']} (asked for: {one['requested']})" for one in changed
+            )
+            launch.say(f"reprobuild: at exit not as asked for: {apply.shown(said, 800)}" + self._place())
+
+    def _place(self) -> str:
+        return "" if self.failed else f"; see {self.path}"
+
+    def _write(self, final: "Optional[Mapping[str, Any]]") -> None:
+        """Write the record whole or not at all; a folder that cannot be written is said once."""
+        if self.failed:
+            return
+        document = {
+            "format": FORMAT,
+            "frameworks": self.frameworks,
+            "rank": os.environ.get("RANK"),
+            "world_size": os.environ.get("WORLD_SIZE"),
+            "start": self.start,
+            "exit": final,
+            "overrides": list(self.overrides.values()),
+        }
+        part = self.path + ".part"
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            with open(part, "w", encoding="utf-8", errors="backslashreplace") as file:
+                json.dump(document, file, indent=1, sort_keys=True)
+                file.write("\n")
+            os.replace(part, self.path)
+        except OSError as err:
+            self.failed = True
+            launch.say(f"reprobuild: no record is written: {err.strerror}: {os.path.dirname(self.path)}")
+
+
+def shown(asked: "Mapping[str, Any]") -> "Dict[str, Any]":
+    """Return what is asked for as the record has it: of an entry only what it sets, and since when that binds."""
+    entries = [{key: one[key] for key in ("name", "value", "binds", "profile")} for one in asked["entries"]]
+    return dict(asked, entries=entries)
+
+
+def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
+    """Return each setting that is not in effect as it was asked for."""
+    found = []
+    for entry in asked["entries"]:
+        if choose.is_variable(entry):
+            value = effective.variable(entry["name"])
+            same, valid = value == entry["value"] or _appended(entry, value), choose.is_valid(entry, value)
+            have: object = value
+        elif _module(entry) in sys.modules:
+            try:
+                have = apply.read_flag(entry)
+            except LookupError:
+                have = None
+            same = valid = have == apply.wanted_flag(entry)
+        else:
+            continue
+        if not same:
+            found.append(_override(entry["name"], apply.wanted(entry), have, valid, when))
+    return found + _seed(asked, when)
+
+
+def _appended(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:
+    return bool(entry.get("append")) and choose.is_valid(entry, value)
+
+
+def _module(entry: "Mapping[str, Any]") -> str:
+    return str(choose.data()["consumers"][entry["consumer"]]["module"])
+
+
+def _seed(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
+    """Return that torch was seeded with another number than the one in force; other generators do not tell theirs."""
+    torch = sys.modules.get("torch")
+    if not asked["explicit"] or torch is None:
+        return []
+    try:
+        have = int(torch.initial_seed())
+    except Exception:
+        return []
+    return [] if have == asked["seed"] else [_override("torch.initial_seed", asked["seed"], have, True, when)]
+
+
+def _override(name: str, wanted: object, have: object, valid: bool, when: str) -> "Dict[str, Any]":
+    """Return an override: `valid` where the profile's purpose is served all the same."""
+    shown_value = apply.shown(have) if isinstance(have, str) else have
+    return {"setting": name, "requested": wanted, "effective": shown_value, "valid": valid, "when": when}
