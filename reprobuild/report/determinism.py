@@ -52,7 +52,7 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
     yield from _limited(f"  open: {safe(reason, 600)}" for reason in smoke.open)
     if smoke.controls:
         good = sum(control.verdict == "effective" for control in smoke.controls)
-        yield f"controls, {smoke.device}: {good} of {len(smoke.controls)} drifted by default, and not in strict mode"
+        yield f"controls, {smoke.device}: {good} of {len(smoke.controls)} drifted by default, and stopped when cured"
         yield from _limited(
             f"  {safe(control.name)}: {control.verdict}: {safe(control.why, 600)}"
             for control in smoke.controls

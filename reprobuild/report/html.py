@@ -29,7 +29,7 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, half_life: Sequence[
         *_answers(verdict),
         _image(lock, image),
         *(part for smoke in verdict.smoke for part in _smoke(smoke)),
-        _table("Your work", ("work", "verdict", "detail"), [(c.name, c.verdict, c.detail) for c in verdict.comparisons]),
+        _work(verdict),
         *_against(verdict.against),
         *_round_trip(lock, verdict),
         _half_life(half_life),
@@ -83,8 +83,17 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     yield _probes(f"Smoke test, {smoke.device}: {smoke.verdict}", smoke.probes)
     yield _table(
         f"Controls, {smoke.device}",
-        ("control", "answer", *MODES, "why"),
-        [(c.name, c.verdict, *(_mode(c.modes.get(name)) for name in MODES), c.why) for c in smoke.controls],
+        ("control", "device", "answer", "why", "seen"),
+        [
+            (
+                c.name,
+                c.device,
+                c.verdict,
+                c.why,
+                "; ".join(f"{name}: {_mode(m)}" for name, m in c.modes.items()),
+            )
+            for c in smoke.controls
+        ],
     )
     told = {True: "told apart", False: "NOT told apart"}
     yield _table(
@@ -100,6 +109,11 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     facts += [(key, str(value)) for key, value in sorted(smoke.fingerprint.items())]
     facts += [(f"setting {key}", str(value)) for key, value in sorted(smoke.settings.items())]
     yield _table(f"Platform and settings, {smoke.device}", ("", ""), facts)
+
+
+def _work(verdict: Verdict) -> str:
+    rows = [(c.name, c.verdict, c.detail) for c in verdict.comparisons]
+    return _table("Your work", ("work", "verdict", "detail"), rows)
 
 
 def _probes(title: str, probes: Sequence[Probe]) -> str:

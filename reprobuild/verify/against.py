@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprobuild.verify.certificate import Certificate
+from reprobuild.verify.document import ModeName
 from reprobuild.verify.headline import cured
-from reprobuild.verify.verdict import Against, Deviation, ModeName, Probe, Smoke, Verdict
+from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
 # What strict mode and the image's own profile give; default mode may drift, and says nothing.
 MODES: tuple[ModeName, ...] = ("strict", "profile")
@@ -23,7 +24,8 @@ WORK = "your work"
 def compare_against(now: Verdict, found: Certificate) -> Against:
     """Compare a verdict with a certificate of the same image, seed and profile."""
     then = found.verdict
-    before, after = ({smoke.device: smoke for smoke in verdict.smoke} for verdict in (then, now))
+    before: dict[str, Smoke] = {smoke.device: smoke for smoke in then.smoke}
+    after: dict[str, Smoke] = {smoke.device: smoke for smoke in now.smoke}
     platform: list[Deviation] = []
     failed: list[Deviation] = []
     other: list[Deviation] = []

@@ -117,13 +117,13 @@ def _smoke(
     """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
     if not has_torch(lock):
         return None, None
-    ways = {"seed": seed, "controls": asked.control, "thorough": asked.thorough}
+    run = partial(run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough)
     say("the smoke test on the CPU, in two fresh containers")
-    cpu = run_smoke("cpu", container, asked.expected, **ways)
+    cpu = run("cpu", container, asked.expected)
     if asked.cpu_only or not asked.gpus or built_for_cuda(cpu) is not True:
         return cpu, None
     say("the smoke test on the GPU, in two fresh containers")
-    return cpu, run_smoke("cuda", partial(container, gpus=asked.gpus), asked.expected, **ways)
+    return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
 
 
 def seed_of(lock: Lock) -> int:

@@ -31,7 +31,7 @@ Free = Annotated[dict[str, Any], Meta(max_length=500)]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What one probe did in one mode: `repeats` in each of `processes`, and the digest that all of them gave."""
+    """What one probe did in one mode: `repeats` runs in `processes`, and the digest that all of them gave."""
 
     verdict: Seen
     digest: Digest | None = None
@@ -41,14 +41,10 @@ class Observed(Struct, frozen=True, kw_only=True):
     why: Text = ""
 
     @property
-    def runs(self) -> int:
-        """In how many runs a drift could have been seen."""
-        return self.repeats * self.processes
-
-    @property
     def whole(self) -> bool:
         """Whether it says IDENTICAL, and nothing else in it says otherwise."""
-        return self.verdict == "IDENTICAL" and self.digest is not None and self.distinct == 1
+        one = self.digest is not None and self.distinct == 1 and self.repeats > 0
+        return self.verdict == "IDENTICAL" and one
 
 
 Modes = Annotated[dict[ModeName, Observed], Meta(max_length=4)]
@@ -66,10 +62,11 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class ControlAnswer(Struct, frozen=True, kw_only=True):
-    """Work that is known to drift by default, and not to in strict mode."""
+    """Work that is known to drift by default, and not to in strict mode, or where something else cures it."""
 
     name: Name
-    modes: Modes
+    device: Device
+    modes: Annotated[dict[Name, Observed], Meta(max_length=8)]
     why: Text = ""
 
 
@@ -129,7 +126,7 @@ def _misfit(found: Document, device: Device) -> str:
     for names in (
         [probe.name for probe in found.probes],
         [probe.name for probe in several],
-        [control.name for control in found.controls],
+        [f"{control.device} {control.name}" for control in found.controls],
     ):
         if len(set(names)) < len(names):
             return "a name stands in it twice"

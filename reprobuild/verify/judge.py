@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -12,12 +13,12 @@ from reprobuild.verify.document import (
     ControlAnswer,
     Device,
     Document,
-    ModeName,
     Observed,
 )
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.verdict import Collectives, Control, Mode, Probe, ProbeV, Smoke, V
 
+N = TypeVar("N", bound=str)
 # Of a reason, as it is kept; the end of a Python error says more than its beginning.
 LONGEST = 600
 FINE: tuple[ProbeV, ...] = ("identical", "refused", "not-applicable")
@@ -39,11 +40,8 @@ def judge_smoke(
     assert isinstance(first, Document)
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
-    refusable = bool(first.expectations.refused)
-    probes = tuple(
-        _probe(answer, again.get(answer.name), refusable, answer.name in expected.optional)
-        for answer in first.probes
-    )
+    told = bool(first.expectations.refused)
+    probes = tuple(_probe(answer, again.get(answer.name), expected, told=told) for answer in first.probes)
     found = tuple(_control(answer) for answer in first.controls)
     hook: V = "inconclusive"
     if first.start and second.start:
@@ -52,14 +50,15 @@ def judge_smoke(
         *_missing("probe", expected.probes, [probe.name for probe in probes]),
         *_open_probes(probes),
         *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
-        *(_open_controls(found, expected.controls) if controls else ["the controls were left out"]),
+        *(_open_controls(found, expected) if controls else ["the controls were left out"]),
         *_open_comparator(first.comparator, expected.comparator),
     ]
-    drift = hook == "drift" or any(item.verdict == "drift" for item in (*probes, *found))
+    verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in found)]
+    drift = hook == "drift" or "drift" in verdicts
     return Smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
         probes=probes, controls=found, comparator=first.comparator,
-        collectives=_collectives(first.collectives, refusable, expected.collectives),
+        collectives=_collectives(first.collectives, expected),
         expectations=first.expectations.source, fingerprint=first.fingerprint, settings=first.settings,
         start=first.start, open=tuple(reasons), seconds=first.seconds + second.seconds,
     )  # fmt: skip
@@ -82,21 +81,26 @@ def short(why: str) -> str:
     return line if len(line) <= LONGEST else f"...{line[-LONGEST:]}"
 
 
-def _probe(answer: Answer, again: Answer | None, refusable: bool, optional: bool) -> Probe:
+def _probe(answer: Answer, again: Answer | None, expected: Expected, *, told: bool) -> Probe:
+    """Judge one probe; `told` says that torch's own text names operations that it refuses."""
     later = again.modes if again else {}
-    verdict, why = _strict(answer, later.get("strict"), refusable, optional)
+    refusable = (answer.documented == "refused" and told) or answer.name in expected.alerting
+    verdict, why = _strict(
+        answer.modes.get("strict"), later.get("strict"), refusable=refusable,
+        optional=answer.name in expected.optional,
+    )  # fmt: skip
     return Probe(
         name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
         documented=answer.documented, verdict=verdict, why=why, modes=_modes(answer.modes, later),
     )  # fmt: skip
 
 
-def _modes(modes: Mapping[ModeName, Observed], later: Mapping[ModeName, Observed]) -> dict[ModeName, Mode]:
+def _modes(modes: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
     return {name: _mode(seen, later.get(name)) for name, seen in modes.items()}
 
 
 def _mode(seen: Observed, later: Observed | None) -> Mode:
-    runs = seen.runs
+    runs = seen.repeats
     return Mode(
         verdict=seen.verdict, digest=seen.digest, again=later.digest if later else None, distinct=seen.distinct,
         runs=runs, processes=seen.processes, upper=round(min(1.0, 3 / runs), 6) if runs else 1.0,
@@ -104,13 +108,14 @@ def _mode(seen: Observed, later: Observed | None) -> Mode:
     )  # fmt: skip
 
 
-def _strict(answer: Answer, later: Observed | None, refusable: bool, optional: bool) -> tuple[ProbeV, str]:
-    """Return what strict mode showed of one probe, and why."""
-    seen = answer.modes.get("strict")
+def _strict(
+    seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
+) -> tuple[ProbeV, str]:
+    """Return what strict mode showed of one probe, and why; `later` is the second container's answer."""
     if seen is None:
         return "inconclusive", "no answer in strict mode"
     if seen.verdict == "DRIFT":
-        return "drift", short(seen.why) or f"{seen.distinct} different results in {seen.runs} runs"
+        return "drift", short(seen.why) or f"{seen.distinct} different results in {seen.repeats} runs"
     if seen.verdict == "SKIPPED" and optional:
         return "not-applicable", short(seen.why)
     if seen.verdict in ("ERROR", "SKIPPED"):
@@ -120,32 +125,36 @@ def _strict(answer: Answer, later: Observed | None, refusable: bool, optional: b
     if seen.verdict != later.verdict:
         return "inconclusive", f"{seen.verdict} in one container, {later.verdict} in another"
     if seen.verdict == "REFUSED":
-        if answer.documented == "refused" and refusable:
+        if refusable:
             return "refused", short(seen.why)
         return "inconclusive", f"torch refused, and its own text does not say so: {short(seen.why)}"
-    if not seen.whole or not later.whole or seen.runs < 2:
-        return "inconclusive", f"an answer that says less than IDENTICAL: {seen.runs} runs"
+    if not seen.whole or not later.whole or seen.repeats < 2:
+        return "inconclusive", f"an answer that says less than IDENTICAL: {seen.repeats} runs"
     if seen.digest != later.digest:
         return "drift", f"{seen.digest} in one container and {later.digest} in another"
     return "identical", ""
 
 
 def _control(answer: ControlAnswer) -> Control:
-    default, strict = answer.modes.get("default"), answer.modes.get("strict")
-    why, kept = short(answer.why), _modes(answer.modes, {})
-    if strict is not None and strict.verdict == "DRIFT":
-        return Control(
-            name=answer.name, verdict="drift", modes=kept,
-            why=f"{strict.distinct} different results in strict mode, which is there to stop it",
-        )  # fmt: skip
+    """Judge a control: torch's strict mode cures it, or, where that cannot help, what it calls `cured`."""
+    default, ones = answer.modes.get("default"), answer.modes.get("ones")
+    name = "cured" if "cured" in answer.modes else "strict"
+    cure = answer.modes.get(name)
+    verdict: Literal["effective", "ineffective", "drift"] = "ineffective"
     if default is None or default.verdict != "DRIFT" or default.distinct < 2:
-        why = why or "no drift in default mode: one would not have been seen here"
-        return Control(name=answer.name, verdict="ineffective", modes=kept, why=why)
-    if strict is None or not strict.whole or strict.runs < 2:
-        why = why or "nothing shows that strict mode stops it"
-        return Control(name=answer.name, verdict="ineffective", modes=kept, why=why)
-    seen = f"{default.distinct} different results in {default.runs} runs by default, one in strict mode"
-    return Control(name=answer.name, verdict="effective", modes=kept, why=seen)
+        why = short(answer.why) or "it was not seen drifting: a drift would not have been seen here"
+    elif cure is not None and cure.verdict == "DRIFT":
+        verdict, why = "drift", f"{cure.distinct} different results, {name}, where there must be one"
+    elif cure is None or not cure.whole or cure.repeats < 2:
+        why = short(answer.why) or f"nothing shows that it stops ({name})"
+    elif ones is not None and not ones.whole:
+        why = "adding ones drifts as well, and cannot: the test itself is at fault"
+    else:
+        verdict = "effective"
+        why = f"{default.distinct} different results in {default.repeats} runs by default, one {name}"
+    return Control(
+        name=answer.name, device=answer.device, verdict=verdict, modes=_modes(answer.modes, {}), why=why
+    )
 
 
 def _missing(what: str, names: Iterable[str], there: Iterable[str]) -> list[str]:
@@ -160,10 +169,12 @@ def _open_probes(probes: Sequence[Probe]) -> list[str]:
     return reasons
 
 
-def _open_controls(found: Sequence[Control], names: Iterable[str]) -> list[str]:
-    reasons = _missing("control", names, [control.name for control in found])
-    if not any(control.verdict == "effective" for control in found):
-        reasons += [f"control {c.name}: {c.why}" for c in found] or ["no control answered"]
+def _open_controls(found: Sequence[Control], expected: Expected) -> list[str]:
+    named = {f"{control.device} {control.name}": control for control in found}
+    reasons = _missing("control", expected.controls, named)
+    races = [named[name] for name in expected.races if name in named]
+    if not any(race.verdict == "effective" for race in races):
+        reasons += [f"control {race.name}: {race.why}" for race in races] or ["no control answered"]
     return reasons
 
 
@@ -172,16 +183,16 @@ def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str
     return [f"the comparison of bytes was not seen telling apart: {', '.join(blind)}"] if blind else []
 
 
-def _collectives(
-    answer: CollectivesAnswer | None, refusable: bool, names: Sequence[str]
-) -> Collectives | None:
+def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
     """Judge the collectives; the second container does none, so each probe stands for itself."""
     if answer is None:
         return None
     probes = tuple(
-        msgspec.structs.replace(_probe(probe, probe, refusable, False), modes=_modes(probe.modes, {}))
+        msgspec.structs.replace(
+            _probe(probe, probe, expected, told=False), modes=_modes(probe.modes, {})
+        )
         for probe in answer.probes
-    )
+    )  # fmt: skip
     why = short(answer.why)
     verdict: V = "inconclusive"
     if answer.verdict == "DRIFT" or any(probe.verdict == "drift" for probe in probes):
@@ -189,7 +200,10 @@ def _collectives(
     elif answer.verdict == "SKIPPED":
         verdict = "not-covered"
     elif answer.verdict == "IDENTICAL":
-        reasons = [*_missing("probe", names, [probe.name for probe in probes]), *_open_probes(probes)]
+        reasons = [
+            *_missing("probe", expected.collectives, [probe.name for probe in probes]),
+            *_open_probes(probes),
+        ]
         why = "; ".join(reasons) or why
         verdict = "inconclusive" if reasons or answer.world < 2 else "identical"
     return Collectives(

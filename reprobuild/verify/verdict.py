@@ -69,11 +69,12 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 
 class Control(Struct, frozen=True, kw_only=True):
-    """A control: `effective` where it was seen drifting by default, and not in strict mode."""
+    """A control: `effective` where it was seen drifting by default, and no more in strict mode or once cured."""
 
     name: Name
+    device: Device
     verdict: Literal["effective", "ineffective", "drift"]
-    modes: Modes
+    modes: Annotated[dict[Name, Mode], Meta(max_length=8)]
     why: Text = ""
 
 
