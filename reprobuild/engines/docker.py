@@ -170,7 +170,7 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
     def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
         with _container(client, reference, task, gpus) as container:
-            with contextlib.closing(_attached(container)) as output:
+            with contextlib.closing(_Output(container)) as output:
                 container.start()
                 for stream, data in output:
                     sink(stream, data)
@@ -180,22 +180,26 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
         return with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
 
 
-def _attached(container: Container) -> Generator[tuple[int, bytes], None, None]:
-    """Attach to a container that is not started yet; the generator then gives its output until it ends.
+class _Output:
+    """The output of a container, attached to before it starts; read once, until it ends.
 
     Not from the log of the daemon: that is text for some log drivers, and not to be had from others. The
     SDK's own iterator never closes the connection.
     """
-    connection = cast(Any, container.attach_socket(params={"stdout": 1, "stderr": 1, "stream": 1}))
 
-    def frames() -> Generator[tuple[int, bytes], None, None]:
+    def __init__(self, container: Container) -> None:
+        parts = {"stdout": 1, "stderr": 1, "stream": 1}
+        self._connection = cast(Any, container.attach_socket(params=parts))
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
         try:
-            yield from cast(Any, frames_iter)(connection, tty=False)
+            yield from cast(Any, frames_iter)(self._connection, tty=False)
         finally:
-            connection._response.close()
-            connection.close()
+            self.close()
 
-    return frames()
+    def close(self) -> None:
+        self._connection._response.close()
+        self._connection.close()
 
 
 @contextlib.contextmanager
@@ -226,7 +230,7 @@ def _container(
 def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
         container.put_archive("/", _folder_tar(task.outputs))
-    output = pool.submit(list, _attached(container))
+    output = pool.submit(list, _Output(container))
     container.start()
     try:
         code = int(container.wait(timeout=task.timeout or None)["StatusCode"])

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[str, Any]], T]) -> T:
     """Do the work with the first way of asking for GPUs that the daemon knows; nothing ran where it refuses one."""
-    *others, last = _gpu_options(client, gpus)
+    *others, last = gpu_options(client, gpus)
     for options in others:
         try:
             return work(options)
@@ -26,7 +26,7 @@ def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[st
     return work(last)
 
 
-def _gpu_options(client: docker.DockerClient, gpus: str) -> list[dict[str, Any]]:
+def gpu_options(client: docker.DockerClient, gpus: str) -> list[dict[str, Any]]:
     """Return the ways to ask for GPUs, the one of `docker run --gpus` first.
 
     A daemon that looks for specifications of CDI (from 25 on, where its settings or its version say so) names

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What a profile sets before an interpreter starts; the mode `default` is torch without it.
 PROFILE_VARIABLES = (
-    launch.CUBLAS,
+    "CUBLAS_WORKSPACE_CONFIG",
     "NCCL_ALGO",
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO",
     "FLASH_ATTENTION_DETERMINISTIC",
