@@ -82,10 +82,9 @@ def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     if built is None:
         return "inconclusive"
     if not built:
-        if cpu.collectives is None:
-            return "inconclusive"
-        skipped = cpu.collectives.verdict == "not-covered"
-        return "not-applicable" if skipped else cpu.collectives.verdict
+        if cpu.collectives is None or cpu.collectives.verdict == "not-covered":
+            return "inconclusive" if not cpu.probes else "not-applicable"
+        return cpu.collectives.verdict
     return gpu.collectives.verdict if gpu and gpu.collectives else "not-covered"
 
 

@@ -184,9 +184,12 @@ def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str
 
 
 def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
-    """Judge the collectives; the second container does none, so each probe stands for itself."""
+    """Judge the collectives; the second container does none, so each probe stands for itself.
+
+    None where the program in the image has no such probes.
+    """
     if answer is None:
-        return None
+        return Collectives(verdict="inconclusive", why="no answer") if expected.collectives else None
     probes = tuple(
         msgspec.structs.replace(
             _probe(probe, probe, expected, told=False), modes=_modes(probe.modes, {})

@@ -63,9 +63,7 @@ def test_a_mode_that_is_none(fields: dict[str, Any]) -> None:
     reason(encode(changed(document(), FIRST, **fields)))
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a\n", "\x1b[31m", "a\x00b", "<script>", "x" * 200, "\u202egnp", " a", 3]
-)
+@pytest.mark.parametrize("name", ["", "a\n", "\x1b[31m", "a\x00b", "<script>", "x" * 200, "\u202egnp", " a"])
 def test_a_name_that_is_none(name: str) -> None:
     reason(encode(document(probes=[probe(name, ["strict"])])))
     reason(encode(document(comparator={name: True})))

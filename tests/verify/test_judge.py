@@ -339,10 +339,13 @@ def test_a_collective_that_drifts_in_a_document_that_denies_it() -> None:
 
 
 def test_no_word_of_collectives() -> None:
-    determinism, _ = judge_determinism(
-        judged(document(collectives=None)), None, [], cpu_only=False, profile="torch"
-    )
-    assert determinism.collectives == "inconclusive"
+    silent = read_document(encode(document(collectives=None)), "cpu")
+    quick = read_document(encode(document(quick=True)), "cpu")
+    for names, verdict in ((("all_reduce",), "inconclusive"), ((), "not-applicable")):
+        wanted = msgspec.structs.replace(EXPECTED["cpu"], collectives=names)
+        smoke = judge_smoke("cpu", silent, quick, wanted, controls=True)
+        determinism, _ = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+        assert determinism.collectives == verdict
 
 
 # --- the headline ----------------------------------------------------------------------------
