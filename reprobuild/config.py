@@ -10,6 +10,7 @@ from typing import Any
 
 from reprobuild.lock import FILES, PREFIX, Lock, Setting
 
+PROFILE = "REPROBUILD_PROFILE"  # the entrypoint and the start-up hook put it in force for a chosen seed
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULTS = {"PATH": f"{PREFIX}/bin:{SYSTEM_PATH}", "LANG": "C.UTF-8"}
 
@@ -40,13 +41,14 @@ def environ_file(lock: Lock) -> dict[str, bytes]:
 def static_variables(lock: Lock) -> dict[str, str]:
     """Return the variables of the image's configuration: ours over those of the base's image over the defaults.
 
-    The environment's own programs come first in PATH, also before an image's.
+    The environment's own programs come first in PATH, also before an image's. The profile is the lock's, whatever a
+    base of ours had.
     """
     image = lock.base.image.environment if lock.base.image else ()
     below = {setting.name: setting.value for setting in image}
     if "PATH" in below:
         below["PATH"] = f"{PREFIX}/bin:{below['PATH']}"
-    return {**DEFAULTS, **below, **split_environment(lock.environment)[0]}
+    return {**DEFAULTS, **below, PROFILE: lock.profile, **split_environment(lock.environment)[0]}
 
 
 def image_config(lock: Lock) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import yaml
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.profiles import check_profile
 from reprobuild.secrets import strip_credentials
 
 FILENAME = "reprobuild.yaml"
@@ -44,7 +45,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """Every decision, each with the value that means "decide from evidence".
 
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
-    `bake` maps a variable to its value, or to None for the captured one. `debs` are `.deb` files, or folders of them.
+    `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
+    between. `debs` are `.deb` files, or folders of them.
     """
 
     python: str | None = None
@@ -57,7 +59,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     bake: dict[str, str | None] = {}
     drop: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
-    profile: str = "torch"
+    profile: str | None = None
     seed: int | None = None
     workload: WorkloadDecision | None = None
 
@@ -96,10 +98,13 @@ def read_decisions(path: Path) -> Decisions:
             f"{path}: python: {raw['python']} is a number in YAML", hint='write it in quotes: python: "3.10"'
         )
     try:
-        return msgspec.convert(raw, type=Decisions)
+        decisions = msgspec.convert(raw, type=Decisions)
     except msgspec.ValidationError as err:
         known = ", ".join(Decisions.__struct_fields__)
         raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None
+    if decisions.profile is None:
+        return decisions
+    return msgspec.structs.replace(decisions, profile=check_profile(decisions.profile, f"{path}: "))
 
 
 def is_pattern(word: str) -> bool:

@@ -30,7 +30,7 @@ debs: [vendor]
 bake: {MY_FLAG: null, MY_MODE: fast}
 drop: [LD_PRELOAD]
 accept: [withdrawn]
-profile: other
+profile: strict, fast,strict
 seed: 7
 workload: {command: [python, train.py], outputs: [checkpoint.pt]}
 """
@@ -51,7 +51,7 @@ def test_every_decision_is_read(tmp_path: Path) -> None:
         ),
         debs=("vendor",), services={"torch-index": "https://mirror.test/{local}"},
         bake={"MY_FLAG": None, "MY_MODE": "fast"},
-        drop=("LD_PRELOAD",), accept=("withdrawn",), profile="other", seed=7,
+        drop=("LD_PRELOAD",), accept=("withdrawn",), profile="strict,fast", seed=7,
         workload=WorkloadDecision(command=("python", "train.py"), outputs=("checkpoint.pt",)),
     )  # fmt: skip
 
@@ -95,6 +95,16 @@ def test_a_mistake_is_named(tmp_path: Path, text: str | bytes, said: str, hint: 
     assert str(caught.value).startswith(f"{path}")
     assert said in str(caught.value)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("text", ["fastest", "torch,fastest", '"torch\\nENV X=1"', '""', '" , "'])
+def test_an_unknown_profile_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, f"profile: {text}\n")
+    with pytest.raises(UsageError, match="there is no profile '") as caught:
+        read_decisions(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert caught.value.hint.startswith("name one of log-only, torch, strict, ")
+    assert caught.value.hint.endswith(", or several with commas between: docs/profiles.md")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

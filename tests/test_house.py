@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
     "errors", "proc", "capture", "sandbox", "secrets", "halt", "alone", "whole", "guard", "archive", "layering",
-    "snapshot", "restore", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches",
+    "snapshot", "restore", "profiles", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches",
     "fetch", "keep", "halflife", "registry", "apt", "resolve", "payload", "wheelorder", "realise",
     "preflight", "collect", "config", "render", "context", "image", "engines", "builders", "explain",
     "environments", "verify", "report", "session", "checks", "pipeline", "cli",

@@ -36,11 +36,20 @@ engine_option = click.option(
     "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
     help="What runs containers. [default: what answers]",
 )  # fmt: skip
+gpu_option = click.option(
+    "--gpu", "gpus", metavar="auto|all|none|ID,...", default="auto", show_default=True,
+    help="GPUs of the containers; `auto`: all, where there are any.",
+)  # fmt: skip
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )
 control_option = click.option(
     "--control/--no-control", default=True, help="Leave out the control; the verdict is then inconclusive."
+)
+thorough_option = click.option(
+    "--thorough",
+    is_flag=True,
+    help="Hundreds of repeats of each probe, in place of a few: this takes an hour.",
 )
 store_option = click.option(
     "--store", type=PATH, help="Folder of the store. [default: the user's cache folder]"
@@ -114,6 +123,11 @@ def decision_options(function: F) -> F:
                 "--drop", metavar="NAME", multiple=True, help="Leave a variable, package or line out."
             ),
             click.option("--accept", metavar="LINE|CLASS", multiple=True, help="Accept a deviation."),
+            click.option(
+                "--profile",
+                metavar="NAME[,NAME]",
+                help="What is set beside a chosen seed: torch, strict, ...",
+            ),
             click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="The seed of the checks."),
         ]
     ):
@@ -131,6 +145,7 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         parse_bake,
         read_decisions,
     )
+    from reprobuild.profiles import check_profile
 
     found = decisions_path or find_decisions(directory)
     base = read_decisions(found) if found else Decisions()
@@ -145,6 +160,7 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         bake=dict(parse_bake(item) for item in options["bake"]),
         drop=tuple(options["drop"]),
         accept=tuple(options["accept"]),
+        profile=None if options["profile"] is None else check_profile(options["profile"], "--profile: "),
         seed=options["seed"],
     )
     return merge(base, given), (found.parent if found else directory)

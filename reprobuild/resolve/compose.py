@@ -25,6 +25,7 @@ from reprobuild.lock import (
     Workload,
     canonical,
 )
+from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
@@ -99,7 +100,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         platform=subject.platform,
         epoch=max((source.epoch for source in sources), default=EPOCH),
         seed=decisions.seed,
-        profile=decisions.profile,
+        profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
         wheels=(*wheels, *build),

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from reprobuild import profiles
 from reprobuild.lock import Lock, Ruling, Source, dpkg_name
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
@@ -29,8 +30,6 @@ _EXCLUDED: dict[str, Code] = {
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
     "module": "base-provided", "conda": "base-provided",
 }  # fmt: skip
-# Variables that our own hooks set where a seed is given: docs/design.md.
-_OWN = frozenset({"PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG"})
 
 
 def compare_captured(lock: Lock) -> list[Difference]:
@@ -161,15 +160,16 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[Difference]:
     One that changes what is computed, and that nobody captured, is residue.
     """
     inside = {variable.name: variable.value for variable in again.variables}
+    own = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # what our hooks set where a seed is given
     image = lock.base.image.environment if lock.base.image else ()
     below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
     baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
         _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
-        if inside.get(name) != value and not (name in _OWN and not value)
+        if inside.get(name) != value and not (name in own and not value)
     ]
-    strangers = sorted(inside.keys() - baked.keys() - _OWN)
+    strangers = sorted(inside.keys() - baked.keys() - own)
     return wrong + [_difference(VARIABLES, "", name) for name in strangers if _matters(name)]
 
 

@@ -250,7 +250,7 @@ def test_a_snapshot_and_its_lock(tmp_path: Path) -> None:
         ("LD_LIBRARY_PATH", "B leaves it out, excluded: paths of the machine"),
         ("gone", "B leaves it out, excluded: dropped by decision"),
     ]
-    assert [d.name for d in found.only_in_other] == ["LINES", "dpkg"]
+    assert [d.name for d in found.only_in_other] == ["LINES", "REPROBUILD_PROFILE", "dpkg"]
     assert [d.name for d in found.differ] == ["PATH"]
     assert ("module", "B does not tell of it") in unsaid(found)
     assert ("interpreter", "A does not tell of it") in unsaid(found)

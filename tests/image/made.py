@@ -129,7 +129,7 @@ class Made:
 
     def lock(self, **more: Any) -> Lock:
         lock = Lock(
-            version=1, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="default",
+            version=1, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
             interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
             base=Base(distribution="debian", release="bookworm", packages=()),
             wheels=tuple(self.wheels), sources=tuple(self.sources),

@@ -237,7 +237,7 @@ def test_values_that_no_dockerfile_can_hold_travel_in_a_file(full: Made, tmp_pat
     )
     build(full, tmp_path, lock=full.lock(environment=settings))
     layout = read_layout(tmp_path / "image")
-    assert [pair for pair in layout.config["config"]["Env"] if pair[0] not in "PL"] == ["ONE=x"]
+    assert [pair for pair in layout.config["config"]["Env"] if pair[0] not in "PLR"] == ["ONE=x"]
     with open_layer(layout, len(layout.layers) - 1) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
         texts = {info.name: tar.extractfile(info).read() for info in tar if info.isfile()}
     assert json.loads(texts["opt/reprobuild/environ.json"]) == {"TWO": "1\n2", "Ä": "\t"}

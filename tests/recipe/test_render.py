@@ -55,6 +55,7 @@ def test_the_dockerfile_says_no_more_than_this(lock: Lock) -> None:
         'ENV LANG="C.UTF-8"',
         r'ENV NOTE="say \"\$5\" \\"',
         'ENV PATH="/opt/env/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"',
+        'ENV REPROBUILD_PROFILE="torch"',
         "WORKDIR /src",
         'ENTRYPOINT ["/usr/bin/python3.11", "-I", "-S", '
         '"/opt/reprobuild/lib/reprobuild_runtime/entrypoint.py"]',

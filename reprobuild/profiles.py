@@ -1,0 +1,69 @@
+"""The names of the profiles, and the variables that each sets: from the data of the runtime package."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+
+DEFAULT = "torch"
+
+
+class Entry(Struct, frozen=True):
+    """One setting, as far as it matters here."""
+
+    name: str
+
+
+class Profile(Struct, frozen=True):
+    """One profile: which others it includes, and what it sets."""
+
+    settings: tuple[Entry, ...]
+    includes: tuple[str, ...] = ()
+
+
+class _Data(Struct, frozen=True):
+    profiles: dict[str, Profile]
+
+
+@cache
+def read_profiles() -> dict[str, Profile]:
+    """Return every profile by name."""
+    content = files("reprobuild_runtime").joinpath("profiles/profiles.json").read_bytes()
+    return msgspec.json.decode(content, type=_Data).profiles
+
+
+def check_profile(text: str, where: str = "") -> str:
+    """Return a decision's profiles in their one form: names with commas between, each once.
+
+    Args:
+        text: as it was decided.
+        where: what an error begins with.
+
+    Raises:
+        UsageError: it names no profile, or one that is none; the hint names those that there are.
+    """
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    known = read_profiles()
+    for name in names or ("",):
+        if name not in known:
+            raise UsageError(
+                f"{where}there is no profile {name!r}",
+                hint=f"name one of {', '.join(known)}, or several with commas between: docs/profiles.md",
+            )
+    return ",".join(names)
+
+
+def variables(text: str) -> frozenset[str]:
+    """Return the names of the variables that profiles set for a chosen seed; of a name that is none, nothing."""
+    known, found, waiting = read_profiles(), set[str](), text.split(",")
+    while waiting:
+        profile = known.get(waiting.pop())
+        if profile is not None:
+            waiting += profile.includes
+            found |= {entry.name for entry in profile.settings if "." not in entry.name}
+    return frozenset(found)
