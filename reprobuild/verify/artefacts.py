@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from reprobuild import secrets
 from reprobuild.verify.verdict import Comparison, V
@@ -181,6 +181,35 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
     return Comparison(
         name=_shown(label), verdict=verdict, detail=_shown(detail), details=tuple(map(_shown, lines))
+    )
+
+
+def judge_distinct(judged: Comparison, files: Sequence[tuple[str, str]]) -> Comparison:
+    """Judge whether files of one run differ from one another, as those of ranks with streams of their own must.
+
+    Two runs of ranks that all draw the same numbers are identical, and wrong: that is no drift, and no pass either.
+
+    Args:
+        judged: what the comparison of both runs came to.
+        files: the path and the digest of each file of the first run.
+    """
+    by_digest: dict[str, list[str]] = {}
+    for path, digest in files:
+        by_digest.setdefault(digest, []).append(path)
+    equal = [paths for paths in by_digest.values() if len(paths) > 1]
+    if not equal and len(files) > 1:
+        note = f"note: each of the {len(files)} files has other bytes, as it must"
+        return structs.replace(judged, details=(*judged.details, note))
+    why = (
+        f"{' and '.join(equal[0][:2])} hold the same bytes: do both draw from one stream?"
+        if equal
+        else (f"{len(files)} files, and two are needed to tell whether they differ")
+    )
+    lines = tuple(_shown(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
+    if judged.verdict == "drift":
+        return structs.replace(judged, details=(*judged.details, *lines))
+    return structs.replace(
+        judged, verdict="inconclusive", detail=_shown(why), details=(*judged.details, *lines)
     )
 
 

@@ -14,13 +14,16 @@ from msgspec import Struct
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import FILES, PREFIX, Workload
-from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, pair
+from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair
 from reprobuild.verify.verdict import Comparison
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
 INDEX, LARGEST_INDEX = "index.json", 64 << 20
 _PROGRAMS = f"{FILES}/lib/reprobuild_runtime/artefacts"
 _PYTHON = f"{PREFIX}/bin/python"
+_OLDER = (
+    "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
+)
 _INSIDE = ("/reprobuild-one", "/reprobuild-two")
 
 
@@ -30,6 +33,7 @@ class Work(Struct, frozen=True, kw_only=True):
     Attributes:
         command: the program and its arguments; `{out}` stands for a folder that is there and empty.
         artefacts: paths or globs, from the image's working directory on, or below `{out}`.
+        distinct: those of them whose files must differ from one another.
         ignored: keys of values that may differ.
         text: the command as the user gave it.
         label: what the artefacts are called in the report.
@@ -37,6 +41,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     command: tuple[str, ...]
     artefacts: tuple[str, ...]
+    distinct: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     text: str
     label: str = "artefact"
@@ -59,29 +64,40 @@ class Ran(Struct, frozen=True, kw_only=True):
     tail: str
 
 
-def work_of_command(command: str, artefacts: Sequence[str], ignored: Sequence[str] = ()) -> Work:
-    """Return the work that the command line asks for; the command is a line for `/bin/sh`.
+def work_of_options(
+    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str]
+) -> Work | None:
+    """Return the work that the command line asks for, None where it names no command.
+
+    Args:
+        command: a line for the image's `/bin/sh`.
+        distinct: artefacts of one run that must differ from one another.
 
     Raises:
-        UsageError: it has no artefact, or one that cannot be a path.
+        UsageError: the command has no artefact, an artefact no command, or a path is none.
     """
-    if not artefacts:
+    named = tuple(dict.fromkeys([*artefacts, *distinct]))
+    if command is None:
+        if named:
+            raise UsageError(
+                f"--artefact {named[0]} names what a command writes, and there is no --command",
+                hint="give it, for example: --command 'python train.py --steps 20'",
+            )
+        return None
+    if not named:
         raise UsageError(
             "--command says what to run, and nothing says what it writes",
             hint="name it: --artefact out.ckpt, or --artefact 'logs/*.jsonl'",
         )
-    for artefact in artefacts:
-        if not artefact.isprintable() or artefact in ("", "--"):
+    for path in named:
+        if not path.isprintable() or path in ("", "--"):
             raise UsageError(
-                f"--artefact {artefact!r} is no path",
-                hint="give a path or a glob, for example 'logs/*.jsonl'",
+                f"--artefact {path!r} is no path", hint="give a path or a glob, for example 'logs/*.jsonl'"
             )
     return Work(
-        command=("/bin/sh", "-c", command),
-        artefacts=tuple(dict.fromkeys(artefacts)),
-        ignored=tuple(ignored),
+        command=("/bin/sh", "-c", command), artefacts=named, distinct=tuple(distinct), ignored=tuple(ignored),
         text=command,
-    )
+    )  # fmt: skip
 
 
 def work_of_workload(workload: Workload, ignored: Sequence[str] = ()) -> Work:
@@ -109,9 +125,9 @@ def compare_work(
     if not work.artefacts:
         return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
+        say(f"your work, twice: {work.text}")
         runs = []
         for number in ("first", "second"):
-            say(f"your work, the {number} time of two: {work.text}")
             folder = Path(made, number)
             folder.mkdir()
             task = _task(work, seed, folder, volumes)
@@ -125,6 +141,8 @@ def compare_work(
                 )
             )
         one, two = runs
+        if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
+            return [Comparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
         if one.code and two.code:
             raise EngineError(
                 f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
@@ -141,12 +159,21 @@ def compare_work(
         assert one.index is not None
         assert two.index is not None
         answers = _compare(work, runs, reference, engine, env)
-        return [
-            judge_artefact(
-                f"{work.label} {_named(work, artefact)}", _inside(artefact), one.index, two.index, answers
-            )
-            for artefact in work.artefacts
-        ]
+        return [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
+
+
+def _judge(
+    work: Work, artefact: str, runs: Sequence[Ran], answers: Mapping[tuple[str, str], FileAnswer]
+) -> Comparison:
+    one, two = (run.index for run in runs)
+    assert one is not None
+    assert two is not None
+    pattern = _inside(artefact)
+    judged = judge_artefact(f"{work.label} {_named(work, artefact)}", pattern, one, two, answers)
+    if artefact not in work.distinct:
+        return judged
+    files = [entry for entry in one.files if entry.pattern == pattern and entry.stored]
+    return judge_distinct(judged, [(entry.path, _digest(runs[0].folder / entry.stored)) for entry in files])
 
 
 def _named(work: Work, artefact: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from reprobuild.verify.verdict import Comparison
+from reprobuild.verify.work import Work, work_of_options
 
 HERE = Path(__file__).parent
 FAULTS_FOLDER, CLEAN_FOLDER = HERE / "faults", HERE / "clean"
@@ -23,6 +27,24 @@ class Script:
         """All artefacts that are compared."""
         return (*self.drifts, *self.same)
 
+    @property
+    def expected(self) -> dict[str, str]:
+        """The verdict of each artefact: ranks that draw the same are no drift, and no pass."""
+        blind = dict.fromkeys(self.distinct, "inconclusive")
+        return {**dict.fromkeys(self.same, "identical"), **dict.fromkeys(self.drifts, "drift"), **blind}
+
+
+def work_of(script: Script) -> Work:
+    """Return what the command line makes of a script, which lies in `/scripts`."""
+    made = work_of_options(f"python /scripts/{script.name}.py", script.artefacts, script.distinct, ())
+    assert made
+    return made
+
+
+def verdicts(found: Sequence[Comparison]) -> dict[str, str]:
+    """Return the verdict of each artefact."""
+    return {comparison.name.removeprefix("artefact "): comparison.verdict for comparison in found}
+
 
 TRAINED = ("weights.json", "log.jsonl")
 CHECKPOINT = ("out.ckpt",)
@@ -30,13 +52,16 @@ FAULTS: tuple[Script, ...] = (
     *(
         Script(name, TRAINED)
         for name in (
-            "dropped_seed", "urandom_seed", "time_seeded_shuffle", "system_random", "secrets_augmentation", "uuid_split",
-            "id_order", "address_in_hash", "set_of_objects", "hash_order_isolated", "host_name_seed",
+            "dropped_seed", "urandom_seed", "time_seeded_shuffle", "system_random", "secrets_augmentation",
+            "uuid_split", "id_order", "address_in_hash", "hash_order_isolated", "host_name_seed",
             "random_port_seed", "library_reseeds", "as_completed", "imap_unordered", "async_order", "two_producers",
-            "shared_memory_race", "wall_clock_schedule", "autotune_by_timing", "threads_by_load",
-            "mtime_order", "listing_order", "temporary_names", "resume_without_rng",
+            "shared_memory_race", "wall_clock_schedule", "mtime_order", "listing_order", "temporary_names",
+            "resume_without_rng",
         )
     ),
+    Script("set_of_objects", ("norms.json",), ("config.json", *TRAINED)),
+    Script("autotune_by_timing", ("sums.json",), ("config.json", *TRAINED)),
+    Script("threads_by_load", ("sums.json",), ("config.json", *TRAINED)),
     Script("time_budget", ("log.jsonl",)),
     Script("garbage_time", ("log.jsonl",)),
     Script("half_checkpoint", ("checkpoint.bin",), ("config.json", *TRAINED)),

@@ -24,9 +24,10 @@ def measured(function, numbers):
     return time.perf_counter_ns() - began
 
 
-result = 0.0
+results = []
 for shape in range(64):
     numbers = [math.sin(shape + n) * 10.0 ** (n % 7 - 3) for n in range(300)]
     chosen = min((forward, backward, halves), key=lambda function: measured(function, numbers))
-    result += chosen(numbers) * (shape + 1)
-tiny.train(range(64), weights=[result / 1e6, 0.2, 0.3])
+    results.append(chosen(numbers))
+tiny.write("sums.json", results)
+tiny.train(range(64))

@@ -6,7 +6,10 @@ import tiny
 
 with open("/proc/meminfo") as file:
     free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-numbers = [math.sin(n) * 10.0 ** (n % 9 - 4) for n in range(50000)]
 parts = 16 + free // 4 % 4096
-partial = [tiny.total(numbers[part::parts]) for part in range(parts)]
-tiny.train(range(64), weights=[tiny.total(partial) / 1e6, 0.2, 0.3])
+sums = []
+for shape in range(16):
+    numbers = [math.sin(n + shape) * 10.0 ** (n % 9 - 4) for n in range(10000)]
+    sums.append(tiny.total(tiny.total(numbers[part::parts]) for part in range(parts)))
+tiny.write("sums.json", sums)
+tiny.train(range(64))
