@@ -71,7 +71,7 @@ def deviation(bad: str) -> Deviation:
 
 def hostile_smoke(bad: str) -> Smoke:
     """Return a smoke test in which all text that a container can give is this."""
-    smoke = make_smoke(verdict="inconclusive", open=(bad,), expectations=bad, settings={bad: {bad: [bad]}})
+    smoke = make_smoke(verdict="inconclusive", open=(bad,), expectations=bad)
     mode = msgspec.structs.replace(smoke.probes[0].modes["strict"], verdict="ERROR", why=bad)
     probe = msgspec.structs.replace(
         smoke.probes[0], name=bad, kind=bad, dtype=bad, shape=bad, why=bad, verdict="drift",
@@ -83,7 +83,7 @@ def hostile_smoke(bad: str) -> Smoke:
     several = Collectives(verdict="drift", backend=bad, world=2, why=bad, probes=(probe,))
     return msgspec.structs.replace(
         smoke, probes=(probe,), controls=(control,), comparator={bad: False}, collectives=several,
-        fingerprint={bad: bad, "nested": {bad: [bad]}}, hook="drift",
+        fingerprint={bad: bad, "nested": {bad: [bad], "a": {"b": bad}}}, hook="drift",
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def judge_smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
         probes=probes, controls=found, comparator=first.comparator,
         collectives=_collectives(first.collectives, expected),
-        expectations=first.expectations.source, fingerprint=first.fingerprint, settings=first.settings,
+        expectations=first.expectations.source, fingerprint=first.fingerprint,
         start=first.start, open=tuple(reasons), seconds=first.seconds + second.seconds,
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
     return Smoke(
         device=device, verdict="not-covered" if absent else "inconclusive", hook="inconclusive",
         open=(short(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
-        fingerprint=told.fingerprint if told else {}, settings=told.settings if told else {},
+        fingerprint=told.fingerprint if told else {},
     )  # fmt: skip
 
 

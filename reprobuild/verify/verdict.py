@@ -104,7 +104,6 @@ class Smoke(Struct, frozen=True, kw_only=True):
     collectives: Collectives | None = None
     expectations: Text = ""
     fingerprint: Free = {}
-    settings: Free = {}
     start: Free = {}
     open: tuple[Text, ...] = ()
     seconds: Seconds = 0
