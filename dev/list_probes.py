@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from reprobuild_runtime.probes import bench, child, controls
+from reprobuild_runtime.probes import bench, child, controls, ranks
 
 # What says in a probe that it is not applicable here.
 NOT_HERE = re.compile(r"\bb\.need\(|NotHereError")
@@ -26,12 +26,7 @@ CHANGES = (
     "lowest bit", "sign of zero", "payload of NaN", "order", "one element more", "type", "shape", "stride",
 )  # fmt: skip
 # Of reprobuild_runtime/probes/alerts.json: what torch refuses on a GPU without saying so in its documentation.
-ALERTING = (
-    "index_reduce_mean",
-    "kthvalue",
-    "interpolate_bicubic_aa_backward",
-    "interpolate_bilinear_aa_backward",
-)
+ALERTING = ("index_reduce_mean", "kthvalue", "interpolate_antialias")
 EVERYWHERE = ("empty_memory",)
 ON_CPU = ("completion_order", "set_order", "unseeded")
 
@@ -51,9 +46,12 @@ def listed(device: str) -> dict[str, list[str]]:
     """Return what the smoke test on a device must answer."""
     known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
+    sizes = list(ranks.SIZES) if device == "cuda" else list(ranks.SIZES)[:2]
     return {
-        "probes": list(known),
+        "probes": [name for name, probe in known.items() if not probe.thorough],
+        "thorough": [name for name, probe in known.items() if probe.thorough],
         "optional": [name for name, probe in known.items() if device not in probe.devices or absent(probe)],
+        "informational": [name for name, probe in known.items() if probe.informational],
         "alerting": [name for name in known if device == "cuda" and name in ALERTING],
         "controls": [
             f"{each} {name}"
@@ -62,7 +60,7 @@ def listed(device: str) -> dict[str, list[str]]:
         ],
         "races": [f"{device} {name}" for name in controls.RACES[device]],
         "comparator": list(CHANGES),
-        "collectives": [],
+        "collectives": [*(f"all_reduce float32 {size}" for size in sizes), "all_reduce that cancels"],
     }
 
 

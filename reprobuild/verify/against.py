@@ -79,6 +79,8 @@ def _answers(smoke: Smoke | None) -> dict[str, str]:
 
 def _digests(probes: tuple[Probe, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:
     for probe in probes:
+        if probe.verdict == "informational":
+            continue
         for name in MODES:
             mode = probe.modes.get(name)
             if mode is None or (name != "strict" and probe.name in unstable):
