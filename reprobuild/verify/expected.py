@@ -21,13 +21,15 @@ class Expected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the smoke test on one device gives: probes, controls, and changes that its comparison tells apart.
 
     `optional` are the probes that not every torch and not every machine can run, and `alerting` those that torch
-    may refuse though its documentation does not say so. Of the controls, named with their device, all must answer;
+    may refuse though its documentation does not say so; of `informational` ones torch promises nothing in any mode. Of
+    the controls, named with their device, all must answer;
     one of `races` must be effective: they show that a drift of this device's own threads is seen.
     """
 
     probes: tuple[str, ...]
     optional: tuple[str, ...]
     alerting: tuple[str, ...]
+    informational: tuple[str, ...] = ()  # images made before there were some
     controls: tuple[str, ...]
     races: tuple[str, ...]
     comparator: tuple[str, ...]

@@ -26,7 +26,8 @@ def test_the_file_is_what_the_program_has() -> None:
 
 def test_no_probe_may_be_absent_everywhere() -> None:
     for device, wanted in EXPECTED.items():
-        assert set(wanted.optional) < set(wanted.probes)
+        assert set(wanted.optional) < {*wanted.probes, *wanted.collectives}
+        assert set(wanted.informational) < set(wanted.probes)
         assert set(wanted.alerting) < set(wanted.probes)
         assert wanted.races
         assert set(wanted.races) < set(wanted.controls)
