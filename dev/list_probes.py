@@ -25,8 +25,9 @@ NOT_HERE = re.compile(r"\bb\.need\(|NotHereError")
 CHANGES = (
     "lowest bit", "sign of zero", "payload of NaN", "order", "one element more", "type", "shape", "stride",
 )  # fmt: skip
-# Of reprobuild_runtime/probes/alerts.json: what torch refuses on a GPU without saying so in its documentation.
-ALERTING = ("index_reduce_mean", "kthvalue", "interpolate_antialias")
+# Probes of what stands in reprobuild_runtime/probes/alerts.json: torch refuses it on a GPU, and its documentation does
+# not say so.
+ALERTING = ("index_reduce_mean", "kthvalue", "interpolate_antialias", "sdpa_cudnn")
 EVERYWHERE = ("empty_memory",)
 ON_CPU = ("completion_order", "set_order", "unseeded")
 
@@ -35,7 +36,7 @@ def may_be_absent(function: Any, module: ModuleType) -> bool:
     """Return whether a probe, or a helper of its file that it calls, can say that it is not applicable."""
     source = inspect.getsource(function)
     helpers = [
-        name for name in re.findall(r"\b(_\w+)\(", source) if inspect.isfunction(vars(module).get(name))
+        name for name in re.findall(r"\b(\w+)\(", source) if inspect.isfunction(vars(module).get(name))
     ]
     return any(
         NOT_HERE.search(text) for text in (source, *(inspect.getsource(vars(module)[n]) for n in helpers))
@@ -46,7 +47,6 @@ def listed(device: str) -> dict[str, list[str]]:
     """Return what the smoke test on a device must answer."""
     known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
-    sizes = list(ranks.SIZES) if device == "cuda" else list(ranks.SIZES)[:2]
     return {
         "probes": [name for name, probe in known.items() if not probe.thorough],
         "thorough": [name for name, probe in known.items() if probe.thorough],
@@ -60,7 +60,7 @@ def listed(device: str) -> dict[str, list[str]]:
         ],
         "races": [f"{device} {name}" for name in controls.RACES[device]],
         "comparator": list(CHANGES),
-        "collectives": [*(f"all_reduce float32 {size}" for size in sizes), "all_reduce that cancels"],
+        "collectives": [name for name in ranks.names(device) if name not in ranks.OPTIONAL],
     }
 
 

@@ -193,7 +193,7 @@ def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str
 
 
 def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
-    """Judge the collectives, which are done with the image's profile; None where its program has none.
+    """Judge the collectives; None where the program in the image has none.
 
     The second container does none, so each probe stands for itself.
     """
@@ -201,7 +201,7 @@ def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collec
         return Collectives(verdict="inconclusive", why="no answer") if expected.collectives else None
     rows = []
     for probe in answer.probes:
-        seen = probe.modes.get("profile")
+        seen = probe.modes.get("strict")
         verdict, why = _judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
         rows.append(_row(probe, verdict, why, _modes(probe.modes, {})))
     return _reduced(answer, tuple(rows), expected)

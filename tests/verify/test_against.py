@@ -141,12 +141,12 @@ def test_a_collective_is_compared() -> None:
     several = make_smoke().collectives
     assert several
     (one,) = several.probes[:1]
-    mode = msgspec.structs.replace(one.modes["profile"], digest="9" * 64)
+    mode = msgspec.structs.replace(one.modes["strict"], digest="9" * 64)
     other = msgspec.structs.replace(
-        several, probes=(msgspec.structs.replace(one, modes={"profile": mode}), *several.probes[1:])
+        several, probes=(msgspec.structs.replace(one, modes={"strict": mode}), *several.probes[1:])
     )
     found = compared(make_verdict(smoke=(make_smoke(collectives=other),)))
-    assert names(found.failed) == [f"cpu: collectives: {one.name} (profile)"]
+    assert names(found.failed) == [f"cpu: collectives: {one.name} (strict)"]
 
 
 def test_a_gpu_that_only_one_of_them_had() -> None:

@@ -351,7 +351,7 @@ def test_collectives(fields: dict[str, Any], verdict: str) -> None:
 
 def test_a_collective_that_drifts_in_a_document_that_denies_it() -> None:
     found = document()
-    found["collectives"]["probes"][0]["modes"]["profile"] = drift()
+    found["collectives"]["probes"][0]["modes"]["strict"] = drift()
     smoke = judged(found)
     assert smoke.collectives is not None
     assert smoke.collectives.verdict == "drift"
@@ -359,10 +359,10 @@ def test_a_collective_that_drifts_in_a_document_that_denies_it() -> None:
 
 def test_only_some_collectives_may_be_skipped() -> None:
     found = collectives("cpu")
-    found["probes"].append(probe("all_reduce bfloat16 1 KiB", ["profile"]))
+    found["probes"].append(probe("reduce_scatter float32 1 MiB", ["strict"]))
     skipped = observed("", verdict="SKIPPED", digest=None, why="gloo cannot")
     for at, verdict in ((-1, "identical"), (0, "inconclusive")):
-        found["probes"][at]["modes"]["profile"] = skipped
+        found["probes"][at]["modes"]["strict"] = skipped
         smoke = judged(document(collectives=found))
         assert smoke.collectives is not None
         assert smoke.collectives.verdict == verdict
