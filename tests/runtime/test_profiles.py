@@ -293,15 +293,17 @@ def test_a_flag_that_a_release_lacks_or_refuses_is_said_and_the_others_are_set(h
 @pytest.mark.parametrize(
     ("operation", "words"),
     [
-        ("put_", "index_put_"),
-        ("max_unpooling2d_forward_out", "by the indices"),
-        ("no_such_op", "no alternative is known"),
+        ("put_", "put_ has an alternative: index_put_ "),
+        ("max_unpooling2d_forward_out", "max_unpooling2d_forward_out has an alternative: scatter "),
+        ("no_such_op", "no alternative to no_such_op is known; "),
     ],
 )
 def test_the_hint_names_operation_alternative_and_profile(operation: str, words: str) -> None:
-    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", "strict")
-    assert said.startswith(f"{operation} is refused by deterministic mode (profile strict): ")
-    assert words in said
+    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("strict",))
+    assert said.startswith(words)
+    assert said.endswith(". Profile strict switched it on; the profile `torch` refuses nothing")
+    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("megatron",))
+    assert said.endswith(". The program switched it on, not the profile (megatron)")
 
 
 def test_nothing_is_imported_for_a_profile(hooked: Environment) -> None:
