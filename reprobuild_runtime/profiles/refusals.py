@@ -67,7 +67,7 @@ def hint(text: str, asked: "Tuple[str, ...]") -> str:
 
 
 def alternative(operation: str) -> str:
-    """Return what can stand in for an operation, "" where nothing is known: the longest name that its own begins with."""
+    """Return what can stand in for an operation, by the longest name that its own begins with; "" if none is known."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "refusals.json"), "rb") as file:
         known: "Dict[str, str]" = json.loads(file.read())["alternatives"]
     fitting = [name for name in known if operation.startswith(name)]

@@ -28,7 +28,7 @@ ENTRIES = [
 def test_each_entry_is_whole(profile: str, entry: Mapping[str, object]) -> None:
     assert set(entry) <= {
         "name", "value", "binds", "consumer", "versions", "why", "source", "seen",
-        "valid", "list", "append", "installed", "call", "read", "reads",
+        "valid", "list", "append", "installed", "call", "read", "reads", "weakened",
     }  # fmt: skip
     assert entry["binds"] in "PICA"
     assert entry["consumer"] in DATA["consumers"]
