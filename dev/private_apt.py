@@ -39,8 +39,8 @@ class Mirror:
     uri: str
     trust: str  # Signed-By and Trusted fields, as they stand in the machine's sources
 
-    def source(self, suite: str) -> str:
-        return f"Types: deb\nURIs: {self.uri}\nSuites: {suite}\nComponents: main\n{self.trust}\n"
+    def source(self, suite: str, types: str = "deb") -> str:
+        return f"Types: {types}\nURIs: {self.uri}\nSuites: {suite}\nComponents: main\n{self.trust}\n"
 
 
 def captured(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
@@ -152,9 +152,10 @@ def acquire_settings() -> str:
 class PrivateApt:
     """apt-get with its own sources, lists, cache and an empty package state in one folder."""
 
-    def __init__(self, folder: Path, suites: Sequence[str]) -> None:
+    def __init__(self, folder: Path, suites: Sequence[str], types: str = "deb") -> None:
         self.folder = folder.resolve()
         self.suites = suites
+        self.types = types
         self.env = {**os.environ, "APT_CONFIG": str(self.folder / "apt.conf")}
 
     def update(self) -> None:
@@ -162,7 +163,7 @@ class PrivateApt:
         for name in ("lists/partial", "cache/archives/partial"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         mirror = machine_mirror(codename())
-        stanzas = (mirror.source(suite) for suite in self.suites)
+        stanzas = (mirror.source(suite, self.types) for suite in self.suites)
         (self.folder / "debian.sources").write_text("\n".join(stanzas), encoding="utf-8")
         # The machine's own suite wins wherever a package is not asked for from another one.
         pins = (f"Package: *\nPin: release n={s}\nPin-Priority: 60\n" for s in self.suites[1:])
@@ -224,6 +225,16 @@ def unpack_packages(into: Path, packages: Sequence[str]) -> int:
         apt = PrivateApt(Path(scratch), [codename()])
         apt.update()
         unpack(apt.download(packages, apt.folder / "debs"), into)
+    return 0
+
+
+def download_source(into: Path, package: str, suite: str) -> int:
+    """Download the files of a source package, checked by apt, into a folder."""
+    into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="reprobuild-apt-") as scratch:
+        apt = PrivateApt(Path(scratch), [suite], "deb-src")
+        apt.update()
+        captured(["env", "-C", str(into), "apt-get", "-q", "source", "--download-only", package], apt.env)
     return 0
 
 

@@ -89,12 +89,14 @@ def runtime_folder(folder: Path) -> Path:
 
 
 def daemon_configuration(layout: Layout, runtime: Path, cgroup: str) -> dict[str, object]:
+    cdi = {"cdi-spec-dirs": [str(layout.cdi)]} if layout.cdi else {}
     return {
+        **cdi,
         "data-root": str(layout.folder / "data"),
         "exec-root": str(runtime / "exec"),
         "pidfile": str(runtime / "docker.pid"),
         "hosts": [f"unix://{runtime / 'docker.sock'}"],
-        "features": {"containerd-snapshotter": not layout.classic},
+        "features": {"containerd-snapshotter": not layout.classic, **({"cdi": True} if cdi else {})},
         # The machine's network stays as it is: containers run with none, or with the host's.
         "bridge": "none",
         "iptables": False,

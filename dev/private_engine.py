@@ -4,6 +4,7 @@
     python dev/private_engine.py run --classic [--suite own] [--packages .engine] --folder DIR -- CMD...
     python dev/private_engine.py clean [--folder .engine]
     python dev/private_engine.py unpack DIR PACKAGE...
+    python dev/private_engine.py source DIR PACKAGE SUITE
     python dev/private_engine.py sources FILE
 
 `run` uses the engine that answers, if one does.  Otherwise Docker's packages are downloaded from
@@ -14,9 +15,11 @@ mount is made in a mount namespace that ends with the command.
 
 `run --classic` always starts a daemon of its own, one that keeps images as Docker did before
 containerd: what loads images has to be tried on both.  `--suite own` takes the machine's own Docker
-(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use.
+(20.10 on Debian 12), `--packages` the unpacked packages of another folder, which may be in use, and
+`--cdi` descriptions of devices (the Container Device Interface).
 
-`unpack` and `sources` give the same private use of apt to the other scripts of this folder.
+`unpack`, `source` (the files of a source package) and `sources` give the same private use of apt to
+the other scripts of this folder.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from private_apt import EngineError, codename, say, unpack_packages, write_sources
+from private_apt import EngineError, codename, download_source, say, unpack_packages, write_sources
 from private_command import SignalError, exec_unchanged, listen_to_signals, raise_interrupted, run_command
 from private_daemon import DEFAULT_SOCKET, end_leftover, ping, spawn, stop, wait_ready
 from private_mounts import enter_mount_namespace, hidden, mount_cgroups, mounts_under, try_overlay, unmount
@@ -177,10 +180,17 @@ def parser() -> argparse.ArgumentParser:
             )
             one.add_argument("--suite", choices=("newer", "own"), default="newer", help="whose Docker")
             one.add_argument("--packages", type=Path, help="a folder where they are unpacked already")
+            one.add_argument(
+                "--cdi", type=Path, help="a folder with descriptions of devices, for an own daemon"
+            )
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
     some = verbs.add_parser("unpack", help="unpack Debian packages into a folder")
     some.add_argument("into", type=Path)
     some.add_argument("packages", nargs="+")
+    source = verbs.add_parser("source", help="download the files of a source package")
+    source.add_argument("into", type=Path)
+    source.add_argument("package")
+    source.add_argument("suite")
     verbs.add_parser("sources", help="write the Debian mirror of this machine").add_argument(
         "into", type=Path
     )
@@ -192,6 +202,8 @@ def main(argv: Sequence[str]) -> int:
     options = top.parse_args(argv)
     if options.verb == "unpack":
         return unpack_packages(options.into, options.packages)
+    if options.verb == "source":
+        return download_source(options.into, options.package, options.suite)
     if options.verb == "sources":
         return write_sources(options.into)
     folder = options.folder.resolve()
@@ -202,7 +214,8 @@ def main(argv: Sequence[str]) -> int:
         top.error("run: no command; write it after --")
     suite = codename() if options.suite == "own" else ENGINE_SUITE
     packages = options.packages.resolve() if options.packages else folder
-    return run(Layout(folder, packages, suite, options.classic), command)
+    cdi = options.cdi.resolve() if options.cdi else None
+    return run(Layout(folder, packages, suite, options.classic, cdi), command)
 
 
 if __name__ == "__main__":

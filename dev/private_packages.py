@@ -22,13 +22,15 @@ LOG_NAME = "dockerd.log"
 class Layout:
     """Where everything of the private engine lies.
 
-    `folder` is what one daemon uses; `packages` is the folder below which the packages are unpacked.
+    `folder` is what one daemon uses; `packages` is the folder below which the packages are unpacked; `cdi` is where
+    the daemon finds descriptions of devices.
     """
 
     folder: Path
     packages: Path
     suite: str = ENGINE_SUITE
     classic: bool = False
+    cdi: Path | None = None
 
     @property
     def root(self) -> Path:

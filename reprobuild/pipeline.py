@@ -14,10 +14,10 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.builders import NATIVE, build_foreign, find_builder
 from reprobuild.builders.promise import native_tree
-from reprobuild.checks import Checks, verify
+from reprobuild.checks import Checks, ready, verify
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
-from reprobuild.engines import find_engine
+from reprobuild.engines import find_engine, gpu
 from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import BuildError, LockError, UsageError
 from reprobuild.fetch import artefacts, fetch
@@ -80,12 +80,11 @@ def from_snapshot(
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
     if checks is not None:
-        find_engine(checks.engine, session.env)  # before hours of fetching
+        ready(checks, session)  # before hours of fetching
     with keeping(lock, given or out / LOCK, session.store, "build"):
         lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
-    session.store.release()  # the checks take long, and need nothing of it
     return lock, image, verify(lock, image, out, session, checks)
 
 
@@ -268,6 +267,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
             "round_trip": verdict.round_trip if verdict else "not-run",
+            **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
     }  # fmt: skip
@@ -276,6 +276,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
 def run(
     out: Path, arguments: Sequence[str], session: Session, sink: Sink, *, seed: int | None = None,
     variables: Sequence[str] = (), volumes: Sequence[str] = (), network: str = "none", engine: str | None = None,
+    gpus: str = "auto",
 ) -> int:  # fmt: skip
     """Run a command in the image of a folder of results, and return its exit code.
 
@@ -285,10 +286,13 @@ def run(
         variables: `NAME=VALUE`, or `NAME` for the user's own value.
         volumes: `HOST:CONTAINER` folders.
         network: the engine's name of a network.
+        gpus: "auto" (all where this machine has any), "all", "none", or ids.
 
     Raises:
-        UsageError: a volume is not of that form, or a variable is not set.
+        UsageError: a volume or a GPU is not of that form, or a variable is not set.
+        EngineError: the engine cannot give the GPUs.
     """
+    asked = gpu.requested(gpus)
     _, image = read_image(out)
     found = find_engine(engine, session.env)
     found.load(out / "image", image.reference, (image.config, image.manifest), session.env)
@@ -300,8 +304,9 @@ def run(
         environment[name] = value if equals else session.env[name]
     pairs = tuple(_volume(volume) for volume in volumes)
     task = Task(
-        arguments=tuple(arguments), environment=environment, network=network, volumes=pairs, timeout=0
-    )
+        arguments=tuple(arguments), environment=environment, network=network, volumes=pairs, timeout=0,
+        gpus=asked,
+    )  # fmt: skip
     return found.attach(image.reference, task, session.env, sink)
 
 

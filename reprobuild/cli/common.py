@@ -36,11 +36,20 @@ engine_option = click.option(
     "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
     help="What runs containers. [default: what answers]",
 )  # fmt: skip
+gpu_option = click.option(
+    "--gpu", "gpus", metavar="auto|all|none|ID,...", default="auto", show_default=True,
+    help="GPUs of the containers; `auto`: all, where there are any.",
+)  # fmt: skip
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )
 control_option = click.option(
     "--control/--no-control", default=True, help="Leave out the control; the verdict is then inconclusive."
+)
+thorough_option = click.option(
+    "--thorough",
+    is_flag=True,
+    help="Hundreds of repeats of each probe, in place of a few: this takes an hour.",
 )
 store_option = click.option(
     "--store", type=PATH, help="Folder of the store. [default: the user's cache folder]"

@@ -25,11 +25,12 @@ class _Command(click.Command):
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable.")
 @click.option("-v", "--volume", "volumes", metavar="HOST:CONTAINER", multiple=True, help="Mount a folder.")
 @click.option("--network", default="none", show_default=True, help="The engine's name of a network.")
+@common.gpu_option
 @common.engine_option
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
 def command(
     out: Path, seed: int | None, variables: tuple[str, ...], volumes: tuple[str, ...], network: str,
-    engine: str | None, arguments: tuple[str, ...],
+    gpus: str, engine: str | None, arguments: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Run CMD in the image in OUT, seeded; its exit code is this one's.
 
@@ -40,4 +41,5 @@ def command(
     return pipeline.run(
         out, arguments, common.make_session(None), common.hand_on,
         seed=seed, variables=variables, volumes=volumes, network=network, engine=engine,
+        gpus=gpus,
     )  # fmt: skip

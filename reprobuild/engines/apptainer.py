@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.engines.apptainer_cache import Cache, Kept
+from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
 from reprobuild.engines.kept import keep_folder
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
@@ -163,6 +164,13 @@ def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, si
             tail.append(data)
         sink(number, data)
 
+    if task.gpus:
+        check_gpus(
+            [program, "--quiet", "exec", *_ISOLATION],
+            cache.file(kept),
+            task.gpus,
+            _variables(program, task, env),
+        )
     try:
         code = stream(
             [program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
@@ -206,7 +214,7 @@ def _arguments(image: Path, kept: Kept, task: Task, folder: Path) -> list[str]:
     # Root's home is the image's own; another user's is not in it, and is an empty folder.
     home = ("--no-home",) if os.geteuid() == 0 else ()
     return [
-        "exec" if task.bypass else "run", *_ISOLATION, *home, *network,
+        "exec" if task.bypass else "run", *_ISOLATION, *home, *network, *bring_options(task.gpus),
         "--workdir", str(folder / "work"), "--pwd", kept.workdir,
         *(word for source, target in mounts for word in ("--mount", _mount(source, target))),
         str(image), *task.arguments,
@@ -230,13 +238,14 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
         if (not name.startswith(own) or name in _SETTINGS)
         and not (task.network == "none" and name.lower().endswith("_proxy"))
     }
-    for name in task.environment:
+    variables = {**visible(task.gpus, env), **task.environment}
+    for name in variables:
         if name == "HOME" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise EngineError(
                 f"Apptainer cannot set the variable {name!r}",
                 hint="it sets HOME itself, and by a shell all that a shell can name",
             )
-    return {**kept, **{f"{prefix}ENV_{name}": value for name, value in task.environment.items()}}
+    return {**kept, **{f"{prefix}ENV_{name}": value for name, value in variables.items()}}
 
 
 def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:

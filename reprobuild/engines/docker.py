@@ -22,6 +22,8 @@ import requests
 from docker.models.containers import Container
 from docker.utils.socket import frames_iter
 
+from reprobuild.engines import gpu
+from reprobuild.engines.docker_gpus import with_gpus
 from reprobuild.engines.kept import Pieces, keep_tar
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
@@ -56,7 +58,10 @@ def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[
     try:
         yield client
     except (docker.errors.APIError, docker.errors.DockerException) as err:
-        raise EngineError(f"Docker refused: {_brief(err)}", hint="see the log of the Docker daemon") from None
+        brief = _brief(err)
+        raise gpu.refusal(
+            f"Docker refused: {brief}", brief, hint="see the log of the Docker daemon"
+        ) from None
     except _LOST as err:
         raise EngineError(
             f"the Docker daemon went away: {_brief(err)}", hint="start it again, and run the command again"
@@ -150,48 +155,60 @@ def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and remove it whatever happens."""
+
+    def work(client: docker.DockerClient, pool: Executor, gpus: Mapping[str, Any]) -> Finished:
+        with _container(client, reference, task, gpus) as container:
+            return _run(container, task, pool)
+
     # The container goes before the thread that reads its output, which ends with it.
-    with (
-        ThreadPoolExecutor(1) as pool,
-        connected(env) as client,
-        _container(client, reference, task) as container,
-    ):
-        return _run(container, task, pool)
+    with ThreadPoolExecutor(1) as pool, connected(env) as client:
+        return with_gpus(client, task.gpus, lambda gpus: work(client, pool, gpus))
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; the container is removed whatever happens."""
-    with connected(env) as client, _container(client, reference, task) as container:
-        with contextlib.closing(_attached(container)) as output:
-            container.start()
-            for stream, data in output:
-                sink(stream, data)
-        return int(container.wait()["StatusCode"])
+
+    def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
+        with _container(client, reference, task, gpus) as container:
+            with contextlib.closing(_Output(container)) as output:
+                container.start()
+                for stream, data in output:
+                    sink(stream, data)
+            return int(container.wait()["StatusCode"])
+
+    with connected(env) as client:
+        return with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
 
 
-def _attached(container: Container) -> Generator[tuple[int, bytes], None, None]:
-    """Attach to a container that is not started yet; the generator then gives its output until it ends.
+class _Output:
+    """The output of a container, attached to before it starts; read once, until it ends.
 
     Not from the log of the daemon: that is text for some log drivers, and not to be had from others. The
     SDK's own iterator never closes the connection.
     """
-    connection = cast(Any, container.attach_socket(params={"stdout": 1, "stderr": 1, "stream": 1}))
 
-    def frames() -> Generator[tuple[int, bytes], None, None]:
+    def __init__(self, container: Container) -> None:
+        parts = {"stdout": 1, "stderr": 1, "stream": 1}
+        self._connection = cast(Any, container.attach_socket(params=parts))
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
         try:
-            yield from cast(Any, frames_iter)(connection, tty=False)
+            yield from cast(Any, frames_iter)(self._connection, tty=False)
         finally:
-            connection._response.close()
-            connection.close()
+            self.close()
 
-    return frames()
+    def close(self) -> None:
+        self._connection._response.close()
+        self._connection.close()
 
 
 @contextlib.contextmanager
-def _container(client: docker.DockerClient, reference: str, task: Task) -> Iterator[Container]:
+def _container(
+    client: docker.DockerClient, reference: str, task: Task, gpus: Mapping[str, Any]
+) -> Iterator[Container]:
     options: dict[str, Any] = {
-        "environment": task.environment, "network_mode": task.network, "shm_size": "1g",
-        "log_config": {"Type": "none"},
+        **gpus, "environment": {**gpus.get("environment", {}), **task.environment},
+        "network_mode": task.network, "shm_size": "1g", "log_config": {"Type": "none"},
         "volumes": {host: {"bind": inside, "mode": "rw"} for host, inside in task.volumes},
     }  # fmt: skip
     if task.bypass:
@@ -213,7 +230,7 @@ def _container(client: docker.DockerClient, reference: str, task: Task) -> Itera
 def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
         container.put_archive("/", _folder_tar(task.outputs))
-    output = pool.submit(list, _attached(container))
+    output = pool.submit(list, _Output(container))
     container.start()
     try:
         code = int(container.wait(timeout=task.timeout or None)["StatusCode"])

@@ -28,6 +28,7 @@ class Task(Struct, frozen=True, kw_only=True):
     folder inside the container that is made before the start and read afterwards; empty for none. Its regular
     files go into memory, or into the folder `kept` of the host, which is empty before.
     `volumes` are (folder of the host, folder in the container). `timeout` is in seconds; 0 for none.
+    `gpus` is empty for none, "all", or ids separated by commas: indices, UUIDs, MIG ids, names of CDI.
     """
 
     arguments: tuple[str, ...]
@@ -38,6 +39,7 @@ class Task(Struct, frozen=True, kw_only=True):
     network: str = "none"
     volumes: tuple[tuple[str, str], ...] = ()
     timeout: int = 1800
+    gpus: str = ""
 
 
 # Takes a stream's number (1 standard output, 2 standard error) and bytes as they come.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import tarfile
 import tempfile
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reprobuild import proc
+from reprobuild.engines import gpu
 from reprobuild.engines.kept import keep_tar
 from reprobuild.engines.model import Finished, Sink, Task
 from reprobuild.errors import EngineError
@@ -76,7 +78,7 @@ def explained(code: int, stderr: str, what: str) -> EngineError:
             '`default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]` below [containers] in '
             "~/.config/containers/containers.conf",
         )
-    return EngineError(what, hint=UNWELL)
+    return gpu.refusal(what, stderr, hint=UNWELL)
 
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -137,7 +139,9 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
     options = ["--pull", "never", "--network", task.network, "--shm-size", "1g", "--log-driver", "none"]
     options += ["--http-proxy=false"]
     theirs = dict(env)
-    for name, value in task.environment.items():
+    devices, visible = _gpus(task.gpus)
+    options += devices
+    for name, value in {**visible, **task.environment}.items():
         if OF_PODMAN.fullmatch(name):
             options += ["--env", f"{name}={value}"]
         else:
@@ -163,6 +167,22 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
     finally:
         with contextlib.suppress(EngineError):  # what went wrong before is the news
             call(env, "rm", "--force", "--volumes", "--time", "0", container, purpose="remove a container")
+
+
+def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
+    """Return options and variables for GPUs: names of CDI, or the nodes of AMD's with the groups that own them.
+
+    A user's own groups are no others in a container, but can be kept as they are (with crun alone).
+    https://docs.podman.io/en/stable/markdown/podman-run.1.html#device-host-device-container-device-permissions
+    """
+    if not gpus:
+        return [], {}
+    if gpu.vendor(gpus) != gpu.AMD:
+        return [word for name in gpu.cdi_names(gpus) for word in ("--device", name)], {}
+    groups = gpu.amd_groups() if os.geteuid() == 0 else ("keep-groups",)
+    nodes = [word for node, inside in gpu.amd_devices().items() for word in ("--device", f"{node}:{inside}")]
+    visible = {gpu.AMD_VISIBLE: gpus} if gpu.ids(gpus) else {}
+    return [*nodes, *(word for group in groups for word in ("--group-add", group))], visible
 
 
 def _start(container: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:

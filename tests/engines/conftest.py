@@ -66,13 +66,14 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def daemon(name: str, *options: str, share: bool = False) -> Iterator[Daemon]:
+def daemon(name: str, *options: str, share: bool = False, path: Path | None = None) -> Iterator[Daemon]:
     """Run a daemon with the classic image store beside the engine in use, whatever that is.
 
     Args:
         name: of its folder.
         options: of `private_engine.py run`.
         share: take the packages that the engine in use was unpacked from.
+        path: a folder to put last on the daemon's PATH.
     """
     packages = packages_in_use()
     if share and packages:
@@ -81,8 +82,9 @@ def daemon(name: str, *options: str, share: bool = False) -> Iterator[Daemon]:
         *(sys.executable, str(PRIVATE_ENGINE), "run", "--classic", *options, "--folder"),
         *(str((packages or ROOT / "build" / "engines") / name), "--", "sh", "-c", 'echo "$DOCKER_HOST"; exec cat'),
     ]  # fmt: skip
+    env = {**os.environ, "PATH": f"{os.environ['PATH']}:{path}"} if path else None
     with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     ) as process:
         assert process.stdin
         assert process.stdout

@@ -1,6 +1,5 @@
 """Profiles: the data, the choice by release, what the entrypoint exports and what the hook still sets."""
 
-import importlib
 import json
 import os
 import re
@@ -12,7 +11,7 @@ import pytest
 from conftest import ROOT, RUNTIME, Environment, Ran, run
 
 sys.path.insert(0, str(ROOT))
-from reprobuild_runtime import profiles, record
+from reprobuild_runtime import profiles
 from reprobuild_runtime.profiles import apply, choose, refusals, versions
 
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
@@ -51,8 +50,16 @@ def test_what_is_included_is_there_and_what_is_watched_is_what_is_needed() -> No
             if "." in entry.get("name", "."):
                 watched.add(consumers[entry["consumer"]]["module"])
     assert set(profiles.WATCHED) == watched
-    startup = importlib.import_module("reprobuild_runtime.startup")
-    assert set(startup.WATCHED) >= {*profiles.WATCHED, *record.RECORDED}
+
+
+def test_the_hook_waits_for_all_that_is_watched() -> None:
+    """Asked of another interpreter: importing the hook would seed this one."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from reprobuild_runtime import profiles, record, startup; from reprobuild_runtime.seeding import libraries\n"
+        "print({*profiles.WATCHED, *record.RECORDED, *libraries.SEEDERS} - set(startup.WATCHED))"
+    )
+    assert run(sys.executable, "-c", code, env={"REPROBUILD_SEED": "7"}).out == "set()\n"
 
 
 @pytest.mark.parametrize(
