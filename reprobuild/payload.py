@@ -61,6 +61,8 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
     found |= dict(origin(source) for source in lock.sources if source.watched)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
+    # from Python 3.15 on instead of the line `import` above (https://peps.python.org/pep-0829/)
+    found[f"{site}/reprobuild.start"] = b"reprobuild_runtime.startup:start\n"
     return {path.lstrip("/"): content for path, content in found.items()}
 
 

@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True  # leave no trace in the container
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # it is run by its path
 
 from reprobuild_runtime import init, launch  # noqa: E402
+from reprobuild_runtime.seeding import options  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def main(argv: "List[str]") -> int:
         launch.say(f"reprobuild: error: {err}")
         launch.say(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
         return 125
+    for line in options.uncovered(argv):
+        launch.say(f"reprobuild: {line}")
     command = argv or ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"]
     return init.look_after(command) if os.getpid() == 1 else init.become(command)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 SEED = "REPROBUILD_SEED"
 EXPLICIT = "REPROBUILD_SEED_EXPLICIT"  # "1": somebody chose the seed, "0": it was drawn
+FROM = "REPROBUILD_SEED_FROM"  # what the ranks of a job made a drawn seed of, "none" where they share nothing
 HASH_SEED = "PYTHONHASHSEED"
 PROFILE = "REPROBUILD_PROFILE"  # names of profiles, comma separated; in force for a chosen seed
 FILES = "REPROBUILD_FILES"  # the folder of reprobuild's own files; for tests and unusual images
@@ -78,15 +79,26 @@ def apply_variables(environ: "MutableMapping[str, str]") -> None:
     environ[APPLIED] = where
 
 
+def _in_force(
+    environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]"
+) -> "Tuple[int, bool, List[str]]":
+    """Return the seed in force, whether somebody chose it, and what is to be said: the one given, else drawn."""
+    if given is not None and given[1]:
+        return (*given, [])
+    from reprobuild_runtime.seeding import ranks
+
+    return ranks.settle(environ, given, draw)
+
+
 def settle(environ: "MutableMapping[str, str]", command: "Sequence[str]" = ()) -> None:
     """Settle variables, seed and profile for the launch of a command, and log the seed.
 
     ValueError on a bad seed or an unknown profile; one with a `hint` of its own for a profile.
     """
     apply_variables(environ)
-    given = read(environ)
-    seed, explicit = given if given is not None else (draw(), False)
-    lines = _put_in_force(environ, explicit, command) if explicit or environ.get(PROFILE) else []
+    seed, explicit, lines = _in_force(environ, read(environ))
+    if explicit or environ.get(PROFILE):
+        lines += _put_in_force(environ, explicit, command)
     export(environ, seed, explicit)
     announce(seed)
     for line in lines:
@@ -114,12 +126,18 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
     hash_seed = environ.get(HASH_SEED, "")
     if APPLIED not in environ:
         apply_variables(environ)
+    if SEED not in environ:
+        from reprobuild_runtime.seeding import inherited
+
+        inherited.recover(environ, (SEED, EXPLICIT, FROM, PROFILE))
     given = read(environ)
-    first = given is None or not environ.get(EXPLICIT)
-    seed, explicit = given if given is not None else (draw(), False)
+    first = not environ.get(EXPLICIT)
+    seed, explicit, lines = _in_force(environ, given)
     export(environ, seed, explicit)
-    if first:
+    if first or given != (seed, explicit):
         announce(seed)
+    for line in lines:
+        say("reprobuild: " + line)
     if explicit:
         _put_in_force_late(environ)
     if explicit and sys.flags.ignore_environment:

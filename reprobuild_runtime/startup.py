@@ -5,16 +5,10 @@ A file in site-packages, say `reprobuild.pth`, does it at interpreter start:
     /opt/reprobuild/lib
     import reprobuild_runtime.startup
 
-(`start` also serves as the entry point of a `.start` file, PEP 829.) Nothing is imported for it: `random`, NumPy,
-torch and TensorFlow are seeded right after the program imports them, with the seed of REPROBUILD_SEED. A process
-that was started around the entrypoint (`docker exec`, `apptainer exec`) draws a seed, logs it and hands it to its
-children.
-
-Not covered: interpreters under `-S`, which read no `.pth`; the hash order under `-E` and `-I`, which ignore
-PYTHONHASHSEED, and in a process started around the entrypoint; NumPy Generators and `random.Random()` made
-without a seed; `secrets`, `uuid`, `os.urandom`; a seeded module that is reloaded or is built in or frozen.
-Spawned children of one process start with the same streams; forked ones inherit NumPy's and torch's and get their
-own of `random`; DataLoader workers are seeded by torch after this hook.
+and `reprobuild.start` beside it, `reprobuild_runtime.startup:start`, from Python 3.15 on (PEP 829). Nothing is
+imported for it: each library of `WATCHED` is seeded right after the program imports it, with the seed of
+REPROBUILD_SEED. A process that was started around the entrypoint (`docker exec`, `apptainer exec`) finds the seed of
+a process above it or draws one, logs it and hands it to its children. docs/seeds.md has what is covered.
 """
 
 # ruff: noqa: TID251  the environment is what it reads
@@ -24,9 +18,12 @@ import sys
 
 from reprobuild_runtime.importhook import Finder
 
-# What is seeded after its import: the names of `seeding.SEEDERS`.
-SEEDED = ("random", "numpy.random", "torch", "tensorflow")
-WATCHED = (*SEEDED, "jax", "megatron.core")  # and those of profiles.WATCHED and record.RECORDED
+# After whose import something is done: the names of `seeding.libraries`, of `profiles` and `record`, and venv, whose
+# environments get the hook. Written out here, so that starting an interpreter imports none of them.
+WATCHED = (
+    "random", "numpy.random", "torch", "tensorflow", "jax", "cupy", "numba", "cv2", "torch_npu", "torch_mlu",
+    "torch_musa", "habana_frameworks.torch", "megatron.core", "venv",
+)  # fmt: skip
 
 
 def start() -> None:
@@ -38,7 +35,7 @@ def start() -> None:
             from reprobuild_runtime import launch
 
             launch.settle_late(os.environ)
-        finder = Finder(WATCHED, _seed)
+        finder = Finder(WATCHED, _imported)
         for name in WATCHED:
             if name in sys.modules:
                 finder.done(name, sys.modules[name])
@@ -48,27 +45,35 @@ def start() -> None:
 
 
 def _settled() -> bool:
-    """Return whether a parent, or the entrypoint, has left nothing to do but to seed: the common and fast case."""
+    """Return whether a parent, or the entrypoint, has left nothing to do but to seed: the common and fast case.
+
+    A seed that was drawn is not that of other nodes' ranks, which such a variable tells of.
+    """
     env = os.environ
     if sys.flags.ignore_environment or "REPROBUILD_ENVIRON" not in env:
         return False
-    numbers = env.get("REPROBUILD_SEED", "").isdigit() and env.get("PYTHONHASHSEED", "").isdigit()
-    return numbers and env.get("REPROBUILD_SEED_EXPLICIT") in ("0", "1")
+    explicit = env.get("REPROBUILD_SEED_EXPLICIT")
+    if explicit == "0" and "REPROBUILD_SEED_FROM" not in env:
+        if "GROUP_WORLD_SIZE" in env or "OMPI_COMM_WORLD_SIZE" in env or "PMI_SIZE" in env:
+            return False
+    elif explicit not in ("0", "1"):
+        return False
+    return env.get("REPROBUILD_SEED", "").isdigit() and env.get("PYTHONHASHSEED", "").isdigit()
 
 
-def _seed(name: str, module: object) -> None:
-    try:
-        from reprobuild_runtime import (
-            launch,
-            profiles,
-            record,
-            seeding,
-        )  # only now: most interpreters never come here
+def _imported(name: str, module: object) -> None:
+    try:  # imports only here: most interpreters never come so far
+        if name == "venv":
+            from reprobuild_runtime.seeding import venvs
+
+            venvs.hook_into(module)
+            return
+        from reprobuild_runtime import launch, profiles, record
+        from reprobuild_runtime.seeding import libraries
 
         in_force = launch.read(os.environ)
         if in_force is not None:
-            if name in seeding.SEEDERS:
-                seeding.SEEDERS[name](module, *in_force)
+            libraries.after_import(name, module, in_force[0])
             if name in profiles.WATCHED:
                 profiles.after_import(name, module, in_force[1])
             if name in record.RECORDED:

@@ -31,6 +31,7 @@ from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
 from tests.snapshot.samples import SECRETS
 from tests.verify.samples import PreparedEngine, captured, done, good_answers, make_lock, make_verdict, ruling
+from tests.verify.samples import document as smoke
 
 SNAPSHOT = EXAMPLE / "snapshot"
 VERBS = tuple(cli.VERBS)
@@ -305,16 +306,8 @@ SUMMARY = {"out", "lock", "image", "verdict", "deviations"}
     [
         ({}, 0),
         ({"again": [captured(variables=b"A=2\n")]}, 10),
-        (
-            {
-                "probes": [
-                    done({"ran": True, "probes": {"a": "1"}}),
-                    done({"ran": True, "probes": {"a": "2"}}),
-                ]
-            },
-            8,
-        ),
-        ({"probes": [done(b"")]}, 9),
+        ({"cpu quick": [done(smoke(quick=True, start={"random": "4"}))]}, 8),
+        ({"cpu": [done(b"")]}, 9),
     ],
 )
 def test_verify(
@@ -332,7 +325,7 @@ def test_verify(
     engine.answers = {kind: list(found) for kind, found in answers.items()}
     assert said("verify", results) == code
     assert said.out.splitlines()[-1].startswith("determinism: cpu ")
-    assert "the probes, twice in fresh containers" in said.err
+    assert "the smoke test on the CPU, in two fresh containers" in said.err
 
 
 def test_verify_without_the_control(said: Said, results: Path, engine: PreparedEngine) -> None:
@@ -341,9 +334,7 @@ def test_verify_without_the_control(said: Said, results: Path, engine: PreparedE
 
 
 def test_verify_of_a_torch_for_cuda(said: Said, results: Path, engine: PreparedEngine) -> None:
-    answer = json.loads(engine.answers["probes"][0].stdout)
-    answer["fingerprint"]["cuda_build"] = True
-    engine.answers["probes"] = [done(answer)]
+    engine.answers["cpu"] = [done(smoke(fingerprint={"cuda_build": True}))]
     assert document(said, 9, "verify", results)["verdict"]["determinism"]["gpu"] == "not-covered"
     assert (
         document(said, 0, "verify", results, "--scope", "cpu")["verdict"]["determinism"]["gpu"]

@@ -232,6 +232,10 @@ def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
     assert found["opt/env/lib/python3.11/site-packages/reprobuild.pth"] == (
         b"/opt/reprobuild/lib\nimport reprobuild_runtime.startup\n"
     )
+    assert (
+        found["opt/env/lib/python3.11/site-packages/reprobuild.start"]
+        == b"reprobuild_runtime.startup:start\n"
+    )
     package = Path(__file__).parent.parent / "reprobuild_runtime"
     shipped = {
         f"opt/reprobuild/lib/reprobuild_runtime/{path.relative_to(package)}": path.read_bytes()

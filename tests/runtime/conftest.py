@@ -34,7 +34,9 @@ def seen():
     return {"calls": calls, "flags": [cudnn.deterministic, cudnn.benchmark]}
 """
 NUMPY_RANDOM = """
+import types
 calls = []
+bit_generator = types.SimpleNamespace(randbits=lambda k: 1)
 def seed(value):
     calls.append(value)
 """

@@ -1,6 +1,5 @@
 """Profiles: the data, the choice by release, what the entrypoint exports and what the hook still sets."""
 
-import importlib
 import json
 import os
 import re
@@ -12,7 +11,7 @@ import pytest
 from conftest import ROOT, RUNTIME, Environment, Ran, run
 
 sys.path.insert(0, str(ROOT))
-from reprobuild_runtime import profiles, record
+from reprobuild_runtime import profiles
 from reprobuild_runtime.profiles import apply, choose, refusals, versions
 
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
@@ -28,7 +27,7 @@ ENTRIES = [
 def test_each_entry_is_whole(profile: str, entry: Mapping[str, object]) -> None:
     assert set(entry) <= {
         "name", "value", "binds", "consumer", "versions", "why", "source", "seen",
-        "valid", "list", "append", "installed", "call", "read", "reads",
+        "valid", "list", "append", "installed", "call", "read", "reads", "weakened",
     }  # fmt: skip
     assert entry["binds"] in "PICA"
     assert entry["consumer"] in DATA["consumers"]
@@ -51,8 +50,16 @@ def test_what_is_included_is_there_and_what_is_watched_is_what_is_needed() -> No
             if "." in entry.get("name", "."):
                 watched.add(consumers[entry["consumer"]]["module"])
     assert set(profiles.WATCHED) == watched
-    startup = importlib.import_module("reprobuild_runtime.startup")
-    assert set(startup.WATCHED) >= {*profiles.WATCHED, *record.RECORDED}
+
+
+def test_the_hook_waits_for_all_that_is_watched() -> None:
+    """Asked of another interpreter: importing the hook would seed this one."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from reprobuild_runtime import profiles, record, startup; from reprobuild_runtime.seeding import libraries\n"
+        "print({*profiles.WATCHED, *record.RECORDED, *libraries.SEEDERS} - set(startup.WATCHED))"
+    )
+    assert run(sys.executable, "-c", code, env={"REPROBUILD_SEED": "7"}).out == "set()\n"
 
 
 @pytest.mark.parametrize(
@@ -293,15 +300,17 @@ def test_a_flag_that_a_release_lacks_or_refuses_is_said_and_the_others_are_set(h
 @pytest.mark.parametrize(
     ("operation", "words"),
     [
-        ("put_", "index_put_"),
-        ("max_unpooling2d_forward_out", "by the indices"),
-        ("no_such_op", "no alternative is known"),
+        ("put_", "put_ has an alternative: index_put_ "),
+        ("max_unpooling2d_forward_out", "max_unpooling2d_forward_out has an alternative: scatter "),
+        ("no_such_op", "no alternative to no_such_op is known; "),
     ],
 )
 def test_the_hint_names_operation_alternative_and_profile(operation: str, words: str) -> None:
-    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", "strict")
-    assert said.startswith(f"{operation} is refused by deterministic mode (profile strict): ")
-    assert words in said
+    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("strict",))
+    assert said.startswith(words)
+    assert said.endswith(". Profile strict switched it on; the profile `torch` refuses nothing")
+    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("megatron",))
+    assert said.endswith(". The program switched it on, not the profile (megatron)")
 
 
 def test_nothing_is_imported_for_a_profile(hooked: Environment) -> None:

@@ -1,0 +1,95 @@
+"""The function that a user's program calls."""
+
+# ruff: noqa: TID251  the environment is what it reads and writes
+
+import os
+import sys
+
+from reprobuild_runtime import launch, profiles
+from reprobuild_runtime.seeding import libraries, ranks, streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Optional, Tuple
+
+IMPORTED = ("random", "numpy.random", "torch")  # for their own sake; the others only where they are loaded
+
+
+def enforce_reproducibility(seed: "Optional[int]" = None, profile: "Optional[str]" = None) -> int:
+    """Seed Python, NumPy, torch on all devices, and each other library of `libraries` that is loaded; log the seed.
+
+    With a seed (0 is one), the profile's settings are applied, which can be slower. Without one, the seed that the
+    process was explicitly launched with counts; else the one that was drawn for the launch, so that all ranks have
+    the same, and each further call draws another; nothing is slowed down then. What comes too late to take effect in
+    this process is said on stderr. Generators that were made before keep what they had.
+
+    Args:
+        seed: an integer from 0 to 2**32 - 1, or None.
+        profile: names of profiles, comma separated; None for the one in force (REPROBUILD_PROFILE, else torch).
+
+    Returns:
+        The seed. Child processes find it in REPROBUILD_SEED.
+
+    Raises:
+        ValueError: the seed or the profile is none.
+    """
+    if profile is not None:
+        from reprobuild_runtime.profiles import choose
+
+        choose.names(profile)  # a wrong one changes nothing
+    chosen, explicit, said = _choose(seed)
+    launch.announce(chosen)
+    for line in said:
+        launch.say("reprobuild: " + line)
+    launch.export(os.environ, chosen, explicit)
+    streams.begin(chosen, again=True)
+    for name, seeder in libraries.SEEDERS.items():
+        module = import_or_say(name) if name in IMPORTED else sys.modules.get(name)
+        if module is not None:
+            seeder(module, chosen)
+    for late in profiles.enforce(explicit, profile):
+        launch.say(f"reprobuild: too late for this process: {late}")
+    return chosen
+
+
+_launches: "List[Optional[Tuple[int, bool]]]" = []
+_draws: "List[int]" = []
+
+
+def _choose(seed: "Optional[int]") -> "Tuple[int, bool, List[str]]":
+    """Return the seed, whether somebody chose it, and what to say of it."""
+    launched = _launched()
+    if seed is not None:
+        return launch.check(seed), True, []
+    if launched is not None and launched[1]:
+        return launched[0], True, []
+    _draws.append(len(_draws))
+    if launched is None:
+        drawn, _, said = ranks.settle(os.environ, None, launch.draw)
+        _launches[:] = [(drawn, False)]
+        return drawn, False, said
+    return launched[0] if len(_draws) == 1 else streams.further_seed(launched[0], len(_draws)), False, []
+
+
+def _launched() -> "Optional[Tuple[int, bool]]":
+    """Return the seed that this process was launched with: the environment's, before we write there."""
+    if not _launches:
+        try:
+            _launches.append(launch.read(os.environ))
+        except ValueError:
+            _launches.append(None)  # the start-up hook has complained
+    return _launches[0]
+
+
+def import_or_say(name: str) -> "Any":
+    """Return the module; None where it is not installed or (with a line saying so) is broken."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as err:
+        if err.name != name.partition(".")[0]:
+            launch.say(f"reprobuild: {name} is not seeded: {err}")
+    except Exception as err:
+        launch.say(f"reprobuild: {name} is not seeded: {type(err).__name__}: {err}")
+    return None

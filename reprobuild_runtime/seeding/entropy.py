@@ -1,0 +1,71 @@
+"""What generators get that were made without a seed: numbers of `streams` instead of the system's entropy.
+
+`random.Random()` and NumPy's `default_rng()`, `PCG64()`, `RandomState()`, `SeedSequence()` are then the same each
+time, and distinct in each process. The system's entropy itself (`os.urandom`, `secrets`, `uuid`, `SystemRandom`) is
+left alone: keys and names that must be unique come from it. For that reason `tempfile` keeps its own, though it uses
+`random.Random()`: names in a shared /tmp, and those of multiprocessing's semaphores, must differ between ranks.
+"""
+
+import sys
+
+from reprobuild_runtime.seeding import streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+UNIQUE_NAMES = ("tempfile",)  # modules whose generators keep the system's entropy
+
+
+def steady_random(random: "Any") -> None:
+    """Let `random.Random()`, and `seed()` without a number, take numbers of the seed in force.
+
+    Only the method `seed` changes: subclasses, copies and pickles are as they were.
+    """
+    original = random.Random.seed
+    if getattr(original, "steady", False):
+        return
+
+    def seed(self: "Any", a: "Any" = None, version: int = 2) -> "Any":
+        if a is None and streams.seed_in_force() is not None and not _for_names():
+            a = streams.next_bits("random", 512)
+        return original(self, a, version)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(seed, name, getattr(original, name))
+    seed.__annotations__.clear()
+    vars(seed)["steady"] = True
+    random.Random.seed = seed
+    if (
+        getattr(getattr(random, "seed", None), "__func__", None) is original
+    ):  # the module's function is a bound method
+        random.seed = random._inst.seed
+
+
+def _for_names() -> bool:
+    """Return whether `seed` was called by a generator that one of those modules makes: seed, __init__, its maker."""
+    try:
+        return sys._getframe(3).f_globals.get("__name__") in UNIQUE_NAMES
+    except ValueError:  # called from nowhere above
+        return False
+
+
+def steady_numpy(numpy_random: "Any") -> bool:
+    """Let NumPy's generators take numbers of the seed in force; return whether this NumPy can be told to.
+
+    All of them ask one function of `numpy.random.bit_generator` (NumPy 1.17 and newer).
+    """
+    module = getattr(numpy_random, "bit_generator", None)
+    original = getattr(module, "randbits", None)
+    if original is None:
+        return False
+    if not getattr(original, "steady", False):
+
+        def randbits(k: int) -> int:
+            if streams.seed_in_force() is None:
+                return int(original(k))
+            return streams.next_bits("numpy", k)
+
+        vars(randbits)["steady"] = True
+        module.randbits = randbits  # type: ignore[union-attr]  # it has the one that it had
+    return True

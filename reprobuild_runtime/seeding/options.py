@@ -1,0 +1,44 @@
+"""Options of a command that keep the seeding hook out of the interpreter that it starts, or a part of it."""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Sequence
+
+_WITH_VALUE = "WXQ"  # options that take what follows; -c and -m end the options
+# https://docs.python.org/3/using/cmdline.html#miscellaneous-options
+
+
+def uncovered(command: "Sequence[str]") -> "List[str]":
+    """Return what is not seeded in the Python that a command starts, in words; nothing for other programs."""
+    if not command or not _is_python(os.path.basename(command[0])):
+        return []
+    given = _letters(command[1:])
+    if "S" in given:
+        return ["-S keeps the seeding hook out of this interpreter: nothing is seeded in it"]
+    if "E" in given or "I" in given:
+        return ["PYTHONHASHSEED is ignored under -E and -I; hash order is not seeded"]
+    return []
+
+
+def _is_python(name: str) -> bool:
+    return name.startswith("python") and not name[len("python") :].strip("0123456789.t")
+
+
+def _letters(arguments: "Sequence[str]") -> str:
+    """Return the letters of the options before the program: `-BS -W error x.py -I` has B, S and W."""
+    found = ""
+    rest = iter(arguments)
+    for argument in rest:
+        if argument.startswith("--") or not argument.startswith("-") or argument == "-":
+            return found
+        for place, letter in enumerate(argument[1:], 1):
+            if letter in "cm":
+                return found
+            found += letter
+            if letter in _WITH_VALUE:
+                if place == len(argument) - 1:
+                    next(rest, "")
+                break
+    return found

@@ -1,0 +1,152 @@
+"""The rank of this process in a job of several, and a seed on which all ranks agree without a word between them.
+
+Ranks that are started separately (`srun`, `mpirun`, a Kubernetes Job, torchrun on several nodes) draw no seed each:
+they make it of what they all have in their environment and other jobs have not. What launchers set:
+https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
+https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
+https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Mapping, MutableMapping, Optional, Tuple
+
+FROM = "REPROBUILD_SEED_FROM"
+JOB = "REPROBUILD_JOB"  # set by the user or the job's file: any text that the ranks of one job share, and no others
+
+# The rank among all processes of the job, the most specific first: torchrun under srun sets RANK.
+RANKS = (
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
+    "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX",
+)  # fmt: skip
+
+# How many ranks the job has.
+SIZES = (
+    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "MV2_COMM_WORLD_SIZE",
+    "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PET_NNODES",
+)  # fmt: skip
+
+# What the ranks of one job share, the surest first: the variables that must all be there (NAME=VALUE: with this value),
+# those that are added where they are, and whether a later job has others. Without --rdzv-id, torchrun's id is "none".
+_SLURM = ("SLURM_CLUSTER_NAME", "SLURM_JOB_START_TIME", "SLURM_RESTART_COUNT")
+SHARED = (
+    ((JOB,), (), True),
+    (("TORCHELASTIC_RUN_ID=none", "SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT"), _SLURM, True),
+    (("TORCHELASTIC_RUN_ID=none", "MASTER_ADDR", "MASTER_PORT"), (), False),
+    (("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"), (), True),
+    (("SLURM_JOB_ID", "SLURM_STEP_ID"), _SLURM, True),
+    (("PMIX_NAMESPACE",), (), True),
+    (("OMPI_MCA_ess_base_jobid",), ("OMPI_MCA_orte_hnp_uri",), True),
+    (("PALS_APID",), ("PBS_JOBID",), True),
+    (("FLUX_JOB_ID",), (), True),
+    (("LSB_JOBID",), ("LSB_JOBINDEX",), True),
+    (("PBS_JOBID",), (), True),
+    (("PET_RDZV_ENDPOINT",), ("PET_RDZV_ID",), False),
+    (("PET_MASTER_ADDR", "PET_MASTER_PORT"), (), False),
+    (("MASTER_ADDR", "MASTER_PORT"), (), False),
+)  # fmt: skip
+
+
+def rank(environ: "Mapping[str, str]") -> int:
+    """Return the rank of this process among all of the job; 0 where it has none."""
+    for name in RANKS:
+        text = environ.get(name, "")
+        if text and text.isdigit():
+            return int(text[:20])
+    return 0
+
+
+def size(environ: "Mapping[str, str]") -> int:
+    """Return how many ranks the job has, 1 where nothing says more; an unknown number of several is 2."""
+    for name in SIZES:
+        text = environ.get(name, "")
+        if text.isdigit():
+            return int(text[:20])
+        if ":" in text:  # torchrun's MIN:MAX
+            return 2
+    return 2 if _indexed(environ) or environ.get(JOB) else 1
+
+
+def agreed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":
+    """Return the seed that all ranks of this job find, from which variables, and whether no later job finds it.
+
+    None for a single process, and where the ranks share nothing.
+    """
+    if size(environ) < 2:
+        return None
+    for needed, more, only_here in SHARED:
+        if all(_there(environ, name) for name in needed):
+            names = [name.partition("=")[0] for name in (*needed, *more)]
+            return _agree([(name, environ[name]) for name in names if environ.get(name)], only_here)
+    job = _indexed(environ)
+    return _agree([("the name of the Job", job)], False) if job else None
+
+
+def _there(environ: "Mapping[str, str]", name: str) -> bool:
+    name, wanted, value = name.partition("=")
+    return environ.get(name) == value if wanted else bool(environ.get(name))
+
+
+def scattered(environ: "Mapping[str, str]") -> bool:
+    """Return whether the ranks are on several nodes, so that a seed drawn by a parent is not every rank's."""
+    for groups, alone in (
+        ("GROUP_WORLD_SIZE", "1"),
+        ("OMPI_COMM_WORLD_SIZE", environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")),
+        ("PMI_SIZE", environ.get("MPI_LOCALNRANKS")),
+    ):
+        if environ.get(groups, alone) != alone:
+            return True
+    return False
+
+
+def settle(
+    environ: "MutableMapping[str, str]", given: "Optional[Tuple[int, bool]]", from_system: "Callable[[], int]"
+) -> "Tuple[int, bool, List[str]]":
+    """Return the seed of a launch that nobody chose one for, False, and what is to be said of it.
+
+    Args:
+        environ: the environment; what the seed was made of is noted in it.
+        given: a seed that was drawn before, by a process above this one.
+        from_system: draws one.
+    """
+    if given is not None and (environ.get(FROM) or not scattered(environ)):
+        return (*given, [])
+    found = agreed(environ)
+    several = size(environ)
+    if several > 1:
+        environ[FROM] = "none" if found is None else found[1]
+    if found is not None:
+        if given is not None and environ.get("PYTHONHASHSEED") == str(given[0]):
+            del environ[
+                "PYTHONHASHSEED"
+            ]  # children get the one of all ranks; this interpreter's order is its node's
+        return found[0], False, _say(found[1], found[2])
+    lost = (
+        f"rank {rank(environ)} of {several} shares no variable with the others, so its seed is its own: "
+        f"give all of them REPROBUILD_SEED=N, or {JOB}=TEXT"
+    )
+    seed = from_system() if given is None else given[0]
+    return seed, False, [lost] if several > 1 else []
+
+
+def _say(source: str, only_here: bool) -> "List[str]":
+    said = [f"all ranks of this job find this seed: it was made of {source}"]
+    if not only_here:
+        said.append(f"a later job with the same values finds it, too; {JOB}=TEXT tells jobs apart")
+    return said
+
+
+def _indexed(environ: "Mapping[str, str]") -> str:
+    """Return the name of the Kubernetes Indexed Job that this pod is of: its host's name without the index."""
+    index = environ.get("JOB_COMPLETION_INDEX", "")
+    host = environ.get("HOSTNAME", "")
+    return host[: -len(index) - 1] if index.isdigit() and host.endswith("-" + index) else ""
+
+
+def _agree(found: "List[Tuple[str, str]]", only_here: bool) -> "Tuple[int, str, bool]":
+    from hashlib import sha256
+
+    text = "\0".join(f"{name}={value}" for name, value in found)
+    number = int.from_bytes(sha256(text.encode("utf-8", "surrogateescape")).digest(), "big")
+    return number % (2**31 - 1) + 1, ", ".join(name for name, _ in found), only_here

@@ -1,0 +1,52 @@
+"""Helpers for torch's DataLoader: `DataLoader(worker_init_fn=seed_worker, generator=generator(7))`.
+
+https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader
+"""
+
+# ruff: noqa: TID251  the environment says the rank
+
+import os
+
+from reprobuild_runtime import launch
+from reprobuild_runtime.seeding import enforce, libraries, ranks, streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def seed_worker(worker_id: int) -> None:
+    """Seed Python's and NumPy's global generators in a DataLoader worker from torch's seed there, and from the rank.
+
+    torch seeds them itself, but alike on all ranks, whose loaders have drawn the same base seed.
+
+    Raises:
+        RuntimeError: torch cannot be imported.
+    """
+    torch = enforce.import_or_say("torch")
+    if torch is None:
+        raise RuntimeError("seed_worker is for the workers of torch's DataLoader, and torch does not import")
+    seed = torch.initial_seed() % launch.LIMIT
+    rank = ranks.rank(os.environ)
+    if rank:
+        seed = streams.further_seed(seed, rank)
+    for name in libraries.EACH_ITS_OWN:
+        module = enforce.import_or_say(name)
+        if module is not None:
+            module.seed(seed)
+
+
+def generator(seed: int) -> "Any":
+    """Return a torch.Generator with this seed, for `DataLoader(generator=...)`.
+
+    Raises:
+        ValueError: the seed is not an integer from 0 to 2**32 - 1.
+        RuntimeError: torch cannot be imported.
+    """
+    checked = launch.check(seed)
+    torch = enforce.import_or_say("torch")
+    if torch is None:
+        raise RuntimeError("generator makes a torch.Generator, and torch does not import")
+    made = torch.Generator()
+    made.manual_seed(checked)
+    return made
