@@ -18,20 +18,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from reprobuild_runtime.probes import bench, child, controls
+from reprobuild_runtime.probes import bench, child, controls, ranks
 
 # What says in a probe that it is not applicable here.
 NOT_HERE = re.compile(r"\bb\.need\(|NotHereError")
 CHANGES = (
     "lowest bit", "sign of zero", "payload of NaN", "order", "one element more", "type", "shape", "stride",
 )  # fmt: skip
-# Of reprobuild_runtime/probes/alerts.json: what torch refuses on a GPU without saying so in its documentation.
-ALERTING = (
-    "index_reduce_mean",
-    "kthvalue",
-    "interpolate_bicubic_aa_backward",
-    "interpolate_bilinear_aa_backward",
-)
+# Probes of what stands in reprobuild_runtime/probes/alerts.json: torch refuses it on a GPU, and its documentation does
+# not say so.
+ALERTING = ("index_reduce_mean", "kthvalue", "interpolate_antialias", "sdpa_cudnn")
 EVERYWHERE = ("empty_memory",)
 ON_CPU = ("completion_order", "set_order", "unseeded")
 
@@ -40,7 +36,7 @@ def may_be_absent(function: Any, module: ModuleType) -> bool:
     """Return whether a probe, or a helper of its file that it calls, can say that it is not applicable."""
     source = inspect.getsource(function)
     helpers = [
-        name for name in re.findall(r"\b(_\w+)\(", source) if inspect.isfunction(vars(module).get(name))
+        name for name in re.findall(r"\b(\w+)\(", source) if inspect.isfunction(vars(module).get(name))
     ]
     return any(
         NOT_HERE.search(text) for text in (source, *(inspect.getsource(vars(module)[n]) for n in helpers))
@@ -52,8 +48,10 @@ def listed(device: str) -> dict[str, list[str]]:
     known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
     return {
-        "probes": list(known),
+        "probes": [name for name, probe in known.items() if not probe.thorough],
+        "thorough": [name for name, probe in known.items() if probe.thorough],
         "optional": [name for name, probe in known.items() if device not in probe.devices or absent(probe)],
+        "informational": [name for name, probe in known.items() if probe.informational],
         "alerting": [name for name in known if device == "cuda" and name in ALERTING],
         "controls": [
             f"{each} {name}"
@@ -62,7 +60,7 @@ def listed(device: str) -> dict[str, list[str]]:
         ],
         "races": [f"{device} {name}" for name in controls.RACES[device]],
         "comparator": list(CHANGES),
-        "collectives": [],
+        "collectives": [name for name in ranks.names(device) if name not in ranks.OPTIONAL],
     }
 
 

@@ -36,10 +36,12 @@ from reprobuild.verify.work import work_of_options
 @common.engine_option
 @common.scope_option
 @common.control_option
+@common.store_option
 @common.json_option
 def command(
     out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, scope: str, control: bool,
-    as_json: bool, work: str | None, artefacts: tuple[str, ...], distinct: tuple[str, ...], ignored: tuple[str, ...],
+    store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...], distinct: tuple[str, ...],
+    ignored: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Check the image in OUT again, now, on this machine.
 
@@ -59,7 +61,7 @@ def command(
         work=work_of_options(work, artefacts, distinct, ignored),
         ignored=ignored,
     )
-    verdict = verify(lock, image, out, common.make_session(None), checks)
+    verdict = verify(lock, image, out, common.make_session(store), checks)
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))
     else:

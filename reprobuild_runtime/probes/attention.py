@@ -1,5 +1,8 @@
 """Attention, by each way that torch has to compute it."""
 
+import warnings
+
+from reprobuild_runtime.probes import expectations
 from reprobuild_runtime.probes.bench import probe
 
 TYPE_CHECKING = False
@@ -25,15 +28,24 @@ def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", hea
     fewer = (shape[0], heads or shape[1], *shape[2:])
     q, k, v = (b.randn(*each).to(kind) for each in (shape, fewer, fewer))
     q, k, v = b.leaves(q, k, v)
-    with kernel([chosen]):
+    more = {"enable_gqa": True} if heads else {}
+    with kernel([chosen]), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         try:
-            more = {"enable_gqa": True} if heads else {}
             output = b.functional.scaled_dot_product_attention(q, k, v, is_causal=True, **more)
+            results = b.backward(output, [q, k, v])
         except RuntimeError as err:
-            if "No available kernel" in str(err) and b.mode == "default":
-                b.need(None, f"torch has no {backend} kernel for this device and these shapes")
+            if "No available kernel" not in str(err):
+                raise
+            said = [str(warning.message) for warning in caught]
+            refusal = next((text for text in said if expectations.alert(text)), "")
+            if refusal:  # torch leaves a backend out in strict mode, and says why in a warning
+                raise RuntimeError(refusal) from err
+            b.need(None, f"torch has no {backend} kernel for this device and these shapes")
             raise
-        return b.backward(output, [q, k, v])
+    for warning in caught:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return results
 
 
 @probe()

@@ -114,7 +114,7 @@ def _joined(told: "List[Optional[Dict[str, Any]]]") -> "Dict[str, Any]":
 def _probe(name: str, told: "List[Optional[Dict[str, Any]]]", why: str) -> "Dict[str, Any]":
     lines = [each if each is not None else {"error": why or "it was not run"} for each in told]
     facts = {key: next((line[key] for line in lines if line.get(key)), "") for key in ("dtype", "shape")}
-    modes = {"profile": judge(lines, "none", ())}
+    modes = {"strict": judge(lines, "none", ())}
     return {
         "name": name,
         "kind": "collectives",

@@ -8,13 +8,26 @@ from reprobuild_runtime.digest import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable, Dict, List
 
     Say = Callable[[Dict[str, Any]], None]
 
+DTYPES = ("float32", "bfloat16")
 SIZES = {"1 KiB": 256, "1 MiB": 1 << 18, "64 MiB": 1 << 24}
+OPTIONAL = ("reduce_scatter float32 1 MiB",)  # gloo has it since torch 2.6
 # A sum over the ranks that is 0, 1 or 2 in any order but the one in which it is computed.
 CANCELLING = (1e8, 1.0, -1e8, 1.0)
+
+
+def sizes(device: str) -> "Dict[str, int]":
+    """Return the sizes on a kind of device, in elements."""
+    return {name: count for name, count in SIZES.items() if device != "cpu" or count < 1 << 20}
+
+
+def names(device: str) -> "List[str]":
+    """Return the names of the probes on a kind of device."""
+    reduced = [f"all_reduce {dtype} {name}" for dtype in DTYPES for name in sizes(device)]
+    return [*reduced, *OPTIONAL, "all_reduce that cancels"]
 
 
 def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
@@ -22,6 +35,8 @@ def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     from torch import distributed
 
     backend, rank = ask["backend"], ask["rank"]
+    # Torch's NCCL keeps from NVLS in this mode; the switch itself, without the import of torch's compiler.
+    torch.set_deterministic_debug_mode("error")
     device = f"cuda:{rank}" if backend == "nccl" else "cpu"
     if backend == "nccl":
         torch.cuda.set_device(rank)
@@ -71,7 +86,8 @@ def _probes(
     def scattered() -> "Any":
         source = values((1 << 18) // world * world, torch.float32)
         target = torch.empty(source.numel() // world, device=device)
-        distributed.reduce_scatter_tensor(target, source)
+        newest = getattr(distributed, "reduce_scatter_single", None)  # the name from torch 2.13 on
+        (newest or distributed.reduce_scatter_tensor)(target, source)
         return target
 
     def cancelled() -> "Any":
@@ -81,12 +97,10 @@ def _probes(
         distributed.all_reduce(tensor)
         return tensor
 
-    sizes = SIZES if device != "cpu" else {name: SIZES[name] for name in ("1 KiB", "1 MiB")}
     found: "Dict[str, Callable[[], Any]]" = {}
-    for dtype in ("float32", "bfloat16"):
-        for name, count in sizes.items():
+    for dtype in DTYPES:
+        for name, count in sizes(device).items():
             found[f"all_reduce {dtype} {name}"] = functools.partial(reduced, count, getattr(torch, dtype))
-    if hasattr(distributed, "reduce_scatter_tensor"):  # from torch 1.13 on
-        found["reduce_scatter float32 1 MiB"] = scattered
+    found[OPTIONAL[0]] = scattered
     found["all_reduce that cancels"] = cancelled
     return found
