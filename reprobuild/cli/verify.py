@@ -23,10 +23,11 @@ from reprobuild.report.text import render_text
 @common.engine_option
 @common.scope_option
 @common.control_option
+@common.store_option
 @common.json_option
 def command(
     out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, scope: str, control: bool,
-    as_json: bool,
+    store: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Check the image in OUT again, now, on this machine.
 
@@ -38,7 +39,7 @@ def command(
     checks = Checks(
         engine=engine, control=control, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough, against=against
     )
-    verdict = verify(lock, image, out, common.make_session(None), checks)
+    verdict = verify(lock, image, out, common.make_session(store), checks)
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))
     else:

@@ -38,10 +38,8 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         counts = Counter(probe.verdict for probe in smoke.probes)
         said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
         yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
-    bound = bound_of(smoke)
-    if bound:
-        runs, upper = bound
-        yield f"  none of {runs} runs of each differed: at most {upper:.0%} of runs do (95 %)"
+    if bounds := _bounds(smoke):
+        yield f"  runs without a difference: {bounds}"
     yield from _limited(
         f"  {safe(probe.name)}: drift: {safe(probe.why, 600)}"
         for probe in smoke.probes
@@ -71,11 +69,14 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         )
 
 
-def bound_of(smoke: Smoke) -> tuple[int, float] | None:
-    """Return the fewest runs of an identical probe in strict mode, and the share of drifting runs that they bound."""
+def _bounds(smoke: Smoke) -> str:
+    """Return of how many runs the identical probes are, and which share of drifting runs that bounds."""
     found = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
-    least = min(found, key=lambda mode: mode.runs, default=None)
-    return (least.runs, least.upper) if least else None
+    counts = Counter((mode.runs, mode.upper) for mode in found)
+    return ", ".join(
+        f"{runs} of {number} probes (drift in at most {upper:.0%} of runs, at 95 %)"
+        for (runs, upper), number in counts.most_common()
+    )
 
 
 def against_lines(found: Against) -> list[str]:

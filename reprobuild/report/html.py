@@ -9,7 +9,7 @@ from typing import get_args
 from reprobuild.halflife import Forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
-from reprobuild.verify.document import ModeName
+from reprobuild.verify.document import ModeName, flat
 from reprobuild.verify.verdict import Against, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
 
 MODES: tuple[ModeName, ...] = ("default", "profile", "strict", "warn")
@@ -106,9 +106,7 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
         title = f"Collectives, {smoke.device}: {several.verdict}: {several.backend}, {several.world} ranks"
         yield _probes(title, several.probes)
     facts = [("seeding before the first program", smoke.hook), ("documented by", smoke.expectations)]
-    facts += [(key, str(value)) for key, value in sorted(smoke.fingerprint.items())]
-    facts += [(f"setting {key}", str(value)) for key, value in sorted(smoke.settings.items())]
-    yield _table(f"Platform and settings, {smoke.device}", ("", ""), facts)
+    yield _table(f"Platform and settings, {smoke.device}", ("", ""), [*facts, *flat(smoke.fingerprint)])
 
 
 def _work(verdict: Verdict) -> str:

@@ -38,7 +38,7 @@ def run_smoke(
     asked = {"device": device, "seed": seed, "controls": controls, "thorough": thorough}
     first = _ask(container, device, asked)
     second = _ask(container, device, {"device": device, "seed": seed, "quick": True})
-    return judge_smoke(device, first, second, wanted, controls=controls)
+    return judge_smoke(device, first, second, wanted, controls=controls, thorough=thorough)
 
 
 def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:

@@ -26,7 +26,7 @@ def test_the_file_is_what_the_program_has() -> None:
 
 def test_no_probe_may_be_absent_everywhere() -> None:
     for device, wanted in EXPECTED.items():
-        assert set(wanted.optional) < {*wanted.probes, *wanted.collectives}
+        assert set(wanted.optional) < {*wanted.probes, *wanted.thorough}
         assert set(wanted.informational) < set(wanted.probes)
         assert set(wanted.alerting) < set(wanted.probes)
         assert wanted.races
@@ -71,5 +71,5 @@ def test_a_store_without_the_program(tmp_path: Path) -> None:
     found = expected(make_lock(realised=realised("e" * 64)), Store(tmp_path / "store"), said.append)
     assert found == EXPECTED
     assert said == [
-        "the store has not the programs of the image: it is asked for the probes of this reprobuild"
+        "the store does not have the program that is in the image: the probes of this reprobuild are expected"
     ]
