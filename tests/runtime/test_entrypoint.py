@@ -306,6 +306,7 @@ exec chroot "$ROOT" $AS /usr/bin/env -C /work -u REPROBUILD_RECORD \\
 BARE_PYTHON = "/python/bin/" + Path(sys.executable).resolve().name
 BARE = {
     "RUNTIME": str(RUNTIME), "PREFIX": sys.base_prefix, "PYTHON": BARE_PYTHON, "REPROBUILD_SEED": "7", "AS": "",
+    "REPROBUILD_PROFILE": "log-only",
     "FRAMEWORK": "def manual_seed(seed):\\n    global initial_seed\\n    initial_seed = lambda: seed\\n",
 }  # fmt: skip
 LOOK = """
