@@ -42,7 +42,7 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:
-    """Return what the program in the lock's images answers; None where it has no such smoke test, or another form of it.
+    """Return what the program in the lock's images answers; None where it has no such smoke test.
 
     The store may have let the program go; then what this reprobuild would put into an image counts.
     """
