@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import capturing, change, difference, memory, native_build, rendering, resolving, sif, startup
-from proof import factors, leftovers
+from proof import factors, leftovers, planted
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
@@ -19,5 +19,6 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
+    Kind(name="planted", rooms=planted.ROOMS, made_by="make proof"),
     Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
 )

@@ -368,7 +368,7 @@ def test_what_is_not_what_it_seems_is_compared_all_the_same(tmp_path: Path, name
 
 
 MAKE = """
-import collections, random, sys, time, torch, numpy
+import collections, random, sys, torch, numpy
 change, folder = float(sys.argv[1]), sys.argv[2]
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(10, 300), torch.nn.Dropout(0.5), torch.nn.Linear(300, 3))
@@ -383,7 +383,8 @@ made = {
     "half": torch.ones(5).bfloat16() + change, "turned": (torch.arange(6.0).reshape(2, 3) + change).t(),
     "part": torch.cat([torch.zeros(9), torch.rand(9) if change else torch.zeros(9)])[:9],
     "scalar": 1.0, "none": None, "size": torch.Size([1]), "type": torch.float32, "sparse": torch.eye(3).to_sparse(),
-    "parameter": model[0].bias, "names": {"a", "b"}, "counts": collections.Counter("ab"), "saved_at": time.time(),
+    "parameter": model[0].bias, "names": {"a", "b"}, "counts": collections.Counter("ab"),
+    "saved_at": float(sys.argv[3]),
     "eight": torch.ones(3).to(torch.float8_e4m3fn), "pairs": torch.ones(2, dtype=torch.complex64),
 }
 torch.save(made, folder + "/new.pt")
@@ -395,9 +396,13 @@ torch.save(made, folder + "/old.pt", _use_new_zipfile_serialization=False)
 def checkpoints(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three folders of checkpoints: the second is made again, the third has changes."""
     folders = []
-    for change in ("0", "0", "0.125"):
+    for number, change in enumerate(("0", "0", "0.125")):
         folders.append(tmp_path_factory.mktemp("made"))
-        subprocess.run([torch_python, "-c", MAKE, change, folders[-1]], check=True, capture_output=True)
+        subprocess.run(
+            [torch_python, "-c", MAKE, change, folders[-1], str(NOW - 30 + number)],
+            check=True,
+            capture_output=True,
+        )
     return folders
 
 
