@@ -189,11 +189,12 @@ def test_drift_on_the_gpu() -> None:
     assert (verdict.determinism.cpu, verdict.determinism.gpu, verdict.exit_code) == ("identical", "drift", 8)
 
 
-def test_an_image_of_an_older_reprobuild() -> None:
+def test_an_image_of_another_reprobuild() -> None:
     verdict, engine = check(expected=None)
     assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
     assert verdict.smoke[0].open == (
-        "the image was made by an older reprobuild, without this smoke test: build it again from its lock",
+        "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+        "with a new lock",
     )
     assert (verdict.determinism.cpu, verdict.exit_code) == ("inconclusive", 9)
 

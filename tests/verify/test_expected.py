@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from reprobuild.archive import TarWriter
 from reprobuild.lock import EPOCH, Realised
@@ -61,8 +62,9 @@ def test_an_image_is_asked_what_its_own_program_knows(tmp_path: Path) -> None:
     assert said == []
 
 
-def test_an_older_image_has_no_such_smoke_test(tmp_path: Path) -> None:
-    store, runtime = sealed(tmp_path, {"probes.py": b""})
+@pytest.mark.parametrize("files", [{"probes.py": b""}, {PLACE: b'{"cpu": {"probes": []}}'}, {PLACE: b"[]"}])
+def test_the_image_of_another_reprobuild(files: dict[str, bytes], tmp_path: Path) -> None:
+    store, runtime = sealed(tmp_path, files)
     assert expected(make_lock(realised=realised(runtime)), store, print) is None
 
 
