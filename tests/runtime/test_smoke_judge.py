@@ -38,7 +38,7 @@ def refusal(alert: str = "put_") -> dict[str, Any]:
          "torch refuses put_, and neither its documentation nor its source's list says so"),
         ([refusal(), told("a")], "refused", "ERROR", "torch refused put_ in one run and not in another"),
         ([{**refusal(), "digests": ["a"]}], "refused", "ERROR", "torch refused put_ in one run and not in another"),
-        ([told("a"), {"error": "RuntimeError: CUDA error", "alert": ""}], "refused", "ERROR", "RuntimeError: CUDA error"),
+        ([told("a"), {"error": "OSError: no", "alert": ""}], "refused", "ERROR", "OSError: no"),
         ([{"skipped": "not applicable here: no"}] * 2, "none", "SKIPPED", "not applicable here: no"),
         ([{"skipped": "not applicable here: no"}, told("a")], "none", "ERROR",
          "it could be run in one process and not in another: not applicable here: no"),

@@ -136,14 +136,20 @@ print(json.dumps(controlled.run(options.read(sys.argv[2]), processes.CHILD)))
 """
 
 
+PINNED = """
+import os, sys
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
 def test_controls_have_threads_of_their_own(torch_python: Path) -> None:
     found = controls_of(torch_python, [], {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
     assert {name: control["verdict"] for name, control in found.items()} == dict.fromkeys(found, "effective")
 
 
 def test_on_one_processor_races_are_no_controls(torch_python: Path) -> None:
-    pin = "import os, sys\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); os.execvp(sys.argv[1], sys.argv[1:])"
-    found = controls_of(torch_python, [sys.executable, "-c", pin], {})
+    found = controls_of(torch_python, [sys.executable, "-c", PINNED], {})
     for name in ("index_put", "put", "getitem_backward"):
         assert found[name]["verdict"] == "CONTROL-INEFFECTIVE"
         assert (
