@@ -45,14 +45,12 @@ def may_be_absent(function: Any, module: ModuleType) -> bool:
 
 def listed(device: str) -> dict[str, list[str]]:
     """Return what the smoke test on a device must answer."""
-    known = {name: probe for name, probe in child.register().items() if not probe.thorough}
+    known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
     return {
-        "probes": list(known),
-        "optional": [
-            *(name for name, probe in known.items() if device not in probe.devices or absent(probe)),
-            *ranks.OPTIONAL,
-        ],
+        "probes": [name for name, probe in known.items() if not probe.thorough],
+        "thorough": [name for name, probe in known.items() if probe.thorough],
+        "optional": [name for name, probe in known.items() if device not in probe.devices or absent(probe)],
         "informational": [name for name, probe in known.items() if probe.informational],
         "alerting": [name for name in known if device == "cuda" and name in ALERTING],
         "controls": [
@@ -62,7 +60,7 @@ def listed(device: str) -> dict[str, list[str]]:
         ],
         "races": [f"{device} {name}" for name in controls.RACES[device]],
         "comparator": list(CHANGES),
-        "collectives": ranks.names(device),
+        "collectives": [name for name in ranks.names(device) if name not in ranks.OPTIONAL],
     }
 
 

@@ -25,6 +25,8 @@ def certificate_lines(verdict: Verdict) -> list[str]:
             for c in verdict.comparisons
             if c.verdict != "identical"
         ]
+        for comparison in verdict.comparisons:
+            lines += _limited(f"    {safe(line, 600)}" for line in comparison.details)
     if verdict.against:
         lines += against_lines(verdict.against)
     return lines
@@ -38,10 +40,7 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         counts = Counter(probe.verdict for probe in smoke.probes)
         said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
         yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
-    bound = bound_of(smoke)
-    if bound:
-        runs, upper = bound
-        yield f"  none of {runs} runs of each differed: at most {upper:.0%} of runs do (95 %)"
+    yield from _bound(smoke)
     yield from _limited(
         f"  {safe(probe.name)}: drift: {safe(probe.why, 600)}"
         for probe in smoke.probes
@@ -71,11 +70,16 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         )
 
 
-def bound_of(smoke: Smoke) -> tuple[int, float] | None:
-    """Return the fewest runs of an identical probe in strict mode, and the share of drifting runs that they bound."""
+def _bound(smoke: Smoke) -> Iterator[str]:
+    """Yield of how many runs the identical probes are, and which share of drifting runs that bounds."""
     found = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
-    least = min(found, key=lambda mode: mode.runs, default=None)
-    return (least.runs, least.upper) if least else None
+    if not found:
+        return
+    ((runs, upper), number), *others = Counter((mode.runs, mode.upper) for mode in found).most_common()
+    all_of_them = "" if not others else f" for {number} of {len(found)}"
+    least = min(mode.runs for mode in found)
+    smallest = "" if least == runs else f"; the smallest N is {least}"
+    yield f"  N = {runs}{all_of_them}: fewer than {upper:.0%} of runs drift, at 95 %{smallest}"
 
 
 def against_lines(found: Against) -> list[str]:

@@ -6,11 +6,10 @@ Digests are comparable only between equal platforms: on another one they are exp
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from reprobuild.verify.certificate import Certificate
-from reprobuild.verify.document import ModeName
+from reprobuild.verify.document import ModeName, flat
 from reprobuild.verify.headline import cured
 from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
@@ -59,25 +58,10 @@ def _platform(scope: str, then: Smoke | None, now: Smoke | None) -> Iterator[Dev
         said = "checked" if then else None
         yield Deviation(scope=scope, name="smoke test", then=said, now=None if then else "checked")
         return
-    for part, one, two in (
-        ("", then.fingerprint, now.fingerprint),
-        ("settings", then.settings, now.settings),
-    ):
-        first, second = dict(_flat(one, part)), dict(_flat(two, part))
-        for name in sorted({*first, *second} - set(NO_MATTER)):
-            if first.get(name) != second.get(name):
-                yield Deviation(scope=scope, name=name, then=first.get(name), now=second.get(name))
-
-
-def _flat(value: Mapping[str, Any], above: str) -> Iterator[tuple[str, str]]:
-    for key, inner in value.items():
-        name = f"{above}.{key}" if above else key
-        if isinstance(inner, dict):
-            yield from _flat(inner, name)
-        elif isinstance(inner, list):
-            yield from _flat({str(number): item for number, item in enumerate(inner)}, name)
-        else:
-            yield name, inner if isinstance(inner, str) else json.dumps(inner)
+    one, two = dict(flat(then.fingerprint)), dict(flat(now.fingerprint))
+    for name in sorted({*one, *two} - set(NO_MATTER)):
+        if one.get(name) != two.get(name):
+            yield Deviation(scope=scope, name=name, then=one.get(name), now=two.get(name))
 
 
 def _answers(smoke: Smoke | None) -> dict[str, str]:
@@ -95,9 +79,12 @@ def _answers(smoke: Smoke | None) -> dict[str, str]:
 
 def _digests(probes: tuple[Probe, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:
     for probe in probes:
+        if probe.verdict == "informational":
+            continue
         for name in MODES:
             mode = probe.modes.get(name)
-            if mode is None or (name != "strict" and probe.name in unstable):
+            # What torch says to be deterministic in strict mode alone may race unseen with a profile.
+            if mode is None or (name != "strict" and (probe.name in unstable or probe.documented != "none")):
                 continue
             if mode.verdict == "REFUSED" or (mode.verdict == "IDENTICAL" and mode.digest):
                 yield f"{before}{probe.name} ({name})", mode.digest or "refused"

@@ -6,8 +6,9 @@ form, or is larger than it can be, is no answer; nothing that stands in it is be
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec import Meta, Struct
 FORMAT = 2
 # About thirty probes in four modes are 100 kB.
 LARGEST = 8 << 20
-# Parts and depth of what has no form of its own: fingerprint, start and settings.
+# Parts and depth of what has no form of its own: fingerprint and start.
 MOST_PARTS, DEEPEST, LONGEST = 2000, 6, 4000
 
 Device = Literal["cpu", "cuda"]
@@ -97,7 +98,6 @@ class Document(Struct, frozen=True, kw_only=True):
     device: Device = "cpu"
     start: Free = {}
     fingerprint: Free = {}
-    settings: Free = {}
     expectations: Expectations = Expectations()
     probes: Annotated[tuple[Answer, ...], Meta(max_length=500)] = ()
     controls: Annotated[tuple[ControlAnswer, ...], Meta(max_length=50)] = ()
@@ -118,6 +118,18 @@ def read_document(data: bytes, device: Device) -> Document | str:
     return f"the answer contradicts itself: {misfit}" if misfit else found
 
 
+def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of all that stands in a fingerprint, as `cuda.gpus.0.name`, in order."""
+    for key, inner in sorted(value.items()):
+        name = f"{above}.{key}" if above else key
+        if isinstance(inner, dict):
+            yield from flat(inner, name)
+        elif isinstance(inner, list):
+            yield from flat({str(number): item for number, item in enumerate(inner)}, name)
+        else:
+            yield name, inner if isinstance(inner, str) else json.dumps(inner)
+
+
 def _misfit(found: Document, device: Device) -> str:
     """Return what in a document cannot be, or nothing."""
     if found.ran and found.device != device:
@@ -130,7 +142,7 @@ def _misfit(found: Document, device: Device) -> str:
     ):
         if len(set(names)) < len(names):
             return "a name stands in it twice"
-    for part in (found.start, found.fingerprint, found.settings):
+    for part in (found.start, found.fingerprint):
         if sum(1 for _ in _parts(part)) > MOST_PARTS:
             return f"a part of it has more than {MOST_PARTS} values"
     return ""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
-import msgspec
-
 from reprobuild.verify.document import (
     Answer,
     CollectivesAnswer,
     ControlAnswer,
     Device,
     Document,
+    ModeName,
     Observed,
 )
 from reprobuild.verify.expected import Expected
@@ -25,14 +24,15 @@ FINE: tuple[ProbeV, ...] = ("identical", "refused", "not-applicable")
 
 
 def judge_smoke(
-    device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool
-) -> Smoke:
+    device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool,
+    thorough: bool = False,
+) -> Smoke:  # fmt: skip
     """Judge the smoke test on one device.
 
     Args:
         first, second: what two fresh containers answered, or why they did not; the second one's is short.
         expected: what the first must answer; less is no pass.
-        controls: the controls were asked for.
+        controls, thorough: the controls, and what takes long, were asked for.
     """
     for answer in (first, second):
         if isinstance(answer, str) or not answer.ran:
@@ -40,14 +40,17 @@ def judge_smoke(
     assert isinstance(first, Document)
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
-    told = bool(first.expectations.refused)
+    told, names = (
+        bool(first.expectations.refused),
+        (*expected.probes, *(expected.thorough if thorough else ())),
+    )
     probes = tuple(_probe(answer, again.get(answer.name), expected, told=told) for answer in first.probes)
     found = tuple(_control(answer) for answer in first.controls)
     hook: V = "inconclusive"
     if first.start and second.start:
         hook = "identical" if first.start == second.start else "drift"
     reasons = [
-        *_missing("probe", expected.probes, [probe.name for probe in probes]),
+        *_missing("probe", names, [probe.name for probe in probes]),
         *_open_probes(probes),
         *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
         *(_open_controls(found, expected) if controls else ["the controls were left out"]),
@@ -59,7 +62,7 @@ def judge_smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
         probes=probes, controls=found, comparator=first.comparator,
         collectives=_collectives(first.collectives, expected),
-        expectations=first.expectations.source, fingerprint=first.fingerprint, settings=first.settings,
+        expectations=first.expectations.source, fingerprint=first.fingerprint,
         start=first.start, open=tuple(reasons), seconds=first.seconds + second.seconds,
     )  # fmt: skip
 
@@ -71,7 +74,7 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
     return Smoke(
         device=device, verdict="not-covered" if absent else "inconclusive", hook="inconclusive",
         open=(short(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
-        fingerprint=told.fingerprint if told else {}, settings=told.settings if told else {},
+        fingerprint=told.fingerprint if told else {},
     )  # fmt: skip
 
 
@@ -85,15 +88,19 @@ def _probe(answer: Answer, again: Answer | None, expected: Expected, *, told: bo
     """Judge one probe; `told` says that torch's own text names operations that it refuses."""
     later = again.modes if again else {}
     refusable = (answer.documented == "refused" and told) or answer.name in expected.alerting
-    verdict, why = _strict(
+    verdict, why = _judged(
         answer.modes.get("strict"), later.get("strict"), refusable=refusable,
         optional=answer.name in expected.optional,
     )  # fmt: skip
-    if verdict == "drift" and answer.name in expected.informational:
-        verdict, why = "not-applicable", f"torch promises no order of equal elements in any mode: {why}"
+    if answer.name in expected.informational:
+        verdict, why = "informational", "torch promises nothing here"
+    return _row(answer, verdict, why, _modes(answer.modes, later))
+
+
+def _row(answer: Answer, verdict: ProbeV, why: str, modes: dict[ModeName, Mode]) -> Probe:
     return Probe(
         name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
-        documented=answer.documented, verdict=verdict, why=why, modes=_modes(answer.modes, later),
+        documented=answer.documented, verdict=verdict, why=why, modes=modes,
     )  # fmt: skip
 
 
@@ -110,12 +117,12 @@ def _mode(seen: Observed, later: Observed | None) -> Mode:
     )  # fmt: skip
 
 
-def _strict(
+def _judged(
     seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
 ) -> tuple[ProbeV, str]:
-    """Return what strict mode showed of one probe, and why; `later` is the second container's answer."""
+    """Return what one mode showed of one probe, and why; `later` is the second container's answer."""
     if seen is None:
-        return "inconclusive", "no answer in strict mode"
+        return "inconclusive", "no answer in the mode that counts"
     if seen.verdict == "DRIFT":
         return "drift", short(seen.why) or f"{seen.distinct} different results in {seen.repeats} runs"
     if seen.verdict == "SKIPPED" and optional:
@@ -186,18 +193,22 @@ def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str
 
 
 def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
-    """Judge the collectives; the second container does none, so each probe stands for itself.
+    """Judge the collectives; None where the program in the image has none.
 
-    None where the program in the image has no such probes.
+    The second container does none, so each probe stands for itself.
     """
     if answer is None:
         return Collectives(verdict="inconclusive", why="no answer") if expected.collectives else None
-    probes = tuple(
-        msgspec.structs.replace(
-            _probe(probe, probe, expected, told=False), modes=_modes(probe.modes, {})
-        )
-        for probe in answer.probes
-    )  # fmt: skip
+    rows = []
+    for probe in answer.probes:
+        seen = probe.modes.get("strict")
+        verdict, why = _judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
+        rows.append(_row(probe, verdict, why, _modes(probe.modes, {})))
+    return _reduced(answer, tuple(rows), expected)
+
+
+def _reduced(answer: CollectivesAnswer, probes: tuple[Probe, ...], expected: Expected) -> Collectives:
+    """Return one answer for all collectives."""
     why = short(answer.why)
     verdict: V = "inconclusive"
     if answer.verdict == "DRIFT" or any(probe.verdict == "drift" for probe in probes):

@@ -14,7 +14,10 @@ from reprobuild.verify.verdict import Smoke
 
 PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/run.py"
 PYTHON = f"{PREFIX}/bin/python"
-OLDER = "the image was made by an older reprobuild, without this smoke test: build it again from its lock"
+OTHER = (
+    "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+    "with a new lock"
+)
 
 
 def run_smoke(
@@ -34,11 +37,11 @@ def run_smoke(
     """
     wanted = None if expected is None else expected.get(device)
     if wanted is None:
-        return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OLDER,))
+        return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
     asked = {"device": device, "seed": seed, "controls": controls, "thorough": thorough}
     first = _ask(container, device, asked)
     second = _ask(container, device, {"device": device, "seed": seed, "quick": True})
-    return judge_smoke(device, first, second, wanted, controls=controls)
+    return judge_smoke(device, first, second, wanted, controls=controls, thorough=thorough)
 
 
 def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:

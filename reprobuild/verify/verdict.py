@@ -14,8 +14,9 @@ from reprobuild.verify.document import Count, Device, Digest, Free, ModeName, Na
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
 RoundTrip = Literal["exact", "explained", "residue", "not-run"]
-# Of one probe: `refused` is torch's refusal in strict mode, where its own text says that it refuses.
-ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicable"]
+# Of one probe: `refused` is torch's refusal in strict mode, where its own text says that it refuses;
+# `informational` is what torch promises in no mode.
+ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicable", "informational"]
 VERSION = 3
 
 
@@ -28,11 +29,15 @@ class Determinism(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say."""
+    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
+
+    `details` are lines on what differs, what was excused, and how it was compared.
+    """
 
     name: str
     verdict: V
     detail: str = ""
+    details: tuple[str, ...] = ()
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -104,7 +109,6 @@ class Smoke(Struct, frozen=True, kw_only=True):
     collectives: Collectives | None = None
     expectations: Text = ""
     fingerprint: Free = {}
-    settings: Free = {}
     start: Free = {}
     open: tuple[Text, ...] = ()
     seconds: Seconds = 0

@@ -103,7 +103,7 @@ def test_strict_mode_decides(fields: dict[str, Any], verdict: str, why: str) -> 
 def test_no_answer_in_strict_mode() -> None:
     found = document()
     del found["probes"][0]["modes"]["strict"]
-    assert of(judged(found), FIRST) == ("inconclusive", "no answer in strict mode")
+    assert of(judged(found), FIRST) == ("inconclusive", "no answer in the mode that counts")
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,25 @@ def test_drift_that_strict_mode_refuses() -> None:
     smoke = judged(changed(first, FIRST, "profile", **drift()), second)
     _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
     assert notes == [f"cpu: drifts with profile torch; strict mode refuses it: {FIRST}"]
+
+
+def test_what_torch_promises_in_no_mode_is_only_told() -> None:
+    (name, *_) = EXPECTED["cpu"].informational
+    smoke = judged(changed(document(), name, verdict="DRIFT", digest=None, distinct=3))
+    assert (smoke.verdict, of(smoke, name)) == ("identical", ("informational", "torch promises nothing here"))
+
+
+def test_an_image_cannot_call_a_probe_informational() -> None:
+    found = changed(document(), FIRST, verdict="DRIFT", digest=None, distinct=3)
+    found["probes"][0]["informational"] = True
+    assert judged(found).verdict == "drift"
+
+
+def test_what_takes_long_is_expected_where_it_was_asked_for() -> None:
+    first, second = (read_document(encode(document(quick=quick)), "cpu") for quick in (False, True))
+    smoke = judge_smoke("cpu", first, second, EXPECTED["cpu"], controls=True, thorough=True)
+    names = ", ".join(sorted(EXPECTED["cpu"].thorough))
+    assert (smoke.verdict, smoke.open) == ("inconclusive", (f"no answer of probe {names}",))
 
 
 # --- what is drawn before anything is seeded ----------------------------------------------------
@@ -336,6 +355,28 @@ def test_a_collective_that_drifts_in_a_document_that_denies_it() -> None:
     smoke = judged(found)
     assert smoke.collectives is not None
     assert smoke.collectives.verdict == "drift"
+
+
+def test_only_some_collectives_may_be_skipped() -> None:
+    found = collectives("cpu")
+    found["probes"].append(probe("reduce_scatter float32 1 MiB", ["strict"]))
+    skipped = observed("", verdict="SKIPPED", digest=None, why="gloo cannot")
+    for at, verdict in ((-1, "identical"), (0, "inconclusive")):
+        found["probes"][at]["modes"]["strict"] = skipped
+        smoke = judged(document(collectives=found))
+        assert smoke.collectives is not None
+        assert smoke.collectives.verdict == verdict
+
+
+def test_collectives_that_are_fewer() -> None:
+    found = collectives("cpu", probes=collectives("cpu")["probes"][1:])
+    smoke = judged(document(collectives=found))
+    assert smoke.collectives is not None
+    (name, *_) = EXPECTED["cpu"].collectives
+    assert (smoke.collectives.verdict, smoke.collectives.why) == (
+        "inconclusive",
+        f"no answer of probe {name}",
+    )
 
 
 def test_no_word_of_collectives() -> None:
