@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dev import seed_table
+from proof import seed_table
 
 
 @pytest.fixture(scope="session")
@@ -18,14 +18,18 @@ def drawn(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def test_the_document_has_the_tables(drawn: dict[str, list[seed_table.Draws]]) -> None:
     text = seed_table.DOCUMENT.read_text()
     written = text.partition(seed_table.BEGIN)[2].partition(seed_table.END)[0]
-    assert written.strip() == seed_table.tables(drawn).strip(), "python -m dev.seed_table PYTHON --write renews it"
+    assert written.strip() == seed_table.tables(drawn).strip(), (
+        "python -m proof.seed_table PYTHON --write renews it"
+    )
 
 
 CELL = ("around the entrypoint, with REPROBUILD_SEED", "fork", "`random`")
 FIRST = "the entrypoint"
 
 
-def made(first: list[Any], here: list[Any], main: Any = 1, other: Any = 9) -> dict[str, list[seed_table.Draws]]:
+def made(
+    first: list[Any], here: list[Any], main: Any = 1, other: Any = 9
+) -> dict[str, list[seed_table.Draws]]:
     """Return draws of one generator: of a fork under the first launcher and under another, of main, of another seed."""
     generator = CELL[2]
 

@@ -259,9 +259,9 @@ def test_options_that_keep_the_hook_out_are_said_by_the_entrypoint(command: list
 @pytest.mark.parametrize(
     "command",
     [
-        [], ["python"], ["python", "x.py", "-S"], ["python", "-m", "x", "-S"], ["python", "-c", "-S"], ["pythonic", "-S"],
-        ["sh", "-S"], ["python", "-WS", "x"], ["python", "-W", "-S", "x"], ["python", "--", "-S"], ["python", "-", "-S"],
-        ["python", "-uc", "1", "-S"], ["python", "-W"],
+        [], ["python"], ["python", "x.py", "-S"], ["python", "-m", "x", "-S"], ["python", "-c", "-S"], ["sh", "-S"],
+        ["pythonic", "-S"], ["python", "-WS", "x"], ["python", "-W", "-S", "x"], ["python", "--", "-S"],
+        ["python", "-", "-S"], ["python", "-uc", "1", "-S"], ["python", "-W"],
     ],
 )  # fmt: skip
 def test_other_commands_are_not_spoken_of(command: list[str]) -> None:

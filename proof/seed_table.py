@@ -1,6 +1,6 @@
 """The coverage table of docs/seeds.md: which generator follows the seed, in which child, under which launcher.
 
-    python dev/seed_table.py PYTHON [--write]
+    python -m proof.seed_table PYTHON [--write]
 
 PYTHON is an interpreter with torch, NumPy and the start-up hook. Every cell is what was drawn: the values of two
 launches with one seed are compared, of a third with another, and of all processes with each other. `--write` puts the
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dev.seed_draws import STARTS
+from proof.seed_draws import STARTS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "seeds.md"
@@ -74,7 +74,7 @@ def make_environment(python: Path, folder: Path) -> Path:
 def launch(python: Path, launcher: str, seed: int, out: Path, starts: Sequence[str] = ()) -> list[Draws]:
     """Run the program of draws under a launcher; return what each rank drew."""
     options, entered = LAUNCHERS[launcher]
-    argv = [str(python), *options, str(ROOT / "dev" / "seed_draws.py"), str(out), *starts]
+    argv = [str(python), *options, str(ROOT / "proof" / "seed_draws.py"), str(out), *starts]
     env = {
         "PATH": os.environ["PATH"], "REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "",
         "REPROBUILD_FILES": str(out.parent), "OMP_NUM_THREADS": "1", "HOME": str(out.parent),
@@ -126,7 +126,7 @@ def tables(drawn: Mapping[str, list[Draws]]) -> str:
     """Return the tables, one for each launcher."""
     texts: list[str] = []
     for launcher in LAUNCHERS:
-        head = f"### Under {launcher}\n\n| | {' | '.join(STARTS)} |\n|---|{'---|' * len(STARTS)}\n"
+        head = f"### {launcher[0].upper()}{launcher[1:]}\n\n| | {' | '.join(STARTS)} |\n|---|{'---|' * len(STARTS)}\n"
         rows = [
             f"| {name} | {' | '.join(cell(drawn, launcher, start, name) for start in STARTS)} |\n"
             for name in GENERATORS

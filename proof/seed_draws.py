@@ -32,6 +32,7 @@ def draw(with_torch: bool = True) -> dict[str, Any]:
 
     import numpy as np
 
+    temporary: Any = tempfile
     found: dict[str, Any] = {
         "`random`": random.random(),
         "`random.Random()`": random.Random().random(),
@@ -41,7 +42,7 @@ def draw(with_torch: bool = True) -> dict[str, Any]:
         "hash order": hash("reprobuild"),
         "`os.urandom`": os.urandom(8).hex(),
         "`uuid.uuid4`": str(uuid.uuid4()),
-        "names of `tempfile`": next(tempfile._get_candidate_names()),
+        "names of `tempfile`": next(temporary._get_candidate_names()),
     }
     if with_torch:
         import torch
