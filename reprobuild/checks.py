@@ -7,13 +7,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.engines import find_engine
+from reprobuild.engines import find_engine, gpu
+from reprobuild.engines.model import Engine
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.report.html import render_html
 from reprobuild.session import Session
-from reprobuild.verify.check import verify_image
+from reprobuild.verify.against import compare_against
+from reprobuild.verify.certificate import Certificate, read_certificate, refuse_other
+from reprobuild.verify.check import Asked, seed_of, verify_image
+from reprobuild.verify.expected import expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.whole import write_file
 
@@ -21,23 +25,69 @@ VERDICT, REPORT = "verdict.json", "report.html"
 
 
 class Checks(Struct, frozen=True, kw_only=True):
-    """How the image is checked: on which engine, with the control or not, on the CPU alone or not."""
+    """How the image is checked.
+
+    Attributes:
+        engine: what runs containers; None for what answers.
+        control: run the controls.
+        cpu_only: the CPU is enough for now.
+        gpus: "auto" (all where this machine has any), "all", "none", or ids.
+        thorough: hundreds of repeats of each probe.
+        against: an earlier certificate to compare with, or a folder of results that holds one.
+    """
 
     engine: str | None = None
     control: bool = True
     cpu_only: bool = False
+    gpus: str = "auto"
+    thorough: bool = False
+    against: Path | None = None
+
+
+def ready(checks: Checks, session: Session) -> Engine:
+    """Return the engine that is asked for.
+
+    Raises:
+        UsageError: a GPU that is asked for is none.
+        EngineError: no engine answers.
+    """
+    gpu.requested(checks.gpus)
+    return find_engine(checks.engine, session.env)
 
 
 def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
-    """Load the image, check it, and write the verdict and the report into `out`."""
-    engine = find_engine(checks.engine, session.env)
+    """Load the image, check it, and write the verdict and the report into `out`.
+
+    Raises:
+        UsageError: the certificate cannot be compared with, or a GPU is none.
+        EngineError: no engine answers, or it fails.
+    """
+    former = read_certificate(checks.against) if checks.against else None
+    if former:
+        refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
+    engine = ready(checks, session)
+    wanted = expected(lock, session.store, session.say)
+    session.store.release()  # the checks take long, and need nothing of it
     if engine.load(out / "image", image.reference, (image.config, image.manifest), session.env):
         session.say(f"loaded {image.reference} into {engine.NAME}")
-    verdict = verify_image(
-        lock, image.reference, image.manifest, engine, session.env,
-        control=checks.control, cpu_only=checks.cpu_only, say=session.say,
+    asked = Asked(
+        reference=image.reference, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
+        control=checks.control, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus), thorough=checks.thorough,
     )  # fmt: skip
+    verdict = verify_image(lock, asked, engine, session.env, session.say)
+    if former:
+        verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
+        _keep(former, out, session)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
     page = render_html(lock, image, verdict, forecast(lock, session.store, session.today))
     write_file(out / REPORT, page.encode())
     return verdict
+
+
+def _keep(former: Certificate, out: Path, session: Session) -> None:
+    """Put a certificate aside that the new verdict is about to replace: it may be the only one."""
+    if former.path.resolve() != (out / VERDICT).resolve():
+        return
+    aside = out / f"verdict-{former.sha256[:12]}.json"
+    write_file(aside, former.path.read_bytes())
+    session.say(f"the certificate that was compared with is kept as {aside}")

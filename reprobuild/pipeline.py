@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.builders import NATIVE, build_foreign, find_builder
 from reprobuild.builders.promise import native_tree
-from reprobuild.checks import Checks, verify
+from reprobuild.checks import Checks, ready, verify
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
 from reprobuild.engines import find_engine, gpu
@@ -80,12 +80,11 @@ def from_snapshot(
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
     if checks is not None:
-        find_engine(checks.engine, session.env)  # before hours of fetching
+        ready(checks, session)  # before hours of fetching
     with keeping(lock, given or out / LOCK, session.store, "build"):
         lock, image = build(lock, out, session, making)
     if checks is None:
         return lock, image, None
-    session.store.release()  # the checks take long, and need nothing of it
     return lock, image, verify(lock, image, out, session, checks)
 
 
@@ -268,6 +267,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
             "round_trip": verdict.round_trip if verdict else "not-run",
+            **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
     }  # fmt: skip

@@ -30,7 +30,18 @@ from reprobuild.snapshot import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
 from tests.snapshot.samples import SECRETS
-from tests.verify.samples import PreparedEngine, captured, done, good_answers, make_lock, make_verdict, ruling
+from tests.verify.samples import (
+    EXPECTED,
+    PreparedEngine,
+    captured,
+    changed,
+    done,
+    good_answers,
+    make_lock,
+    make_verdict,
+    ruling,
+)
+from tests.verify.samples import document as smoke
 
 SNAPSHOT = EXAMPLE / "snapshot"
 VERBS = tuple(cli.VERBS)
@@ -305,16 +316,8 @@ SUMMARY = {"out", "lock", "image", "verdict", "deviations"}
     [
         ({}, 0),
         ({"again": [captured(variables=b"A=2\n")]}, 10),
-        (
-            {
-                "probes": [
-                    done({"ran": True, "probes": {"a": "1"}}),
-                    done({"ran": True, "probes": {"a": "2"}}),
-                ]
-            },
-            8,
-        ),
-        ({"probes": [done(b"")]}, 9),
+        ({"cpu quick": [done(smoke(quick=True, start={"random": "4"}))]}, 8),
+        ({"cpu": [done(b"")]}, 9),
     ],
 )
 def test_verify(
@@ -332,7 +335,7 @@ def test_verify(
     engine.answers = {kind: list(found) for kind, found in answers.items()}
     assert said("verify", results) == code
     assert said.out.splitlines()[-1].startswith("determinism: cpu ")
-    assert "the probes, twice in fresh containers" in said.err
+    assert "the smoke test on the CPU, in two fresh containers" in said.err
 
 
 def test_verify_without_the_control(said: Said, results: Path, engine: PreparedEngine) -> None:
@@ -340,10 +343,59 @@ def test_verify_without_the_control(said: Said, results: Path, engine: PreparedE
     assert found["verdict"]["determinism"]["cpu"] == "inconclusive"
 
 
+def test_verify_against_a_certificate(said: Said, results: Path, engine: PreparedEngine) -> None:
+    """The one that stands where the new one is written is kept."""
+    assert document(said, 0, "verify", results)["verdict"].keys() == {"determinism", "round_trip"}
+    before = (results / "verdict.json").read_bytes()
+    assert document(said, 0, "verify", results, "--against", results)["verdict"]["against"] == "same"
+    (kept,) = results.glob("verdict-*.json")
+    assert kept.read_bytes() == before
+    assert f"the certificate that was compared with is kept as {kept}" in said.err
+    first = EXPECTED["cpu"].probes[0]
+    engine.answers["cpu"] = [done(changed(smoke(), first, digest="9" * 64))]
+    engine.answers["cpu quick"] = [done(changed(smoke(quick=True), first, digest="9" * 64))]
+    assert document(said, 8, "verify", results, "--against", kept)["verdict"]["against"] == "differ"
+    assert said("verify", results, "--against", kept) == 8
+    assert f"  cpu: {first} (strict): " in said.out
+    assert list(results.glob("verdict-*.json")) == [kept]
+
+
+def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engine: PreparedEngine) -> None:
+    """Nothing is run, and the verdict that is there stays."""
+    code, error, hint = said.failed("verify", results, "--against", results)
+    assert (code, error) == (2, f"there is no certificate {results / 'verdict.json'}")
+    assert hint == "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
+    other = results / "other.json"
+    other.write_bytes(msgspec.json.encode(make_verdict(tree="sha256:0")))
+    code, error, hint = said.failed("verify", results, "--against", other)
+    assert code == 2
+    assert error.startswith(f"{other} is the certificate of another image: ")
+    assert hint.startswith("a certificate says something of its own image alone")
+    assert engine.tasks == []
+
+
+def test_verify_gives_containers_the_gpus_that_are_asked_for(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    engine.answers["cpu"] = [done(smoke(fingerprint={"cuda_build": True}))]
+    found = document(said, 0, "verify", results, "--gpu", "0,1")
+    assert found["verdict"]["determinism"] == {
+        "cpu": "identical",
+        "gpu": "identical",
+        "collectives": "identical",
+    }
+    asked = [(kind, task.gpus) for kind, task in engine.tasks if kind.startswith("cuda")]
+    assert asked == [("cuda", "0,1"), ("cuda quick", "0,1")]
+    engine.answers["cuda"] = [done({"format": 2, "ran": False, "why": "torch sees no CUDA device"})]
+    assert (
+        document(said, 9, "verify", results, "--gpu", "all")["verdict"]["determinism"]["gpu"] == "not-covered"
+    )
+    code, error, _ = said.failed("verify", results, "--gpu", "a b")
+    assert (code, error) == (2, "--gpu 'a b': 'a b' is no GPU")
+
+
 def test_verify_of_a_torch_for_cuda(said: Said, results: Path, engine: PreparedEngine) -> None:
-    answer = json.loads(engine.answers["probes"][0].stdout)
-    answer["fingerprint"]["cuda_build"] = True
-    engine.answers["probes"] = [done(answer)]
+    engine.answers["cpu"] = [done(smoke(fingerprint={"cuda_build": True}))]
     assert document(said, 9, "verify", results)["verdict"]["determinism"]["gpu"] == "not-covered"
     assert (
         document(said, 0, "verify", results, "--scope", "cpu")["verdict"]["determinism"]["gpu"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dev.list_profiles import PAGE, renewed
 from reprobuild.cli.common import make_decisions
 from reprobuild.config import image_config
 from reprobuild.errors import UsageError
@@ -34,6 +35,14 @@ def test_variables_are_those_of_the_profile_and_what_it_includes() -> None:
     assert set_by("log-only") == set_by("no such") == frozenset()
     assert set_by("strict") > set_by("rocm") | set_by("npu") | set_by("torch")
     assert set_by("torch,jax") == {"CUBLAS_WORKSPACE_CONFIG", "XLA_FLAGS"}
+
+
+def test_the_page_has_the_tables_of_the_data() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == renewed(page), "run: python dev/list_profiles.py"
+    entry = "| `CUBLAS_WORKSPACE_CONFIG` | `:4096:8`, also `:16:8` | C | torch |"
+    assert entry in page
+    assert renewed(page.replace(entry, "| `OTHER` |")) == page  # an old page is seen
 
 
 def test_several_profiles_have_one_form() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from reprobuild.decisions import Decisions
 from reprobuild.image.build import Image
+from reprobuild.report.determinism import against_lines, certificate_lines
 from reprobuild.report.html import render_html
 from reprobuild.report.text import (
     describe,
@@ -20,9 +23,17 @@ from reprobuild.report.text import (
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
-from reprobuild.verify.verdict import Comparison, Determinism, Difference
+from reprobuild.verify.verdict import (
+    Against,
+    Collectives,
+    Comparison,
+    Determinism,
+    Deviation,
+    Difference,
+    Smoke,
+)
 from tests.conftest import EXAMPLE
-from tests.verify.samples import make_lock, make_verdict, ruling
+from tests.verify.samples import EXPECTED, make_lock, make_smoke, make_verdict, ruling
 
 IMAGE = Image(
     layout="image", reference="reprobuild:0123456789ab", tree="sha256:1", config="sha256:2", manifest="sha256:3",
@@ -54,6 +65,28 @@ class Page(HTMLParser):
         self.text += f"\n{data}"
 
 
+def deviation(bad: str) -> Deviation:
+    return Deviation(scope=bad, name=bad, then=bad, now=None)
+
+
+def hostile_smoke(bad: str) -> Smoke:
+    """Return a smoke test in which all text that a container can give is this."""
+    smoke = make_smoke(verdict="inconclusive", open=(bad,), expectations=bad)
+    mode = msgspec.structs.replace(smoke.probes[0].modes["strict"], verdict="ERROR", why=bad)
+    probe = msgspec.structs.replace(
+        smoke.probes[0], name=bad, kind=bad, dtype=bad, shape=bad, why=bad, verdict="drift",
+        modes={"strict": mode},
+    )  # fmt: skip
+    control = msgspec.structs.replace(
+        smoke.controls[0], name=bad, why=bad, modes={bad: mode}, verdict="ineffective"
+    )
+    several = Collectives(verdict="drift", backend=bad, world=2, why=bad, probes=(probe,))
+    return msgspec.structs.replace(
+        smoke, probes=(probe,), controls=(control,), comparator={bad: False}, collectives=several,
+        fingerprint={bad: bad, "nested": {bad: [bad], "a": {"b": bad}}}, hook="drift",
+    )  # fmt: skip
+
+
 PLAIN_TAGS = {"html", "meta", "title", "style", "h1", "h2", "table", "tr", "th", "td", "p"}
 
 
@@ -65,12 +98,13 @@ def page(bad: str = "plain") -> tuple[str, Page]:
         )
     )
     verdict = make_verdict(
-        "inconclusive", "not-covered", "residue",
+        "inconclusive", "not-covered", "residue", made=bad, program=bad, profile=bad,
+        smoke=(hostile_smoke(bad),),
         comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
-        control=Comparison(name="control", verdict="inconclusive", detail=bad),
         differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
-        fingerprint={bad: bad, "nested": {bad: [bad]}},
         notes=(bad,),
+        against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=(deviation(bad),),
+                        platform=(deviation(bad),), other=(deviation(bad),), unmatched=(deviation(bad),)),
     )  # fmt: skip
     image = Image(layout="image", reference=bad, tree=bad, config=bad, manifest=bad, layers=1)
     text = render_html(lock, image, verdict)
@@ -82,7 +116,7 @@ def test_hostile_values_stay_text(bad: str) -> None:
     text, parsed = page(bad)
     assert parsed.tags <= PLAIN_TAGS
     assert {name for name, _ in parsed.attributes} <= {"lang", "charset", "class"}
-    assert parsed.text.count(bad) > 10
+    assert parsed.text.count(bad) > 40
     plain, _ = page()
     assert text.count("<td") == plain.count("<td")
 
@@ -100,12 +134,27 @@ def test_the_page_has_every_answer() -> None:
     for text in ("inconclusive", "not-covered", "residue", "drift", "requirements.txt:1", "torch", "42"):
         assert f"\n{text}" in parsed.text
     classes = {value for name, value in parsed.attributes if name == "class"}
-    assert classes == {"inconclusive", "not-covered", "residue", "drift"}
+    assert classes == {"inconclusive", "not-covered", "residue", "drift", "ineffective"}
+
+
+def test_the_page_has_the_probes() -> None:
+    text = render_html(make_lock(), IMAGE, make_verdict())
+    smoke = make_smoke()
+    digest = smoke.probes[0].modes["strict"].digest
+    assert digest
+    seen = f"IDENTICAL (N = 10, 2 processes), drift in at most 30.0% of runs; {digest[:12]}"
+    assert text.count(f"<td>{seen}</td>") == 4
+    assert "<h2>Smoke test, cpu: identical</h2>" in text
+    assert "<h2>Collectives, cpu: identical: gloo, 2 ranks</h2>" in text
+    for name in (*(p.name for p in smoke.probes), *(c.name for c in smoke.controls), *smoke.comparator):
+        assert f"<td>{name}</td>" in text
+    assert "default: DRIFT (N = 10, 2 processes): 3 different results; strict: IDENTICAL" in text
+    assert "<td>threads</td><td>2</td>" in text
 
 
 def test_a_page_without_anything_to_tell() -> None:
-    text = render_html(make_lock(rulings=()), IMAGE, make_verdict(comparisons=()))
-    assert text.count("<p>none</p>") == 5
+    text = render_html(make_lock(rulings=()), IMAGE, make_verdict(smoke=()))
+    assert text.count("<p>none</p>") == 6
     assert text.startswith("<!doctype html>")
     assert "unexplained" not in text
 
@@ -122,8 +171,19 @@ def test_the_closing_lines() -> None:
     lines = render_text(make_lock(), IMAGE, make_verdict(), Path("my results")).splitlines()
     assert lines[0] == "requirements.txt  2 pinned"
     assert lines[1] == "deviations: none"
-    assert "1 of 1 comparisons identical, seed 42" in lines
-    assert "control: 8 different results" in lines
+    smoke = make_smoke()
+    count, controls = len(smoke.probes), len(smoke.controls)
+    several = len(smoke.collectives.probes) if smoke.collectives else 0
+    told = len(EXPECTED["cpu"].informational)
+    start = lines.index(
+        f"smoke test, cpu, seed 42: {count} probes in strict mode: {count - told} identical, {told} informational"
+    )
+    assert lines[start + 1 : start + 5] == [
+        f"  runs without a difference: 10 of {count - told} probes (drift in at most 30% of runs, at 95 %)",
+        f"controls, cpu: {controls} of {controls} drifted by default, and stopped when cured",
+        f"collectives, cpu: gloo, 2 ranks: {several} of {several} identical",
+        "not in the image as captured: nothing else",
+    ]
     assert "run it: reprobuild run 'my results' --seed 7 -- COMMAND" in lines
     assert lines[-6:] == [
         f"lock      sha256:{make_lock().digest}",
@@ -151,11 +211,69 @@ def test_what_was_not_identical_is_listed() -> None:
         notes=("no GPU was checked",),
     )
     lines = render_text(make_lock(), IMAGE, verdict, Path("my results")).splitlines()
-    assert "1 of 3 comparisons identical, seed 42" in lines
+    assert "your work: 1 of 3 comparisons identical" in lines
     assert "  dropout: drift: 1 and 2" in lines
     assert "  conv: inconclusive: no answer" in lines
     assert "no GPU was checked" in lines
     assert lines[-1] == "determinism: cpu drift, gpu not-covered, collectives not-covered"
+
+
+def against(verdict: Any, **more: Any) -> list[str]:
+    found = Against(certificate="sha256:1", made="2026-11-22T05:00:00Z", verdict=verdict, compared=9, **more)
+    return against_lines(found)
+
+
+def test_an_earlier_certificate() -> None:
+    start = "against the certificate of 2026-11-22T05:00:00Z"
+    one = Deviation(scope="cpu", name="index_add (strict)", then="a" * 64, now="b" * 64)
+    host = Deviation(scope="cpu", name="cpu_model", then="old", now=None)
+    assert against("same") == [f"{start}: the same platform, and all 9 digests are the same"]
+    assert against("inconclusive") == [f"{start}: inconclusive: the two have no digest in common"]
+    assert against("differ", failed=(one,)) == [
+        f"{start}: FAILED: 1 of 9 digests differ on the same platform",
+        f"  cpu: index_add (strict): {'a' * 12} -> {'b' * 12}",
+    ]
+    assert against("other-platform", other=(one,), platform=(host,), unmatched=(host,)) == [
+        f"{start}: another platform: 1 of 9 digests differ, which is no failure",
+        "  platform: cpu: cpu_model: old -> nothing",
+        f"  cpu: index_add (strict): {'a' * 12} -> {'b' * 12}",
+        "  only in one of them: cpu: cpu_model: old -> nothing",
+    ]
+    assert against("differ", failed=(one,) * 30)[-1] == "  ... and 22 more in report.html"
+
+
+def test_what_comes_from_the_image_cannot_write_to_the_terminal() -> None:
+    bad = "\x1b[31m\rgone\x07\u202e"
+    deviations = (deviation(bad),)
+    verdict = make_verdict(
+        smoke=(hostile_smoke(bad),), notes=(bad,), comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
+        against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=deviations,
+                        platform=deviations, other=deviations, unmatched=deviations),
+    )  # fmt: skip
+    text = render_text(make_lock(), IMAGE, verdict, Path("out"))
+    assert text.count("gone") > 10
+    assert all(character.isprintable() or character == "\n" for character in text)
+    page_text = render_html(make_lock(), IMAGE, verdict)
+    assert page_text.count("gone") > 40
+    assert all(character.isprintable() or character == "\n" for character in page_text)
+
+
+def test_drift_of_a_probe_and_of_the_start_are_told() -> None:
+    first, *rest = make_smoke().probes
+    drifting = msgspec.structs.replace(first, verdict="drift", why="1 and 2")
+    smoke = make_smoke(verdict="drift", hook="drift", probes=(drifting, *rest), open=("no time",))
+    lines = certificate_lines(make_verdict(smoke=(smoke,)))
+    assert f"  {first.name}: drift: 1 and 2" in lines
+    assert (
+        "  seeding hook: drift: what is drawn before anything is seeded differs between two containers"
+        in lines
+    )
+    assert "  open: no time" in lines
+    nothing = make_smoke(probes=(), controls=(), collectives=None, verdict="inconclusive", open=("no torch",))
+    assert certificate_lines(make_verdict(smoke=(nothing,))) == [
+        "smoke test, cpu, seed 42: inconclusive",
+        "  open: no torch",
+    ]
 
 
 def test_deviations() -> None:

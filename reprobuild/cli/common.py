@@ -46,6 +46,11 @@ scope_option = click.option(
 control_option = click.option(
     "--control/--no-control", default=True, help="Leave out the control; the verdict is then inconclusive."
 )
+thorough_option = click.option(
+    "--thorough",
+    is_flag=True,
+    help="Hundreds of repeats of each probe, in place of a few: this takes an hour.",
+)
 store_option = click.option(
     "--store", type=PATH, help="Folder of the store. [default: the user's cache folder]"
 )

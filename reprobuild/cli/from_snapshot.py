@@ -22,6 +22,8 @@ from reprobuild.report.text import render_text
 @common.offline_option
 @common.making_options
 @common.engine_option
+@common.gpu_option
+@common.thorough_option
 @common.scope_option
 @common.control_option
 @click.option("--no-verify", is_flag=True, help="Build only; the verdict is then not-run.")
@@ -29,7 +31,7 @@ from reprobuild.report.text import render_text
 def command(
     directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,
     offline: bool, tag: str | None, sif: bool, sqsh: bool, builder: str, compressor: str, engine: str | None,
-    scope: str, control: bool, no_verify: bool, as_json: bool, **options: Any,
+    gpus: str, thorough: bool, scope: str, control: bool, no_verify: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Turn the snapshot in DIR into a frozen, checked image.
 
@@ -40,9 +42,9 @@ def command(
     decisions, folder = common.make_decisions(directory, decisions_path, **options)
     making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
     session = common.make_session(store, offline=offline, folder=folder)
-    checks = None if no_verify else Checks(engine=engine, control=control, cpu_only=scope == "cpu")
+    checks = Checks(engine=engine, control=control, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough)
     lock, image, verdict = pipeline.from_snapshot(
-        directory, out, decisions, session, making, given=lock_path, checks=checks
+        directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
     if as_json:
         common.print_json(pipeline.summary(lock, image, verdict, out))

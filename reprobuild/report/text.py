@@ -11,6 +11,8 @@ from msgspec import UNSET
 from reprobuild.builders import NATIVE
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
+from reprobuild.report.determinism import certificate_lines
+from reprobuild.report.difference import safe
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.verdict import Verdict
 
@@ -19,7 +21,8 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
     """Return the closing lines of `from-snapshot`; `out` is the folder of results as the user named it."""
     lines = [*_counts(lock), *_deviations(lock), ""]
     if verdict:
-        lines += [*_comparisons(verdict), ""]
+        notes = [safe(note, 600) for note in verdict.notes]
+        lines += [*certificate_lines(verdict), *_round_trip(verdict), *notes, ""]
     lines += [
         f"run it: reprobuild run {shlex.quote(str(out))} --seed 7 -- COMMAND",
         "",
@@ -63,14 +66,6 @@ def _deviations(lock: Lock) -> list[str]:
 def describe(ruling: Ruling) -> str:
     """Return one line for a ruling."""
     return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
-
-
-def _comparisons(verdict: Verdict) -> list[str]:
-    same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
-    lines = [f"{same} of {len(verdict.comparisons)} comparisons identical, seed {verdict.seed}"]
-    lines += [f"  {c.name}: {c.verdict}: {c.detail}" for c in verdict.comparisons if c.verdict != "identical"]
-    lines.append(f"control: {verdict.control.detail}")
-    return [*lines, *_round_trip(verdict), *verdict.notes]
 
 
 def _round_trip(verdict: Verdict) -> list[str]:

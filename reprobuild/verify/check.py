@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
+from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError
-from reprobuild.lock import FILES, PREFIX, Lock, Workload
+from reprobuild.lock import FILES, Lock, Workload
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.verify.judge import (
-    compare_probes,
-    judge_control,
-    judge_determinism,
-)
+from reprobuild.verify.document import Device
+from reprobuild.verify.expected import Expected
+from reprobuild.verify.headline import built_for_cuda, judge_determinism
 from reprobuild.verify.round_trip import (
     FREEZE,
     PACKAGES,
@@ -30,66 +33,102 @@ from reprobuild.verify.round_trip import (
     compare_packages,
     judge_round_trip,
 )
-from reprobuild.verify.verdict import VERSION, Comparison, Difference, Verdict
+from reprobuild.verify.smoke import PYTHON, run_smoke, why
+from reprobuild.verify.verdict import VERSION, Comparison, Difference, Smoke, Verdict
 
 SEED = 42  # where nobody chose one
 OUTPUTS = "/reprobuild-out"
 _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
-_PYTHON = f"{PREFIX}/bin/python"
+THOROUGH_SECONDS = 4 * 3600
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is to be checked, and how.
+
+    Attributes:
+        reference, manifest, tree: the image's name in the engine, and its digests.
+        expected: the probes that must be answered, by device; None where the image has no such smoke test.
+        now: in seconds since 1970.
+        control: run the controls, which must be seen drifting; without them the verdict is inconclusive.
+        cpu_only: the CPU is enough for now, also for a torch built for CUDA.
+        gpus: which GPUs the containers get (`Task.gpus`).
+        thorough: hundreds of repeats.
+    """
+
+    reference: str
+    manifest: str
+    tree: str
+    expected: dict[Device, Expected] | None
+    now: int
+    control: bool = True
+    cpu_only: bool = False
+    gpus: str = ""
+    thorough: bool = False
 
 
 def verify_image(
-    lock: Lock, reference: str, manifest: str, engine: Engine, env: Mapping[str, str], *,
-    control: bool = True, cpu_only: bool = False, say: Callable[[str], None] = lambda _: None,
-) -> Verdict:  # fmt: skip
+    lock: Lock,
+    asked: Asked,
+    engine: Engine,
+    env: Mapping[str, str],
+    say: Callable[[str], None] = lambda _: None,
+) -> Verdict:
     """Check a loaded image: is it the captured environment, and does it compute the same bytes twice?
 
     Args:
         lock: what the image was made from.
-        reference, manifest: the image's name in the engine, and its manifest digest.
-        control: run the work that must be seen drifting; without it the verdict is inconclusive.
-        cpu_only: the CPU is enough for now, also for a torch built for CUDA.
         say: told each step.
 
     Raises:
         EngineError: the engine failed; a probe that fails is an answer, not an error.
     """
-    seed = SEED if lock.seed is None else lock.seed
+    seed = seed_of(lock)
 
-    def container(*arguments: str, bypass: bool = False, outputs: str = "") -> Finished:
-        task = Task(arguments=arguments, environment=_seeded(seed), bypass=bypass, outputs=outputs)
-        return engine.run(reference, task, env)
+    def container(*arguments: str, bypass: bool = False, outputs: str = "", gpus: str = "") -> Finished:
+        task = Task(
+            arguments=arguments, environment=_seeded(seed), bypass=bypass, outputs=outputs, gpus=gpus,
+            timeout=THOROUGH_SECONDS if asked.thorough else Task(arguments=()).timeout,
+        )  # fmt: skip
+        return engine.run(asked.reference, task, env)
 
     say("capturing again inside the image, and comparing with what was captured")
     differences, unanswered = compare_lists(lock, container)
+    cpu, gpu = _smoke(lock, asked, seed, container, say)
     comparisons: list[Comparison] = []
-    fingerprint: dict[str, Any] = {}
-    control_answer = None
-    if has_torch(lock):
-        say("the probes, twice in fresh containers")
-        options = json.dumps({"device": "cpu", "seed": seed})
-        answers = [_answer(container(_PYTHON, f"{_RUNTIME}/probes.py", options)) for _ in range(2)]
-        comparisons += compare_probes(answers[0], answers[1])
-        fingerprint = dict(answers[0].get("fingerprint", {}))
-        if control:
-            say("the control, which must be seen drifting")
-            options = json.dumps({"device": "cpu", "seed": seed, "control": True})
-            control_answer = _answer(container(_PYTHON, f"{_RUNTIME}/probes.py", options))
-    elif control:
-        control_answer = {"ran": False, "why": "the control needs torch, which is not in the image"}
     if lock.workload:
         say(f"the workload, twice: {' '.join(lock.workload.command)}")
-        comparisons += compare_workload(lock.workload, seed, reference, engine, env)
-    judged = judge_control(control_answer)
+        comparisons += compare_workload(lock.workload, seed, asked.reference, engine, env)
     determinism, notes = judge_determinism(
-        comparisons, judged, cuda_build=fingerprint.get("cuda_build") if has_torch(lock) else False,
-        cpu_only=cpu_only,
-    )  # fmt: skip
+        cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile
+    )
+    made = datetime.datetime.fromtimestamp(asked.now, datetime.timezone.utc)
     return Verdict(
-        version=VERSION, image=manifest, seed=seed, determinism=determinism,
-        round_trip=judge_round_trip(differences, unanswered), comparisons=tuple(comparisons), control=judged,
-        differences=tuple(differences), fingerprint=fingerprint, notes=(*unanswered, *notes),
+        version=VERSION, made=f"{made:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=asked.manifest,
+        tree=asked.tree, lock=f"sha256:{lock.digest}", seed=seed, profile=lock.profile,
+        determinism=determinism, round_trip=judge_round_trip(differences, unanswered),
+        smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
+        differences=tuple(differences), notes=(*unanswered, *notes),
     )  # fmt: skip
+
+
+def _smoke(
+    lock: Lock, asked: Asked, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
+) -> tuple[Smoke | None, Smoke | None]:
+    """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
+    if not has_torch(lock):
+        return None, None
+    run = partial(run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough)
+    say("the smoke test on the CPU, in two fresh containers")
+    cpu = run("cpu", container, asked.expected)
+    if asked.cpu_only or not asked.gpus or built_for_cuda(cpu) is not True:
+        return cpu, None
+    say("the smoke test on the GPU, in two fresh containers")
+    return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
+
+
+def seed_of(lock: Lock) -> int:
+    """Return the seed of the checks."""
+    return SEED if lock.seed is None else lock.seed
 
 
 def has_torch(lock: Lock) -> bool:
@@ -107,14 +146,14 @@ def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[
     Returns:
         The differences, and what there is to say about each list that the image did not give.
     """
-    frozen = container(_PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True)
-    captured = container(_PYTHON, f"{_RUNTIME}/capture.py", "-o", f"{OUTPUTS}/again", outputs=OUTPUTS)
+    frozen = container(PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True)
+    captured = container(PYTHON, f"{_RUNTIME}/capture.py", "-o", f"{OUTPUTS}/again", outputs=OUTPUTS)
     differences, unanswered = compare_captured(lock), []
     answer = _answer(frozen)
     if "distributions" in answer:
         differences += compare_freeze(lock, answer) + compare_folders(lock, answer)
     else:
-        unanswered.append(f"{FREEZE} was not compared: {answer.get('why', _why(frozen))}")
+        unanswered.append(f"{FREEZE} was not compared: {answer.get('why', why(frozen))}")
     again = _again(captured)
     if isinstance(again, str):
         unanswered += [f"{name} was not compared: {again}" for name in (PACKAGES, VARIABLES)]
@@ -132,7 +171,7 @@ def _again(done: Finished) -> Snapshot | str:
     files = {path.removeprefix("again/"): data for path, data in done.outputs.items()}
     plain = {name: data for name, data in files.items() if "/" not in name}
     if done.code or not plain:
-        return _why(done)
+        return why(done)
     with tempfile.TemporaryDirectory() as made:
         for name, data in plain.items():
             Path(made, name).write_bytes(data)
@@ -148,12 +187,7 @@ def _answer(done: Finished) -> dict[str, Any]:
         found = json.loads(done.stdout)
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {"ran": False, "why": _why(done)}
-
-
-def _why(done: Finished) -> str:
-    tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
-    return f"exit code {done.code}: " + " / ".join(tail)
+    return found if isinstance(found, dict) else {"ran": False, "why": why(done)}
 
 
 def compare_workload(

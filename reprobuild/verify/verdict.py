@@ -1,16 +1,23 @@
-"""Verdict: what was checked, what came out, and what was not checked. A non-answer has a name of its own."""
+"""Verdict: what was checked, what came out, and what was not checked. A non-answer has a name of its own.
+
+`verdict.json` is this value, and is the certificate: months later `verify --against` compares with it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
+from reprobuild.verify.document import Count, Device, Digest, Free, ModeName, Name, Seconds, Seen, Text
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
 RoundTrip = Literal["exact", "explained", "residue", "not-run"]
-VERSION = 2
+# Of one probe: `refused` is torch's refusal in strict mode, where its own text says that it refuses;
+# `informational` is what torch promises in no mode.
+ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicable", "informational"]
+VERSION = 3
 
 
 class Determinism(Struct, frozen=True, kw_only=True):
@@ -27,6 +34,80 @@ class Comparison(Struct, frozen=True, kw_only=True):
     name: str
     verdict: V
     detail: str = ""
+
+
+class Mode(Struct, frozen=True, kw_only=True):
+    """One probe in one mode.
+
+    `digest` is what all `runs` gave, and `again` what a second, fresh container gave; None where there is no one
+    digest. `upper` bounds the share of runs that drift, at 95 %: 3/N where none of N did (the rule of three).
+    """
+
+    verdict: Seen
+    digest: Digest | None
+    again: Digest | None
+    distinct: Count
+    runs: Count
+    processes: Count
+    upper: Annotated[float, Meta(ge=0, le=1)]
+    why: Text = ""
+
+
+Modes = Annotated[dict[ModeName, Mode], Meta(max_length=4)]
+
+
+class Probe(Struct, frozen=True, kw_only=True):
+    """One probe: what torch's own text says of it, what was seen in each mode, and what that means."""
+
+    name: Name
+    kind: Text
+    dtype: Text
+    shape: Text
+    documented: Literal["refused", "deterministic", "none"]
+    verdict: ProbeV
+    modes: Modes
+    why: Text = ""
+
+
+class Control(Struct, frozen=True, kw_only=True):
+    """A control: `effective` where it was seen drifting by default, and no more in strict mode or once cured."""
+
+    name: Name
+    device: Device
+    verdict: Literal["effective", "ineffective", "drift"]
+    modes: Annotated[dict[Name, Mode], Meta(max_length=8)]
+    why: Text = ""
+
+
+class Collectives(Struct, frozen=True, kw_only=True):
+    """Reductions over `world` processes, or GPUs."""
+
+    verdict: V
+    backend: Text = ""
+    world: Count = 0
+    probes: Annotated[tuple[Probe, ...], Meta(max_length=200)] = ()
+    why: Text = ""
+
+
+class Smoke(Struct, frozen=True, kw_only=True):
+    """The smoke test on one device, and all that its verdict follows from.
+
+    `hook` says whether what was drawn before anything was seeded was the same in both containers, and `start`
+    holds digests of those draws. `open` says why it is inconclusive.
+    """
+
+    device: Device
+    verdict: V
+    hook: V
+    probes: Annotated[tuple[Probe, ...], Meta(max_length=1000)] = ()
+    controls: Annotated[tuple[Control, ...], Meta(max_length=50)] = ()
+    comparator: Annotated[dict[Name, bool], Meta(max_length=100)] = {}
+    collectives: Collectives | None = None
+    expectations: Text = ""
+    fingerprint: Free = {}
+    start: Free = {}
+    open: tuple[Text, ...] = ()
+    seconds: Seconds = 0
 
 
 # Why a captured line is not in the image as it was: docs/round-trip.md.
@@ -49,28 +130,66 @@ class Difference(Struct, frozen=True, kw_only=True):
     code: Code
 
 
+class Deviation(Struct, frozen=True, kw_only=True):
+    """Something that a certificate and this check say differently; None where one of them does not say it."""
+
+    scope: str
+    name: str
+    then: str | None
+    now: str | None
+
+
+class Against(Struct, frozen=True, kw_only=True):
+    """This check compared with an earlier certificate of the same image.
+
+    `certificate` is the sha256 of its file. `platform` are differences of the machines, which explain others;
+    `failed` are digests that differ though the platform is the same, `other` those on another platform, and
+    `unmatched` is what only one of the two has.
+    """
+
+    certificate: str
+    made: str
+    verdict: Literal["same", "differ", "other-platform", "inconclusive"]
+    compared: int
+    platform: tuple[Deviation, ...] = ()
+    failed: tuple[Deviation, ...] = ()
+    other: tuple[Deviation, ...] = ()
+    unmatched: tuple[Deviation, ...] = ()
+
+
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The certificate of one check: which image, with which seed, on what, and every answer."""
+    """The certificate of one check: which image, with which seed, when, on what, and every answer.
+
+    `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The
+    comparisons are of the user's own work.
+    """
 
     version: int
+    made: str
+    program: str
     image: str
+    tree: str
+    lock: str
     seed: int
+    profile: str
     determinism: Determinism
     round_trip: RoundTrip
+    smoke: tuple[Smoke, ...]
     comparisons: tuple[Comparison, ...]
-    control: Comparison
     differences: tuple[Difference, ...]
-    fingerprint: dict[str, Any]
     notes: tuple[str, ...] = ()
+    against: Against | None = None
 
     @property
     def exit_code(self) -> int:
         """The exit code that this verdict calls for; the gravest wins."""
         answers = (self.determinism.cpu, self.determinism.gpu, self.determinism.collectives)
-        if "drift" in answers:
+        before = self.against.verdict if self.against else "same"
+        if "drift" in answers or before == "differ":
             return DriftError.exit_code
         if self.round_trip == "residue":
             return RoundTripError.exit_code
-        if {"inconclusive", "not-covered", "not-run"} & set(answers) or self.round_trip == "not-run":
+        open_answers = {"inconclusive", "not-covered", "not-run"} & set(answers)
+        if open_answers or self.round_trip == "not-run" or before == "inconclusive":
             return InconclusiveError.exit_code
         return 0

@@ -27,37 +27,53 @@ class Probe:
         documented: which lines of torch's own list concern it: a name of torch's interface, and words of the line.
         devices: where it can be run.
         most: runs in one process, however many are asked for.
+        fresh: once in each process on a GPU: what a library keeps would make a second run another one by design.
+        informational: torch promises nothing here, in no mode; what is seen is only told.
+        thorough: it takes long, and is left out unless it is asked for by name or with `thorough`.
     """
 
     def __init__(
-        self, function: "Function", documented: "Sequence[Tuple[str, ...]]", devices: "Sequence[str]", most: int
-    ) -> None:  # fmt: skip
+        self, function: "Function", documented: "Sequence[Tuple[str, ...]]", **options: "Any"
+    ) -> None:
         self.name, self.function = function.__name__, function
         self.kind = function.__module__.rpartition(".")[2]
-        self.documented, self.devices, self.most = tuple(documented), tuple(devices), most
+        self.documented: "Tuple[Tuple[str, ...], ...]" = tuple(documented)
+        self.devices: "Tuple[str, ...]" = tuple(options["devices"])
+        self.most: int = options["most"]
+        self.fresh: bool = options["fresh"]
+        self.informational: bool = options["informational"]
+        self.thorough: bool = options["thorough"]
 
 
 PROBES: "Dict[str, Probe]" = {}
 
 
 def probe(
-    *documented: "Tuple[str, ...]", devices: "Sequence[str]" = ("cpu", "cuda"), most: int = 1 << 30
-) -> "Callable[[Function], Function]":
-    """Enter a probe under the name of its function."""
+    *documented: "Tuple[str, ...]", devices: "Sequence[str]" = ("cpu", "cuda"), most: int = 1 << 30,
+    fresh: bool = False, informational: bool = False, thorough: bool = False,
+) -> "Callable[[Function], Function]":  # fmt: skip
+    """Enter a probe under the name of its function; the options are attributes of Probe."""
+    options = {
+        "devices": devices,
+        "most": most,
+        "fresh": fresh,
+        "informational": informational,
+        "thorough": thorough,
+    }
 
     def enter(function: "Function") -> "Function":
         assert function.__name__ not in PROBES
-        PROBES[function.__name__] = Probe(function, documented, devices, most)
+        PROBES[function.__name__] = Probe(function, documented, **options)
         return function
 
     return enter
 
 
 class Bench:
-    """What a probe is given: torch, the device, the seed, and inputs."""
+    """What a probe is given: torch, the device, the seed, the mode, and inputs."""
 
-    def __init__(self, torch: "Any", device: str, seed: int) -> None:
-        self.torch, self.device, self.seed = torch, device, seed
+    def __init__(self, torch: "Any", device: str, seed: int, mode: str = "default") -> None:
+        self.torch, self.device, self.seed, self.mode = torch, device, seed, mode
         self.nn, self.functional = torch.nn, torch.nn.functional
 
     def begin(self, name: str) -> None:
@@ -66,6 +82,7 @@ class Bench:
         self.private.manual_seed(zlib.crc32(name.encode()))
         self.torch.manual_seed(self.seed)
         self.shapes: "List[str]" = []
+        self.others: "List[List[Any]]" = []
 
     def pick(self, cpu: "Any", cuda: "Any") -> "Any":
         """Return the first on the CPU, the second on a GPU: the sizes of a probe."""
@@ -74,7 +91,7 @@ class Bench:
     def randn(self, *shape: int, spread: int = 1, note: bool = True) -> "Any":
         """Return normal numbers, each times a power of ten from -spread to spread."""
         torch = self.torch
-        values = torch.randn(*shape, generator=self.private)
+        values = torch.randn(shape, generator=self.private)
         if spread:
             power = torch.randint(-spread, spread + 1, shape, generator=self.private).float()
             values = values * torch.pow(10.0, power)
@@ -85,6 +102,10 @@ class Bench:
     def index(self, high: int, *shape: int) -> "Any":
         """Return indices below `high`, most of them several times."""
         return self.torch.randint(0, high, shape, generator=self.private).to(self.device)
+
+    def also(self, values: "List[Any]") -> None:
+        """Enter another result of the same run, which must be the same one."""
+        self.others.append(values)
 
     def leaves(self, *values: "Any") -> "List[Any]":
         """Return the tensors, which gradients are wanted for."""

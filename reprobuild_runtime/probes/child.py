@@ -19,7 +19,7 @@ if os.path.dirname(os.path.dirname(_HERE)) not in sys.path:
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
 from reprobuild_runtime.digest import digest  # noqa: E402  after the paths
-from reprobuild_runtime.probes import bench, controls, expectations  # noqa: E402
+from reprobuild_runtime.probes import bench, controls, expectations, ranks  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
     Say = Callable[[Dict[str, Any]], None]
 
-MODULES = ("scatter",)
+MODULES = (
+    "scatter", "reductions", "convolution", "normalisation", "attention", "recurrent", "losses", "algebra",
+    "resampling", "draws", "training", "compiled", "optional",
+)  # fmt: skip
 
 
 def register() -> "Dict[str, bench.Probe]":
@@ -57,7 +60,7 @@ def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     from reprobuild_runtime.probes.stress import Disturbance
 
     set_mode(torch, ask["mode"])
-    table = bench.Bench(torch, ask["device"], ask["seed"])
+    table = bench.Bench(torch, ask["device"], ask["seed"], ask["mode"])
     disturb = Disturbance(torch, ask["device"]).disturb if ask["stress"] else _nothing
     known = register()
     for name in ask["names"]:
@@ -80,7 +83,8 @@ def run(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            for _ in range(min(repeats, probe.most)):
+            once = probe.fresh and table.device == "cuda"
+            for _ in range(1 if once else min(repeats, probe.most)):
                 disturb()
                 table.begin(probe.name)
                 start = time.perf_counter()
@@ -88,7 +92,7 @@ def run(
                 if table.device == "cuda":
                     table.torch.cuda.synchronize()
                 found["milliseconds"].append(round((time.perf_counter() - start) * 1000, 3))
-                found["digests"].append(digest(values))
+                found["digests"] += [digest(each) for each in (values, *table.others)]
                 found["dtype"] = _dtype(values)
         except bench.NotHereError as err:
             found["skipped"] = f"not applicable here: {err}"
@@ -133,6 +137,7 @@ def occupy(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
 
 TASKS: "Dict[str, Any]" = {
     "probes": probes, "scout": scout, "occupy": occupy, "controls": controls.controls,
+    "collective": ranks.collective,
 }  # fmt: skip
 
 

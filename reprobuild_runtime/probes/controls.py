@@ -45,15 +45,14 @@ def controls(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 def _told(compute: "Callable[[], Any]", torch: "Any", mode: str, repeats: int = REPEATS) -> "Dict[str, Any]":
     """Run a computation some times in a mode, and return what a process tells of a probe."""
     began = time.perf_counter()
-    if mode == "strict":  # only then: the call imports torch's compiler, which takes seconds
-        torch.use_deterministic_algorithms(True)
+    # The same switch as use_deterministic_algorithms, without its import of torch's compiler, which takes seconds.
+    torch.set_deterministic_debug_mode("error" if mode == "strict" else "default")
     try:
         digests = [digest([compute()]) for _ in range(repeats)]
     except Exception as err:
         return {"error": f"{type(err).__name__}: {err}"[:2000]}
     finally:
-        if mode == "strict":
-            torch.use_deterministic_algorithms(False)
+        torch.set_deterministic_debug_mode("default")
     return {"digests": digests, "seconds": time.perf_counter() - began}
 
 

@@ -13,8 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-# torch's own words when it refuses (aten/src/ATen/Context.cpp, alertNotDeterministic).
-_ALERT = re.compile(r"(.{1,200}?) does not have a deterministic implementation", re.DOTALL)
+# torch's own words when it refuses (aten/src/ATen/Context.cpp, alertNotDeterministic), or
+# leaves a kernel out (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_cudnn_deterministic).
+_ALERT = re.compile(
+    r"(.{1,200}?) (?:does not have a deterministic implementation|is not deterministic\.)", re.DOTALL
+)
 _ITEM = re.compile(r"\* :(?:class|func|meth|attr):`~?([\w.]+)`\s*(.*)", re.DOTALL)
 _HEADS = {"will act": "deterministic", "will throw": "refused"}
 

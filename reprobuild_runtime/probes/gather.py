@@ -24,12 +24,13 @@ PROFILE_VARIABLES = (
 RESTARTS = 3  # of a process that died or hung, for the probes after the one that did it
 
 
-def gather(
-    ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]", gpus: int
-) -> "Dict[str, Any]":
+def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]") -> "Dict[str, Any]":
     """Return the part of the document that says what was observed."""
     known = child.register()
-    names = [name for name in known if not ask["only"] or name in ask["only"]]
+    names = [
+        name for name, probe in known.items()
+        if (name in ask["only"] if ask["only"] else ask["thorough"] or not probe.thorough)
+    ]  # fmt: skip
     tasks = [(mode, number) for mode in ask["modes"] for number in range(ask["processes"])]
     if "warn" in ask["modes"]:  # only reported: one process will do
         tasks = [task for task in tasks if task[0] != "warn" or task[1] == 0]
@@ -100,6 +101,8 @@ def environ_of(mode: str, seed: int) -> "Dict[str, str]":
         for name in PROFILE_VARIABLES:
             environ.pop(name, None)
     environ["REPROBUILD_RECORD"] = "0"  # the record is of the user's own work
+    # Threads that wait do not spin: where processors are shared that takes many times as long. No result changes.
+    environ.setdefault("OMP_WAIT_POLICY", "passive")
     return environ
 
 
@@ -114,18 +117,26 @@ def _probe(
         mode: judge([each[probe.name] for each in answers], documented, alerts)
         for mode, answers in by_mode.items()
     }
-    return {"name": probe.name, "kind": probe.kind, **facts, "documented": documented, "modes": modes}
+    about = {"name": probe.name, "kind": probe.kind, **facts, "informational": probe.informational}
+    return {**about, "documented": documented, "modes": modes}
 
 
 def bound(probes: "List[Dict[str, Any]]") -> "Dict[str, Any]":
-    """Return the least number of runs of an identical probe, and what it bounds: the rule of three.
+    """Return the least number of runs of an identical probe, whose it is, and what it bounds; and of a typical one.
 
-    No difference in N runs means, at 95 %, that fewer than 3 in N would differ.
+    No difference in N runs means, at 95 %, that fewer than 3 in N would differ: the rule of three.
     https://doi.org/10.1001/jama.1983.03330370053031
     """
-    runs = [
-        mode["repeats"] for probe in probes for name, mode in probe["modes"].items()
+    runs = sorted(
+        (mode["repeats"], probe["name"]) for probe in probes for name, mode in probe["modes"].items()
         if mode["verdict"] == "IDENTICAL" and name in ("strict", "profile")
-    ]  # fmt: skip
-    least = min(runs, default=0)
-    return {"runs": least, "upper": round(min(1.0, 3 / least), 6) if least else 1.0}
+    )  # fmt: skip
+    if not runs:
+        return {"runs": 0, "upper": 1.0, "probe": "", "typical": {"runs": 0, "upper": 1.0}}
+    (least, name), typical = runs[0], runs[len(runs) // 2][0]
+    middle = {"runs": typical, "upper": _upper(typical)}
+    return {"runs": least, "upper": _upper(least), "probe": name, "typical": middle}
+
+
+def _upper(runs: int) -> float:
+    return round(min(1.0, 3 / runs), 6)

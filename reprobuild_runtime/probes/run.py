@@ -50,11 +50,13 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
         why = "torch sees no CUDA device"
     if why:
         return {**found, "why": why, "seconds": round(time.monotonic() - began, 3)}
-    from reprobuild_runtime.probes import controlled, gather
+    from reprobuild_runtime.probes import collectives, controlled, gather
 
     found.update(ran=True, expectations=scout.said("expectations"), comparator=scout.said("comparator"))
-    found.update(gather.gather(ask, command, found["expectations"], int(scout.said("gpus") or 0)))
+    found.update(gather.gather(ask, command, found["expectations"]))
     found["controls"] = controlled.run(ask, command) if ask["controls"] else []
+    gpus = int(scout.said("gpus") or 0)
+    found["collectives"] = collectives.run(ask, command, gpus) if ask["collectives"] else None
     found["seconds"] = round(time.monotonic() - began, 3)
     return found
 

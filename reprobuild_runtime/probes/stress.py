@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-# Keeps the processors busy until its parent ends, or for ten minutes at most. Hashing releases the interpreter's lock.
+# Keeps half of the processors busy until its parent ends, for ten minutes at most. Hashing releases the interpreter's
+# lock.
 BUSY = """
 import hashlib, os, sys, threading, time
 parent, end = os.getppid(), time.monotonic() + 600
@@ -65,6 +66,6 @@ def _streams(torch: "Any") -> "List[Any]":
 def companion(device: str) -> "List[str]":
     """Return the command of a second process that keeps the processors, or the GPU, busy."""
     if device == "cpu":
-        return [sys.executable, "-I", "-S", "-c", BUSY, str(max(1, os.cpu_count() or 1))]
+        return [sys.executable, "-I", "-S", "-c", BUSY, str(max(1, (os.cpu_count() or 1) // 2))]
     here = os.path.dirname(os.path.abspath(__file__))
     return [sys.executable, os.path.join(here, "child.py"), '{"task": "occupy"}']

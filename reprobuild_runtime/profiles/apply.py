@@ -94,7 +94,12 @@ def read_flag(entry: "Mapping[str, Any]") -> object:
         found = getattr(holder, attribute)
     except AttributeError as err:
         raise LookupError(entry["name"]) from err
-    return found() if entry.get("call") else found
+    value = found() if entry.get("call") else found
+    if value is True and "weakened" in entry:
+        holder, attribute = resolve(entry["weakened"])
+        if getattr(holder, attribute)():
+            return attribute.split("is_deterministic_algorithms_")[-1].replace("_enabled", "")
+    return value
 
 
 def wanted(entry: "Mapping[str, Any]") -> object:

@@ -12,6 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
+# Flags that a profile set to another value than they had, by name: for the record.
+changed: "Dict[str, Dict[str, object]]" = {}
+
 
 def after_import(name: str, module: "Any") -> None:
     """Set the flags of a library just imported, and look at the command line where the entrypoint could not."""
@@ -23,7 +26,9 @@ def after_import(name: str, module: "Any") -> None:
     entries = choose.settings(asked, path)
     for problem in set_flags(apply.flags(name, entries)):
         launch.say("reprobuild: " + problem)
-    if name == "torch":
+    if name == "torch" and entries:
+        # What a launcher lost on the way is still in time; what is said about presets was said at launch.
+        apply.export(os.environ, [one for one in entries if one["binds"] == "C" and not one.get("append")])
         refusals.install(asked)
     if os.environ.get(apply.CHECKED) != "1" and os.environ.get("LOCAL_RANK", "0") == "0":
         rules = [rule for rule in choose.arguments(asked, path) if _module(rule) == name]
@@ -31,16 +36,26 @@ def after_import(name: str, module: "Any") -> None:
             launch.say(f"reprobuild: profile {','.join(asked)}: {problem}")
 
 
+def _read(entry: "Dict[str, Any]") -> object:
+    try:
+        return apply.read_flag(entry)
+    except Exception:  # a release may set what it cannot tell
+        return None
+
+
 def _module(rule: "Dict[str, Any]") -> str:
     return str(choose.data()["consumers"][rule["consumer"]]["module"])
 
 
 def set_flags(entries: "List[Any]") -> "List[str]":
-    """Set flags; return a line for each that this release does not have, or refuses."""
+    """Set flags and note what each was; return a line for each that this release does not have, or refuses."""
     said = []
     for entry in entries:
         try:
+            before = _read(entry)
             apply.set_flag(entry)
+            if before != apply.wanted_flag(entry):
+                changed[entry["name"]] = {"before": before, "after": apply.wanted_flag(entry)}
         except LookupError:
             said.append(f"profile {entry['profile']}: this release has no {entry['name']}")
         except Exception as err:
@@ -69,7 +84,7 @@ def enforce(profile: "Optional[str]") -> "List[str]":
     for name in sorted({str(one["module"]) for one in choose.data()["consumers"].values()}):
         if name in sys.modules:
             late += set_flags(apply.flags(name, entries))
-    if "torch" in sys.modules:
+    if "torch" in sys.modules and entries:
         refusals.install(asked)
     return late
 

@@ -5,11 +5,13 @@ import os
 import sys
 
 from reprobuild_runtime import launch
+from reprobuild_runtime.profiles import choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
+MODE = "torch.use_deterministic_algorithms"
 TEXT = "does not have a deterministic implementation"
 _installed: "List[Tuple[str, ...]]" = []
 
@@ -44,23 +46,29 @@ def _say(error: object) -> None:
     try:
         text = str(error) if isinstance(error, RuntimeError) else ""
         if TEXT in text:
-            launch.say("reprobuild: hint: " + hint(text, ",".join(_installed[-1])))
+            launch.say("reprobuild: hint: " + hint(text, _installed[-1]))
     except Exception:  # an interpreter that is giving up has enough to say
         pass
 
 
-def hint(text: str, profile: str) -> str:
+def hint(text: str, asked: "Tuple[str, ...]") -> str:
     """Return what to do about a refusal: operation, alternative and profile."""
-    operation = text.split(TEXT)[0].strip()[-80:]
-    return (
-        f"{operation} is refused by deterministic mode (profile {profile}): {alternative(operation)}; "
-        "or turn the mode off around this one operation; or take the profile `torch`, which does not refuse"
+    operation, profile = text.split(TEXT)[0].strip()[-80:], ",".join(asked)
+    ours = any(entry["name"] == MODE for entry in choose.settings(asked, ()))
+    said = (
+        f"{operation} has an alternative: "
+        if alternative(operation)
+        else f"no alternative to {operation} is known"
     )
+    said += alternative(operation) + "; or switch the mode off around this one operation"
+    if ours:
+        return f"{said}. Profile {profile} switched it on; the profile `torch` refuses nothing"
+    return f"{said}. The program switched it on, not the profile ({profile})"
 
 
 def alternative(operation: str) -> str:
-    """Return what can stand in for an operation, by the longest name in `refusals.json` that its own begins with."""
+    """Return what can stand in for an operation, by the longest name that its own begins with; "" if none is known."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "refusals.json"), "rb") as file:
         known: "Dict[str, str]" = json.loads(file.read())["alternatives"]
     fitting = [name for name in known if operation.startswith(name)]
-    return known[max(fitting, key=len)] if fitting else "no alternative is known"
+    return known[max(fitting, key=len)] if fitting else ""

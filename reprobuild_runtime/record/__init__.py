@@ -14,10 +14,17 @@ RECORDED = ("torch", "tensorflow", "jax")
 def watch(name: str, module: "Any") -> None:
     """Record the settings now that a framework was imported and seeded, and again when the process ends.
 
+    A fault is one line on stderr, and never more.
+
     Args:
         name: the module's name, one of RECORDED.
         module: the module.
     """
-    from reprobuild_runtime.record import keep
+    try:
+        from reprobuild_runtime.record import keep
 
-    keep.watch(name)
+        keep.watch(name)
+    except Exception as err:
+        from reprobuild_runtime import launch
+
+        launch.say(f"reprobuild: no record is written: {type(err).__name__}: {err}")

@@ -107,8 +107,7 @@ def take() -> "Dict[str, Any]":
         "threads": {
             "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         },
-        "hash_randomization": sys.flags.hash_randomization,
-        "ignores_environment": bool(sys.flags.ignore_environment),
+        "hash_order_is_chosen": launch.hash_order_is_chosen(),
     }
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 from reprobuild_runtime import launch
-from reprobuild_runtime.profiles import apply, choose
+from reprobuild_runtime.profiles import apply, choose, hook
 from reprobuild_runtime.record import effective
 
 TYPE_CHECKING = False
@@ -119,11 +119,14 @@ class Record:
         document = {
             "format": FORMAT,
             "frameworks": self.frameworks,
+            "process": self.process,
+            "parent": os.getppid(),
             "rank": os.environ.get("RANK"),
             "world_size": os.environ.get("WORLD_SIZE"),
             "start": self.start,
             "exit": final,
             "overrides": list(self.overrides.values()),
+            "set_by_profile": hook.changed,
         }
         part = self.path + ".part"
         try:
@@ -135,6 +138,14 @@ class Record:
         except OSError as err:
             self.failed = True
             launch.say(f"reprobuild: no record is written: {err.strerror}: {os.path.dirname(self.path)}")
+            _remove(part)
+
+
+def _remove(path: str) -> None:
+    try:  # noqa: SIM105  importing contextlib takes longer
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def shown(asked: "Mapping[str, Any]") -> "Dict[str, Any]":
@@ -161,6 +172,8 @@ def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
             continue
         if not same:
             found.append(_override(entry["name"], apply.wanted(entry), have, valid, when))
+    if asked["explicit"] and not launch.hash_order_is_chosen():
+        found.append(_override(launch.HASH_SEED, str(asked["seed"]), None, False, when))
     return found + _seed(asked, when)
 
 

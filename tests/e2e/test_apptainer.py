@@ -28,7 +28,7 @@ def test_every_check_says_in_apptainer_what_it_says_in_docker(
     assert f"loaded {built_example.image.reference} into apptainer" in done.stderr
     said = json.loads(done.stdout)["verdict"]
     assert said == {
-        "determinism": {"cpu": "identical", "gpu": "not-applicable", "collectives": "not-applicable"},
+        "determinism": {"cpu": "identical", "gpu": "not-applicable", "collectives": "identical"},
         "round_trip": "explained",
     }
     after = msgspec.json.decode((out / "verdict.json").read_bytes(), type=Verdict)

@@ -50,8 +50,33 @@ def test_a_shuffle_seeded_by_the_clock_is_drift(
 
 
 def test_without_the_control_nothing_is_identical(built_example: Built) -> None:
-    done = reprobuild("verify", built_example.out, "--no-control", "--json")
+    before = (built_example.out / "verdict.json").read_bytes()
+    done = reprobuild("verify", built_example.out, "--no-control", "--json", "--store", built_example.store)
+    (built_example.out / "verdict.json").write_bytes(before)
     assert done.returncode == 9, done.stderr
     assert json.loads(done.stdout)["verdict"]["determinism"]["cpu"] == "inconclusive"
-    again = reprobuild("verify", built_example.out, "--json")
-    assert again.returncode == 0, again.stderr
+
+
+def test_a_certificate_with_one_other_digest_is_a_failure_that_names_the_probe(
+    built_example: Built, tmp_path: Path
+) -> None:
+    """All other digests of the certificate come out again, in other containers."""
+    certificate = json.loads((built_example.out / "verdict.json").read_bytes())
+    (cpu,) = certificate["smoke"]
+    (probe,) = (each for each in cpu["probes"] if each["name"] == "index_add")
+    probe["modes"]["strict"]["digest"] = "0" * 64
+    earlier = tmp_path / "verdict.json"
+    earlier.write_text(json.dumps(certificate))
+    done = reprobuild(
+        "verify", built_example.out, "--against", earlier, "--json", "--store", built_example.store
+    )
+    assert done.returncode == 8, done.stderr
+    assert json.loads(done.stdout)["verdict"] == {
+        "determinism": {"cpu": "identical", "gpu": "not-applicable", "collectives": "identical"},
+        "round_trip": "explained",
+        "against": "differ",
+    }
+    found = json.loads((built_example.out / "verdict.json").read_bytes())["against"]
+    assert [(each["scope"], each["name"]) for each in found["failed"]] == [("cpu", "index_add (strict)")]
+    assert (found["platform"], found["unmatched"]) == ([], [])
+    assert found["compared"] > 100

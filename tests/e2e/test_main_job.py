@@ -44,7 +44,7 @@ def test_it_ends_with_the_digests_and_the_verdict(built_example: Built) -> None:
         f"manifest  {built_example.image.manifest}",
     ]
     assert tail[4:] == [
-        "round trip: explained", "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
+        "round trip: explained", "determinism: cpu identical, gpu not-applicable, collectives identical",
     ]  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_again_everything_but_the_verdict_is_reused(built_example: Built) -> Non
     assert document["verdict"]["determinism"] == {
         "cpu": "identical",
         "gpu": "not-applicable",
-        "collectives": "not-applicable",
+        "collectives": "identical",
     }
     assert "fetched" not in done.stderr
     assert "dpkg" not in done.stderr

@@ -170,9 +170,10 @@ def with_cdi(request: pytest.FixtureRequest) -> Running:
 
 
 @pytest.fixture
-def loaded(with_cdi: Running, tiny: Tiny) -> Tiny:
+def loaded(with_cdi: Running, tiny: Tiny) -> Iterator[Tiny]:
     with_cdi.module.load(tiny.layout, tiny.reference, tiny.digests, with_cdi.env)
-    return tiny
+    yield tiny
+    with_cdi.client("rmi", tiny.reference)
 
 
 def seen(engine: Running, image: Tiny, gpus: str, **variables: str) -> tuple[set[str], Finished]:

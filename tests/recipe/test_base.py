@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 from tests.conftest import ROOT, Built
+
+
+def docker(*arguments: str | Path) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_base_alone(built_example: Built) -> None:
     name = "reprobuild-test:base"
     context = built_example.out / "context"
-    subprocess.run(
-        ["docker", "build", "--network=none", "--file", ROOT / "Dockerfile.base", "--tag", name, context],
-        capture_output=True, check=True,
-    )  # fmt: skip
+    docker("build", "--network=none", "--file", ROOT / "Dockerfile.base", "--tag", name, context)
     try:
-        shown = subprocess.run(
-            ["docker", "run", "--rm", "--network=none", "--pull=never", name,
-             "dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n"],
-            capture_output=True, text=True, check=True,
+        shown = docker(
+            "run", "--rm", "--network=none", "--pull=never", name,
+            "dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n",
         )  # fmt: skip
     finally:
-        subprocess.run(["docker", "image", "rm", name], capture_output=True, check=True)
+        docker("image", "rm", name)
     locked = [f"{deb.name} {deb.version}" for deb in built_example.lock.base.packages]
-    assert sorted(shown.stdout.splitlines()) == sorted(locked)
+    assert sorted(shown.splitlines()) == sorted(locked)

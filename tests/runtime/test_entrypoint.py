@@ -275,6 +275,83 @@ def test_the_commands_end_ends_the_container_though_others_run() -> None:
     assert time.monotonic() - began < 10
 
 
+WORDS = [
+    "", " ", "a b", "one\ntwo\n", "\t", "'", '"', "\\", "$HOME", "`id`", "*", "--", "-c", "naïve 漢字 🙂", "\udcff",
+    "x" * 100_000,
+]  # fmt: skip
+
+
+@WAYS
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_arguments_arrive_byte_for_byte(start: list[str], locale: dict[str, str]) -> None:
+    argv = [os.fsencode(word) for word in [*start, "printf", "%s\\0", *WORDS]]
+    done = subprocess.run(argv, env={"PATH": os.environ["PATH"], **locale}, capture_output=True, check=True)
+    assert done.stdout == b"".join(os.fsencode(word) + b"\0" for word in WORDS)
+
+
+# A root with nothing but the system's programs, ours, and a folder for work; no /tmp, no /etc.
+BARE_ROOT = """
+set -e
+into() { mkdir -p "$ROOT/$2"; mount --rbind "$1" "$ROOT/$2"; }
+mount -t tmpfs -o mode=755 none "$ROOT"
+for folder in usr bin sbin lib lib64 dev proc; do [ ! -d "/$folder" ] || into "/$folder" "$folder"; done
+into "$PREFIX" python
+into "$RUNTIME" opt/reprobuild/lib/reprobuild_runtime
+mkdir "$ROOT/work"
+printf "$FRAMEWORK" > "$ROOT/work/torch.py"
+[ -z "$READ_ONLY" ] || mount -o remount,ro "$ROOT"
+exec chroot "$ROOT" $AS /usr/bin/env -C /work -u REPROBUILD_RECORD \\
+    "$PYTHON" -I -S /opt/reprobuild/lib/reprobuild_runtime/entrypoint.py "$@"
+"""
+BARE_PYTHON = "/python/bin/" + Path(sys.executable).resolve().name
+BARE = {
+    "RUNTIME": str(RUNTIME), "PREFIX": sys.base_prefix, "PYTHON": BARE_PYTHON, "REPROBUILD_SEED": "7", "AS": "",
+    "REPROBUILD_PROFILE": "log-only",
+    "FRAMEWORK": "def manual_seed(seed):\\n    global initial_seed\\n    initial_seed = lambda: seed\\n",
+}  # fmt: skip
+LOOK = """
+import os, sys
+sys.path[:0] = ["/opt/reprobuild/lib", "/work"]
+import reprobuild_runtime.startup, random
+print(os.getuid(), os.path.exists("/tmp"), os.path.exists("/etc/passwd"), os.access(".", os.W_OK))
+print(random.random() == random.Random(7).random())
+import torch
+print(torch.initial_seed())
+"""
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["becomes", "looks-after"])
+@pytest.mark.parametrize("read_only", [True, False], ids=["read-only", "writable"])
+def test_without_tmp_etc_and_rights_the_command_runs_and_is_seeded(
+    tmp_path: Path, first: bool, read_only: bool
+) -> None:
+    """As a user whom no passwd knows: the job runs, and that there is no record is said."""
+    space = ["unshare", *ALONE, "--mount", *(["--pid", "--fork", "--mount-proc"] if first else [])]
+    user = 12345 if os.geteuid() == 0 else 0  # without rights there is but one in the new space
+    as_user = f"setpriv --reuid={user} --regid={user} --clear-groups" if user else ""
+    env = {**BARE, "ROOT": str(tmp_path), "READ_ONLY": "yes" if read_only else "", "AS": as_user}
+    ran = run(*space, "sh", "-c", BARE_ROOT, "sh", BARE_PYTHON, "-B", "-c", LOOK, env=env)
+    writable = not read_only and not user
+    assert ran.out == f"{user} False False {writable}\nTrue\n7\n", ran.err
+    assert ran.code == 0
+    reason = "Read-only file system" if read_only else "Permission denied"
+    lost = [f"reprobuild: no record is written: {reason}: /work/reprobuild-record"]
+    assert ran.err.splitlines() == ["Using seed: 7", *([] if writable else lost)]
+
+
+def test_a_command_that_cannot_be_run_has_its_code_there_too(tmp_path: Path) -> None:
+    env = {**BARE, "ROOT": str(tmp_path), "READ_ONLY": "yes"}
+    for command, code in (("/nonexistent", 127), ("/work", 126), ("false", 1), ("true", 0)):
+        assert run("unshare", *ALONE, "--mount", "sh", "-c", BARE_ROOT, "sh", command, env=env).code == code
+
+
+def test_standard_streams_that_are_closed_are_no_fault_of_the_entrypoint() -> None:
+    inner = " ".join(ENTRYPOINT)
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        env = {"REPROBUILD_SEED": "7"}
+        assert run("sh", "-c", f"{inner} sh -c 'exit 5' {closed}", env=env).code == 5
+
+
 def on_terminal(*command: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
     """Run a command on a terminal; type each text after another was seen; return the screen and the exit code."""
     pid, terminal = pty.fork()

@@ -37,7 +37,7 @@ def faults(text: str) -> list[str]:
 
 
 def test_there_are_files() -> None:
-    assert {"__init__.py", "startup.py", "entrypoint.py", "freeze.py", "probes.py"} <= {p.name for p in FILES}
+    assert {"__init__.py", "startup.py", "entrypoint.py", "freeze.py", "run.py"} <= {p.name for p in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RUNTIME)))

@@ -27,7 +27,7 @@ ENTRIES = [
 def test_each_entry_is_whole(profile: str, entry: Mapping[str, object]) -> None:
     assert set(entry) <= {
         "name", "value", "binds", "consumer", "versions", "why", "source", "seen",
-        "valid", "list", "append", "installed", "call", "read", "reads",
+        "valid", "list", "append", "installed", "call", "read", "reads", "weakened",
     }  # fmt: skip
     assert entry["binds"] in "PICA"
     assert entry["consumer"] in DATA["consumers"]
@@ -300,15 +300,17 @@ def test_a_flag_that_a_release_lacks_or_refuses_is_said_and_the_others_are_set(h
 @pytest.mark.parametrize(
     ("operation", "words"),
     [
-        ("put_", "index_put_"),
-        ("max_unpooling2d_forward_out", "by the indices"),
-        ("no_such_op", "no alternative is known"),
+        ("put_", "put_ has an alternative: index_put_ "),
+        ("max_unpooling2d_forward_out", "max_unpooling2d_forward_out has an alternative: scatter "),
+        ("no_such_op", "no alternative to no_such_op is known; "),
     ],
 )
 def test_the_hint_names_operation_alternative_and_profile(operation: str, words: str) -> None:
-    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", "strict")
-    assert said.startswith(f"{operation} is refused by deterministic mode (profile strict): ")
-    assert words in said
+    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("strict",))
+    assert said.startswith(words)
+    assert said.endswith(". Profile strict switched it on; the profile `torch` refuses nothing")
+    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("megatron",))
+    assert said.endswith(". The program switched it on, not the profile (megatron)")
 
 
 def test_nothing_is_imported_for_a_profile(hooked: Environment) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,13 +11,21 @@ from typing import Any
 
 import msgspec
 
+import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
 from reprobuild.lock import Artefact, Base, Deb, Interpreter, Lock, Ruling, Setting, Source, Wheel
-from reprobuild.verify.verdict import VERSION, Comparison, Determinism, Verdict
+from reprobuild.verify.document import Device, read_document
+from reprobuild.verify.expected import Expected
+from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.verdict import VERSION, Determinism, Smoke, Verdict
 
 SHA = "a" * 64
-PROBES = {"matmul": "1" * 64, "dropout": "2" * 64}
-FINGERPRINT = {"torch": "2.13", "cuda_build": False}
+FINGERPRINT = {"torch": "2.13", "cuda_build": False, "cpus": 2, "threads": 2}
+START = {"random": "3", "hook": {"seed": "42"}}
+EXPECTED = msgspec.json.decode(
+    (Path(reprobuild_runtime.__file__).parent / "probes" / "expected.json").read_bytes(),
+    type=dict[Device, Expected],
+)
 
 
 def make_lock(**more: Any) -> Lock:
@@ -64,13 +74,86 @@ def make_verdict(
     cpu: Any = "identical", gpu: Any = "not-applicable", round_trip: Any = "exact", **more: Any
 ) -> Verdict:
     verdict = Verdict(
-        version=VERSION, image=f"sha256:{SHA}", seed=42,
-        determinism=Determinism(cpu=cpu, gpu=gpu, collectives=gpu), round_trip=round_trip,
-        comparisons=(Comparison(name="matmul", verdict="identical", detail="1"),),
-        control=Comparison(name="control", verdict="drift", detail="8 different results"),
-        differences=(), fingerprint={}, notes=(),
+        version=VERSION, made="2026-11-22T05:00:00Z", program="0.1.0", image=f"sha256:{SHA}", tree="sha256:1",
+        lock=f"sha256:{SHA}", seed=42, profile="torch",
+        determinism=Determinism(cpu=cpu, gpu=gpu, collectives=gpu), round_trip=round_trip, smoke=(make_smoke(),),
+        comparisons=(), differences=(),
     )  # fmt: skip
     return msgspec.structs.replace(verdict, **more)
+
+
+def make_smoke(device: Any = "cpu", **more: Any) -> Smoke:
+    """Return what the judge says of two containers in which all is well; `more` replaces fields."""
+    first, second = (read_document(encode(document(device, quick=quick)), device) for quick in (False, True))
+    smoke = judge_smoke(device, first, second, EXPECTED[device], controls=True)
+    return msgspec.structs.replace(smoke, **more)
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def observed(name: str, runs: int = 10, **more: Any) -> dict[str, Any]:
+    """Return what a probe did in one mode."""
+    return {
+        "verdict": "IDENTICAL", "digest": sha(name), "distinct": 1, "repeats": runs, "processes": 2, "why": "",
+        "seconds": 0.1, "median_ms": 1.5, **more,
+    }  # fmt: skip
+
+
+def drift(runs: int = 10, distinct: int = 3) -> dict[str, Any]:
+    return observed("", runs, verdict="DRIFT", digest=None, distinct=distinct)
+
+
+def probe(name: str, modes: Sequence[str], **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "kind": "scatter", "dtype": "float32", "shape": "16x32", "documented": "none",
+        "modes": {mode: observed(name) for mode in modes}, **more,
+    }  # fmt: skip
+
+
+def document(device: Device = "cpu", *, quick: bool = False, **more: Any) -> dict[str, Any]:
+    """Return what a container answers where all is well, in full or in short; `more` replaces parts."""
+    modes = ("profile", "strict") if quick else ("default", "profile", "strict", "warn")
+    wanted = EXPECTED[device]
+    found: dict[str, Any] = {
+        "format": 2, "ran": True, "why": "", "options": {"device": device}, "device": device, "start": START,
+        "fingerprint": FINGERPRINT if device == "cpu" else {**FINGERPRINT, "cuda_build": True},
+        "expectations": {"source": "torch's own text", "deterministic": [], "refused": ["torch.put_"]},
+        "probes": [probe(name, modes) for name in wanted.probes],
+        "comparator": dict.fromkeys(wanted.comparator, True), "controls": [], "collectives": None, "seconds": 1.5,
+    }  # fmt: skip
+    if not quick:
+        found["controls"] = [control(name) for name in wanted.controls]
+        found["collectives"] = collectives(device)
+    return {**found, **more}
+
+
+def control(name: str) -> dict[str, Any]:
+    device, _, plain = name.partition(" ")
+    return {
+        "name": plain, "device": device, "verdict": "effective", "why": "",
+        "modes": {"default": drift(), "strict": observed(name)},
+    }  # fmt: skip
+
+
+def collectives(device: Device, **more: Any) -> dict[str, Any]:
+    return {
+        "verdict": "IDENTICAL", "why": "", "backend": "gloo" if device == "cpu" else "nccl", "world": 2,
+        "probes": [probe(name, ["strict"]) for name in EXPECTED[device].collectives], **more,
+    }  # fmt: skip
+
+
+def changed(found: dict[str, Any], name: str, mode: str = "strict", **more: Any) -> dict[str, Any]:
+    """Return a document in which one probe did something else in one mode."""
+    made = copy.deepcopy(found)
+    (at,) = (probe for probe in made["probes"] if probe["name"] == name)
+    at["modes"][mode].update(more)
+    return made
+
+
+def encode(value: object) -> bytes:
+    return json.dumps(value).encode()
 
 
 def done(stdout: object = b"", *, code: int = 0, stderr: bytes = b"", **outputs: bytes) -> Finished:
@@ -99,21 +182,15 @@ def captured(packages: bytes = PACKAGES, variables: bytes = VARIABLES) -> Finish
 def good_answers() -> dict[str, list[Finished]]:
     """Return what an image of `make_lock()` answers where all is well; the last answer is repeated."""
     editable = {"name": "mylib", "freeze": "-e git+https://example.org/mylib@c#egg=mylib", "tree": "7" * 40}
-    probes = {
-        "ran": True,
-        "probes": PROBES,
-        "failed": {},
-        "start": {"random": "3"},
-        "fingerprint": FINGERPRINT,
-    }
-    control = {"ran": True, "control": {"effective": True, "distinct": 8, "repeats": 8, "threads": 4}}
     return {
         "freeze": [done(frozen({"name": "torch", "freeze": "torch==1.0"}, editable))],
         "again": [captured()],
-        "probes": [done(probes)],
-        "control": [done(control)],
+        "cpu": [done(document())],
+        "cpu quick": [done(document(quick=True))],
+        "cuda": [done(document("cuda"))],
+        "cuda quick": [done(document("cuda", quick=True))],
         "workload": [done(**{"model.pt": b"weights"})],
-    }  # fmt: skip
+    }
 
 
 class PreparedEngine:
@@ -149,8 +226,9 @@ def kind_of(task: Task) -> str:
         return "freeze"
     if len(words) > 1 and words[1].endswith("capture.py"):
         return "again"
-    if len(words) > 1 and words[1].endswith("probes.py"):
-        return "control" if json.loads(words[2]).get("control") else "probes"
+    if len(words) > 1 and words[1].endswith("probes/run.py"):
+        options = json.loads(words[2])
+        return f"{options['device']} quick" if options.get("quick") else str(options["device"])
     return "workload"
 
 

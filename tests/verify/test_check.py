@@ -10,14 +10,16 @@ import pytest
 from reprobuild.engines.model import Finished
 from reprobuild.errors import EngineError
 from reprobuild.lock import Lock, Workload
-from reprobuild.verify.check import verify_image
-from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.check import Asked, verify_image
+from reprobuild.verify.verdict import VERSION, Determinism, Verdict
 from tests.verify.samples import (
+    EXPECTED,
     FINGERPRINT,
-    PROBES,
     SHA,
     PreparedEngine,
     captured,
+    changed,
+    document,
     done,
     frozen,
     good_answers,
@@ -39,115 +41,177 @@ NOT_JSON = [
 def check(
     lock: Lock | None = None, answers: dict[str, list[Finished]] | None = None, **more: Any
 ) -> tuple[Verdict, PreparedEngine]:
+    """Check a prepared image; `more` are fields of what is asked, and `say`."""
     engine = PreparedEngine({**good_answers(), **(answers or {})})
-    verdict = verify_image(lock or make_lock(), "image:1", f"sha256:{SHA}", engine, {}, **more)
-    return verdict, engine
+    said = more.pop("say", lambda _: None)
+    asked = Asked(
+        **{
+            "reference": "image:1", "manifest": f"sha256:{SHA}", "tree": "sha256:1", "expected": EXPECTED,
+            "now": 1795323600, **more,
+        }
+    )  # fmt: skip
+    return verify_image(lock or make_lock(), asked, engine, {}, said), engine
+
+
+def answered(**answers: object) -> dict[str, list[Finished]]:
+    """Return documents as the output of containers; `quick` is the second one's."""
+    return {name.replace("_", " "): [done(found)] for name, found in answers.items()}
+
+
+def cuda_build() -> dict[str, list[Finished]]:
+    return answered(cpu=document(fingerprint={**FINGERPRINT, "cuda_build": True}))
 
 
 def test_all_is_well() -> None:
     said: list[str] = []
     verdict, engine = check(make_lock(workload=WORKLOAD), say=said.append)
     assert verdict.exit_code == 0
-    assert (verdict.round_trip, verdict.determinism.cpu, verdict.determinism.gpu) == (
-        "exact", "identical", "not-applicable",
-    )  # fmt: skip
-    assert (verdict.image, verdict.seed, verdict.notes) == (f"sha256:{SHA}", 42, ())
-    assert verdict.fingerprint == FINGERPRINT
+    assert verdict.determinism == Determinism(cpu="identical", gpu="not-applicable", collectives="identical")
+    assert (verdict.round_trip, verdict.image, verdict.seed, verdict.notes) == (
+        "exact",
+        f"sha256:{SHA}",
+        42,
+        (),
+    )
+    assert (verdict.version, verdict.made, verdict.tree) == (VERSION, "2026-11-22T05:00:00Z", "sha256:1")
+    assert (verdict.lock, verdict.profile) == (f"sha256:{make_lock(workload=WORKLOAD).digest}", "torch")
+    (smoke,) = verdict.smoke
+    assert smoke.fingerprint == FINGERPRINT
+    assert {probe.verdict for probe in smoke.probes} == {"identical", "informational"}
     assert [kind for kind, _ in engine.tasks] == [
-        "freeze", "again", "probes", "probes", "control", "workload", "workload",
-    ]  # fmt: skip
-    assert len(said) == 4
+        "freeze",
+        "again",
+        "cpu",
+        "cpu quick",
+        "workload",
+        "workload",
+    ]
+    assert len(said) == 3
 
 
-def test_the_probes_go_past_no_entrypoint_and_have_the_seed() -> None:
+def test_the_smoke_test_goes_past_no_entrypoint_and_has_the_seed() -> None:
     _, engine = check(make_lock(seed=7, workload=WORKLOAD))
     bypassed = [kind for kind, task in engine.tasks if task.bypass]
     assert bypassed == ["freeze"]
     assert {task.network for _, task in engine.tasks} == {"none"}
+    assert {task.gpus for _, task in engine.tasks} == {""}
     assert {task.environment["REPROBUILD_SEED"] for _, task in engine.tasks} == {"7"}
-    asked = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind in ("probes", "control")]
-    assert [options["seed"] for options in asked] == [7, 7, 7]
+    asked = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind.startswith("cpu")]
+    assert asked == [
+        {"device": "cpu", "seed": 7, "controls": True, "thorough": False},
+        {"device": "cpu", "seed": 7, "quick": True},
+    ]
     workload = [task for kind, task in engine.tasks if kind == "workload"]
     assert workload[0].arguments == ("python", "train.py", "--out", "/reprobuild-out/model.pt")
     assert workload[0] == workload[1]
 
 
+def test_hundreds_of_repeats_have_hours() -> None:
+    _, engine = check(thorough=True)
+    (task,) = (task for kind, task in engine.tasks if kind == "cpu")
+    assert json.loads(task.arguments[2])["thorough"] is True
+    assert task.timeout == 4 * 3600
+
+
+@pytest.mark.parametrize("which", ["cpu", "cpu_quick"])
 @pytest.mark.parametrize("answer", NOT_JSON)
-def test_probes_that_are_no_json(answer: Finished) -> None:
-    verdict, _ = check(answers={"probes": [answer]})
+def test_a_smoke_test_that_is_no_document(answer: Finished, which: str) -> None:
+    verdict, _ = check(answers={which.replace("_", " "): [answer]})
     assert verdict.determinism.cpu == "inconclusive"
-    assert verdict.determinism.gpu == "inconclusive"
-    assert verdict.comparisons[0].detail.startswith(f"exit code {answer.code}: ")
+    assert verdict.determinism.gpu == ("inconclusive" if which == "cpu" else "not-applicable")
+    (reason,) = verdict.smoke[0].open
+    assert f"(exit code {answer.code}: " in reason
     assert verdict.exit_code == 9
 
 
 def test_the_reason_is_the_tail_of_its_errors() -> None:
-    verdict, _ = check(answers={"probes": [NOT_JSON[0]]})
-    assert verdict.comparisons[0].detail == "exit code 139: one / two"
+    verdict, _ = check(answers={"cpu": [NOT_JSON[0]]})
+    assert verdict.smoke[0].open[0].endswith("(exit code 139: one / two)")
 
 
-def test_one_of_two_processes_gives_no_json() -> None:
-    good = good_answers()["probes"]
-    verdict, _ = check(answers={"probes": [*good, NOT_JSON[0]]})
-    assert (verdict.determinism.cpu, verdict.exit_code) == ("inconclusive", 9)
-
-
-@pytest.mark.parametrize("answer", NOT_JSON)
-def test_a_control_that_is_no_json(answer: Finished) -> None:
-    verdict, _ = check(answers={"control": [answer]})
-    assert verdict.control.verdict == "inconclusive"
-    assert verdict.exit_code == 9
-
-
-def test_without_the_control() -> None:
-    verdict, engine = check(control=False)
-    assert "control" not in [kind for kind, _ in engine.tasks]
-    assert (verdict.control.verdict, verdict.determinism.cpu, verdict.exit_code) == (
-        "not-run",
-        "inconclusive",
-        9,
-    )
-
-
-def test_an_ineffective_control() -> None:
-    control = {"ran": True, "control": {"effective": False, "distinct": 1, "repeats": 8, "threads": 1}}
-    verdict, _ = check(answers={"control": [done(control)]})
-    assert (verdict.determinism.cpu, verdict.exit_code) == ("inconclusive", 9)
+def test_without_the_controls() -> None:
+    verdict, engine = check(answers=answered(cpu=document(controls=[])), control=False)
+    options = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind == "cpu"]
+    assert [option["controls"] for option in options] == [False]
+    assert (verdict.smoke[0].open, verdict.determinism.cpu, verdict.exit_code) == (
+        ("the controls were left out",), "inconclusive", 9,
+    )  # fmt: skip
 
 
 def test_drift() -> None:
-    other = {
-        "ran": True,
-        "probes": {**PROBES, "matmul": "9"},
-        "start": {"random": "3"},
-        "fingerprint": FINGERPRINT,
-    }
-    verdict, _ = check(answers={"probes": [*good_answers()["probes"], done(other)]})
+    first = EXPECTED["cpu"].probes[0]
+    second = changed(document(quick=True), first, digest="9" * 64)
+    verdict, _ = check(answers=answered(cpu_quick=second))
     assert (verdict.determinism.cpu, verdict.exit_code) == ("drift", 8)
 
 
 @pytest.mark.parametrize(
     ("cpu_only", "code", "gpu"), [(False, 9, "not-covered"), (True, 0, "not-applicable")]
 )
-def test_a_torch_for_cuda(cpu_only: bool, code: int, gpu: str) -> None:
-    probes = json.loads(good_answers()["probes"][0].stdout)
-    probes["fingerprint"]["cuda_build"] = True
-    verdict, _ = check(answers={"probes": [done(probes)]}, cpu_only=cpu_only)
+def test_a_torch_for_cuda_without_a_gpu(cpu_only: bool, code: int, gpu: str) -> None:
+    verdict, engine = check(answers=cuda_build(), cpu_only=cpu_only, gpus="all" if cpu_only else "")
+    assert "cuda" not in [kind for kind, _ in engine.tasks]
     assert (verdict.exit_code, verdict.determinism.gpu, verdict.determinism.collectives) == (code, gpu, gpu)
     assert verdict.notes
+
+
+def test_a_torch_for_cuda_with_gpus() -> None:
+    """Only the smoke test on the GPU gets them."""
+    verdict, engine = check(answers=cuda_build(), gpus="0,1")
+    assert {kind for kind, task in engine.tasks if task.gpus == "0,1"} == {"cuda", "cuda quick"}
+    assert verdict.determinism == Determinism(cpu="identical", gpu="identical", collectives="identical")
+    assert [smoke.device for smoke in verdict.smoke] == ["cpu", "cuda"]
+    assert verdict.exit_code == 0
+
+
+def test_gpus_that_torch_in_the_image_does_not_see() -> None:
+    blind = {"format": 2, "ran": False, "device": "cuda", "why": "torch sees no CUDA device"}
+    verdict, _ = check(answers={**cuda_build(), **answered(cuda=blind, cuda_quick=blind)}, gpus="all")
+    assert (verdict.determinism.gpu, verdict.determinism.collectives) == ("not-covered", "not-covered")
+    assert verdict.notes == ("the GPU is not covered: torch sees no CUDA device",)
+    assert verdict.exit_code == 9
+
+
+def test_one_gpu_has_no_collectives() -> None:
+    one = {"verdict": "SKIPPED", "why": "one GPU", "backend": "nccl", "world": 1, "probes": []}
+    verdict, _ = check(
+        answers={**cuda_build(), **answered(cuda=document("cuda", collectives=one))}, gpus="all"
+    )
+    assert (verdict.determinism.gpu, verdict.determinism.collectives) == ("identical", "not-covered")
+    assert verdict.notes == ("cuda: collectives not-covered: one GPU",)
+    assert verdict.exit_code == 9
+
+
+def test_drift_on_the_gpu() -> None:
+    first = EXPECTED["cuda"].probes[0]
+    drifting = changed(document("cuda"), first, verdict="DRIFT", digest=None, distinct=4)
+    verdict, _ = check(answers={**cuda_build(), **answered(cuda=drifting)}, gpus="all")
+    assert (verdict.determinism.cpu, verdict.determinism.gpu, verdict.exit_code) == ("identical", "drift", 8)
+
+
+def test_an_image_of_another_reprobuild() -> None:
+    verdict, engine = check(expected=None)
+    assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
+    assert verdict.smoke[0].open == (
+        "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+        "with a new lock",
+    )
+    assert (verdict.determinism.cpu, verdict.exit_code) == ("inconclusive", 9)
 
 
 def test_no_torch() -> None:
     """A workload alone is compared; but nothing shows that a drift would be seen."""
     lock = make_lock(wheels=(wheel("torch", role="build"), wheel("numpy")), workload=WORKLOAD)
     verdict, engine = check(lock)
-    assert not {"probes", "control"} & {kind for kind, _ in engine.tasks}
+    assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
     assert [c.name for c in verdict.comparisons] == ["workload output model.pt"]
-    assert verdict.control.detail == "the control needs torch, which is not in the image"
+    assert verdict.notes == (
+        "the smoke test needs torch, which is not in the image: nothing shows that a drift would be seen",
+    )
     assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("inconclusive", "not-applicable")
     assert verdict.exit_code == 9
     verdict, _ = check(make_lock(wheels=()), control=False)
-    assert (verdict.comparisons, verdict.control.verdict, verdict.exit_code) == ((), "not-run", 9)
+    assert (verdict.comparisons, verdict.smoke, verdict.exit_code) == ((), (), 9)
 
 
 def test_no_torch_and_another_output_is_drift() -> None:
@@ -157,10 +221,13 @@ def test_no_torch_and_another_output_is_drift() -> None:
 
 
 def test_a_torch_that_does_not_import() -> None:
-    answer = {"ran": False, "why": "torch does not import: OSError", "fingerprint": {"cpu": "x"}}
-    verdict, _ = check(answers={"probes": [done(answer)], "control": [done(answer)]})
-    assert verdict.comparisons[0].detail == "torch does not import: OSError"
-    assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("inconclusive", "inconclusive")
+    answer = {"format": 2, "ran": False, "why": "torch does not import: OSError", "fingerprint": {"cpu": "x"}}
+    verdict, _ = check(answers=answered(cpu=answer, cpu_quick=answer))
+    assert verdict.smoke[0].open == ("torch does not import: OSError",)
+    assert verdict.smoke[0].fingerprint == {"cpu": "x"}
+    assert verdict.determinism == Determinism(
+        cpu="inconclusive", gpu="inconclusive", collectives="inconclusive"
+    )
 
 
 # --- the workload ----------------------------------------------------------------------------

@@ -2,179 +2,454 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
-from reprobuild.verify.judge import (
-    compare_probes,
-    judge_control,
-    judge_cpu,
-    judge_determinism,
+from reprobuild.verify.document import Device, read_document
+from reprobuild.verify.headline import judge_determinism
+from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.verdict import (
+    Against,
+    Collectives,
+    Comparison,
+    Determinism,
+    Difference,
+    RoundTrip,
+    Smoke,
+    V,
+    Verdict,
 )
-from reprobuild.verify.verdict import Comparison, Difference, RoundTrip, V, Verdict
-from tests.verify.samples import make_verdict
+from tests.verify.samples import (
+    EXPECTED,
+    FINGERPRINT,
+    changed,
+    collectives,
+    control,
+    document,
+    drift,
+    encode,
+    make_smoke,
+    make_verdict,
+    observed,
+    probe,
+)
 
-IDENTICAL = Comparison(name="x", verdict="identical")
-DRIFT = Comparison(name="x", verdict="drift")
-OPEN = Comparison(name="x", verdict="inconclusive")
-EFFECTIVE = Comparison(name="control", verdict="drift")
+FIRST, OTHER = EXPECTED["cpu"].probes[0], EXPECTED["cpu"].probes[1]
+(OPTIONAL, *_) = EXPECTED["cpu"].optional
+MODES = ("default", "profile", "strict", "warn")
 
 
-def answer(**more: Any) -> dict[str, Any]:
-    return {
-        "ran": True,
-        "probes": {"matmul": "1", "dropout": "2"},
-        "failed": {},
-        "start": {"random": "3"},
-        **more,
-    }
+def judged(
+    first: Mapping[str, Any] | None = None, second: Mapping[str, Any] | None = None, *,
+    device: Device = "cpu", controls: bool = True,
+) -> Smoke:  # fmt: skip
+    found = [
+        read_document(encode(document(device, quick=quick) if given is None else given), device)
+        for given, quick in ((first, False), (second, True))
+    ]
+    return judge_smoke(device, found[0], found[1], EXPECTED[device], controls=controls)
 
 
-def verdicts(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {found.name: (found.verdict, found.detail) for found in compare_probes(first, second)}
+def of(smoke: Smoke, name: str) -> tuple[str, str]:
+    (found,) = (probe for probe in smoke.probes if probe.name == name)
+    return found.verdict, found.why
 
 
 # --- probes ----------------------------------------------------------------------------------
 
 
-def test_probes_that_agree() -> None:
-    assert verdicts(answer(), answer()) == {
-        "matmul": ("identical", "1"),
-        "dropout": ("identical", "2"),
-        "seeding hook": ("identical", '{"random": "3"}'),
-    }
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_probes_that_agree(device: Device) -> None:
+    smoke = judged(device=device)
+    assert (smoke.verdict, smoke.hook, smoke.open) == ("identical", "identical", ())
+    (found,) = (probe for probe in smoke.probes if probe.name == FIRST)
+    strict = found.modes["strict"]
+    assert strict.digest == strict.again
+    assert (strict.runs, strict.processes, strict.upper) == (10, 2, 0.3)
+    assert smoke.collectives is not None
+    assert smoke.collectives.verdict == "identical"
 
 
-def test_a_probe_that_drifts() -> None:
-    found = verdicts(answer(), answer(probes={"matmul": "9", "dropout": "2"}))
-    assert found["matmul"] == ("drift", "1 and 9")
-    assert found["dropout"][0] == "identical"
+@pytest.mark.parametrize(
+    ("fields", "verdict", "why"),
+    [
+        ({"verdict": "DRIFT", "digest": None, "distinct": 3}, "drift", "3 different results in 10 runs"),
+        ({"verdict": "ERROR", "digest": None, "why": "RuntimeError: no"}, "inconclusive", "RuntimeError: no"),
+        ({"verdict": "SKIPPED", "digest": None, "why": "no time"}, "inconclusive", "no time"),
+        (
+            {"verdict": "REFUSED", "digest": None},
+            "inconclusive",
+            "REFUSED in one container, IDENTICAL in another",
+        ),
+        # Answers that say less than their verdict.
+        ({"digest": None}, "inconclusive", "an answer that says less than IDENTICAL: 10 runs"),
+        ({"distinct": 2}, "inconclusive", "an answer that says less than IDENTICAL: 10 runs"),
+        ({"distinct": 0}, "inconclusive", "an answer that says less than IDENTICAL: 10 runs"),
+        ({"repeats": 1}, "inconclusive", "an answer that says less than IDENTICAL: 1 runs"),
+        ({"repeats": 0}, "inconclusive", "an answer that says less than IDENTICAL: 0 runs"),
+    ],
+)
+def test_strict_mode_decides(fields: dict[str, Any], verdict: str, why: str) -> None:
+    smoke = judged(changed(document(), FIRST, **fields))
+    assert of(smoke, FIRST) == (verdict, why)
+    assert smoke.verdict == verdict
+    assert of(smoke, OTHER) == ("identical", "")
+
+
+def test_no_answer_in_strict_mode() -> None:
+    found = document()
+    del found["probes"][0]["modes"]["strict"]
+    assert of(judged(found), FIRST) == ("inconclusive", "no answer in the mode that counts")
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "why"),
+    [
+        ({"digest": "9" * 64}, "drift", " in one container and " + "9" * 64 + " in another"),
+        ({"verdict": "ERROR", "why": "killed"}, "inconclusive", "no answer of the second container: killed"),
+        ({"verdict": "REFUSED"}, "inconclusive", "IDENTICAL in one container, REFUSED in another"),
+        ({"digest": None}, "inconclusive", "an answer that says less than IDENTICAL"),
+        ({"repeats": 0}, "inconclusive", "an answer that says less than IDENTICAL"),
+    ],
+)
+def test_the_second_container(fields: dict[str, Any], verdict: str, why: str) -> None:
+    smoke = judged(None, changed(document(quick=True), FIRST, **fields))
+    assert smoke.verdict == of(smoke, FIRST)[0] == verdict
+    assert why in of(smoke, FIRST)[1]
+
+
+def test_a_probe_that_the_second_container_does_not_know() -> None:
+    found = document(quick=True)
+    del found["probes"][0]
+    assert of(judged(None, found), FIRST) == ("inconclusive", "no answer of the second container: none")
+
+
+def refusing(*, documented: str = "refused", told: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+    pair = []
+    for quick in (False, True):
+        found = changed(document(quick=quick), FIRST, verdict="REFUSED", digest=None, why="as it says")
+        found["probes"][0]["documented"] = documented
+        found["expectations"]["refused"] = ["torch.x"] if told else []
+        pair.append(found)
+    return pair[0], pair[1]
+
+
+def test_a_refusal_passes_only_where_torch_says_so() -> None:
+    smoke = judged(*refusing())
+    assert (of(smoke, FIRST), smoke.verdict) == (("refused", "as it says"), "identical")
+    for pair in (refusing(documented="none"), refusing(documented="deterministic"), refusing(told=False)):
+        smoke = judged(*pair)
+        assert smoke.verdict == of(smoke, FIRST)[0] == "inconclusive"
+        assert of(smoke, FIRST)[1] == "torch refused, and its own text does not say so: as it says"
+
+
+def test_a_refusal_that_is_known_though_torch_does_not_tell() -> None:
+    (name, *_) = EXPECTED["cuda"].alerting
+    pair = [
+        changed(document("cuda", quick=quick), name, verdict="REFUSED", digest=None)
+        for quick in (False, True)
+    ]
+    assert of(judged(*pair, device="cuda"), name)[0] == "refused"
+
+
+def test_only_what_may_be_absent_may_be_skipped() -> None:
+    pair = [
+        changed(document(quick=quick), OPTIONAL, verdict="SKIPPED", digest=None, why="too old")
+        for quick in (False, True)
+    ]
+    smoke = judged(*pair)
+    assert (of(smoke, OPTIONAL), smoke.verdict) == (("not-applicable", "too old"), "identical")
+
+
+def test_an_image_that_skips_all() -> None:
+    found = document(probes=[probe(name, MODES) for name in EXPECTED["cpu"].optional])
+    for each in found["probes"]:
+        each["modes"]["strict"] = observed("", verdict="SKIPPED", digest=None)
+    smoke = judged(found)
+    assert smoke.verdict == "inconclusive"
+    assert "no probe was identical" in smoke.open
+
+
+def test_an_image_that_answers_fewer_probes() -> None:
+    smoke = judged(document(probes=document()["probes"][2:]))
+    assert (smoke.verdict, smoke.open) == ("inconclusive", (f"no answer of probe {FIRST}, {OTHER}",))
+
+
+def test_a_probe_that_the_host_does_not_know_is_judged_too() -> None:
+    found = document()
+    found["probes"].append(probe("new", MODES))
+    found["probes"][-1]["modes"]["strict"] = drift()
+    assert judged(found).verdict == "drift"
+
+
+def test_drift_that_strict_mode_cures_is_a_note() -> None:
+    found = changed(document(), FIRST, "profile", **drift())
+    found = changed(found, OTHER, "default", **drift())
+    smoke = judged(found)
+    assert smoke.verdict == "identical"
+    determinism, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+    assert determinism.cpu == "identical"
+    assert notes == [f"cpu: drifts with profile torch; strict mode cures it: {FIRST}"]
+
+
+def test_drift_between_containers_that_strict_mode_cures() -> None:
+    smoke = judged(None, changed(document(quick=True), FIRST, "profile", digest="9" * 64))
+    _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="log-only")
+    assert notes == [f"cpu: drifts with profile log-only; strict mode cures it: {FIRST}"]
+
+
+def test_drift_that_strict_mode_refuses() -> None:
+    first, second = refusing()
+    smoke = judged(changed(first, FIRST, "profile", **drift()), second)
+    _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+    assert notes == [f"cpu: drifts with profile torch; strict mode refuses it: {FIRST}"]
+
+
+def test_what_torch_promises_in_no_mode_is_only_told() -> None:
+    (name, *_) = EXPECTED["cpu"].informational
+    smoke = judged(changed(document(), name, verdict="DRIFT", digest=None, distinct=3))
+    assert (smoke.verdict, of(smoke, name)) == ("identical", ("informational", "torch promises nothing here"))
+
+
+def test_an_image_cannot_call_a_probe_informational() -> None:
+    found = changed(document(), FIRST, verdict="DRIFT", digest=None, distinct=3)
+    found["probes"][0]["informational"] = True
+    assert judged(found).verdict == "drift"
+
+
+def test_what_takes_long_is_expected_where_it_was_asked_for() -> None:
+    first, second = (read_document(encode(document(quick=quick)), "cpu") for quick in (False, True))
+    smoke = judge_smoke("cpu", first, second, EXPECTED["cpu"], controls=True, thorough=True)
+    names = ", ".join(sorted(EXPECTED["cpu"].thorough))
+    assert (smoke.verdict, smoke.open) == ("inconclusive", (f"no answer of probe {names}",))
+
+
+# --- what is drawn before anything is seeded ----------------------------------------------------
 
 
 def test_what_was_drawn_before_seeding_differs() -> None:
-    found = verdicts(answer(), answer(start={"random": "4"}))
-    assert found["seeding hook"] == ("drift", '{"random": "3"} and {"random": "4"}')
+    smoke = judged(None, document(quick=True, start={"random": "4"}))
+    assert (smoke.hook, smoke.verdict) == ("drift", "drift")
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_probe_that_fails_in_one_process(order: int) -> None:
-    pair = [answer(), answer(probes={"dropout": "2"}, failed={"matmul": "RuntimeError: no"})][::order]
-    found = verdicts(*pair)
-    assert found["matmul"] == ("inconclusive", "RuntimeError: no")
-    assert found["dropout"][0] == "identical"
+@pytest.mark.parametrize("quick", [False, True])
+def test_no_word_of_the_seeding_hook(quick: bool) -> None:
+    silent = document(quick=quick, start={})
+    smoke = judged(None, silent) if quick else judged(silent)
+    assert (smoke.hook, smoke.verdict) == ("inconclusive", "inconclusive")
+    assert smoke.open == ("nothing is known of the seeding before the first program",)
 
 
-def test_a_probe_that_fails_in_both() -> None:
-    failed = answer(probes={"dropout": "2"}, failed={"matmul": "RuntimeError: no"})
-    assert verdicts(failed, failed)["matmul"] == ("inconclusive", "RuntimeError: no")
+# --- no answer -------------------------------------------------------------------------------------
 
 
-def test_a_probe_that_one_process_does_not_know() -> None:
-    found = verdicts(answer(), answer(probes={"matmul": "1"}))
-    assert found["dropout"] == ("inconclusive", "one of two processes gave no answer")
+@pytest.mark.parametrize("quick", [False, True])
+def test_probes_that_did_not_run(quick: bool) -> None:
+    nothing = {"format": 2, "ran": False, "why": "torch does not import"}
+    smoke = judged(None, nothing) if quick else judged(nothing)
+    assert (smoke.verdict, smoke.open, smoke.probes) == ("inconclusive", ("torch does not import",), ())
+    assert judged({"format": 2, "ran": False}).open == ("it gave no reason",)
 
 
-@pytest.mark.parametrize("start", [None, {}])
-def test_no_word_of_the_seeding_hook(start: object) -> None:
-    assert verdicts(answer(start=start), answer(start=start))["seeding hook"][0] == "inconclusive"
-    assert verdicts(answer(), answer(start=start))["seeding hook"][0] == "inconclusive"
+def test_a_gpu_that_is_gone_in_the_second_container_is_no_missing_gpu() -> None:
+    nothing = {"format": 2, "ran": False, "why": "no GPU", "device": "cuda"}
+    assert judged(nothing, device="cuda").verdict == "not-covered"
+    assert judged(None, nothing, device="cuda").verdict == "inconclusive"
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_probes_that_did_not_run(order: int) -> None:
-    pair = [answer(), {"ran": False, "why": "torch does not import"}][::order]
-    assert verdicts(*pair) == {"probes": ("inconclusive", "torch does not import")}
-    assert verdicts({}, {}) == {"probes": ("inconclusive", "no answer")}
+# --- controls ----------------------------------------------------------------------------------------
 
 
-def test_no_probes() -> None:
-    nothing = {"ran": True, "probes": {}}
-    assert verdicts(nothing, nothing) == {"probes": ("inconclusive", "no probe answered")}
-    assert verdicts({"ran": True}, {"ran": True}) == {"probes": ("inconclusive", "no probe answered")}
-
-
-# --- control ---------------------------------------------------------------------------------
+def with_races(**modes: Any) -> dict[str, Any]:
+    """Return a document in which all races did this."""
+    found = document()
+    for each in found["controls"]:
+        if f"{each['device']} {each['name']}" in EXPECTED["cpu"].races:
+            each["modes"] = modes
+    return found
 
 
 @pytest.mark.parametrize(
-    ("given", "verdict", "detail"),
+    ("modes", "verdict", "why"),
     [
-        (None, "not-run", "the control was left out"),
-        ({"ran": False, "why": "no torch"}, "inconclusive", "no torch"),
-        ({}, "inconclusive", "no answer"),
-        (
-            {"ran": True, "control": {"effective": True, "distinct": 8, "repeats": 9, "threads": 4}},
-            "drift",
-            "8 different results in 9 repeats, as it must",
-        ),
-        (
-            {"ran": True, "control": {"effective": False, "distinct": 1, "repeats": 9, "threads": 1}},
-            "inconclusive",
-            "1 different results in 9 repeats on 1 threads: a drift would not have been seen here",
-        ),
-        (
-            {"ran": True},
-            "inconclusive",
-            "None different results in None repeats on None threads: a drift would not have been seen here",
-        ),
+        ({"default": drift(), "strict": observed("x")}, "effective", "3 different results in 10 runs by default, one"),
+        ({"default": drift(), "strict": drift(), "cured": observed("x")}, "effective", "one cured"),
+        ({"default": drift(), "strict": observed("x"), "ones": observed("y")}, "effective", "one strict"),
+        ({"default": observed("x"), "strict": observed("x")}, "ineffective", "it was not seen drifting"),
+        ({"default": drift(distinct=1), "strict": observed("x")}, "ineffective", "it was not seen drifting"),
+        ({}, "ineffective", "it was not seen drifting"),
+        ({"default": drift()}, "ineffective", "nothing shows that it stops (strict)"),
+        ({"default": drift(), "strict": observed("x", 1)}, "ineffective", "nothing shows that it stops (strict)"),
+        ({"default": drift(), "strict": observed("x", verdict="ERROR")}, "ineffective", "nothing shows that it stops"),
+        ({"default": drift(), "strict": observed("x"), "ones": drift()}, "ineffective", "the test itself is at fault"),
+        ({"default": drift(), "strict": drift()}, "drift", "3 different results, strict, where there must be one"),
     ],
-)
-def test_the_control(given: dict[str, Any] | None, verdict: str, detail: str) -> None:
-    assert judge_control(given) == Comparison(name="control", verdict=verdict, detail=detail)
+)  # fmt: skip
+def test_the_controls(modes: dict[str, Any], verdict: str, why: str) -> None:
+    smoke = judged(with_races(**modes))
+    races = [c for c in smoke.controls if f"{c.device} {c.name}" in EXPECTED["cpu"].races]
+    assert {race.verdict for race in races} == {verdict}
+    assert all(why in race.why for race in races)
+    expected = {"effective": "identical", "ineffective": "inconclusive", "drift": "drift"}
+    assert smoke.verdict == expected[verdict]
 
 
-# --- determinism -----------------------------------------------------------------------------
+def test_one_race_is_enough_and_other_controls_are_not() -> None:
+    """What a set's order or the clock does shows nothing of torch's threads."""
+    found = with_races(default=observed("x"), strict=observed("x"))
+    assert judged(found).verdict == "inconclusive"
+    (one,) = [c for c in found["controls"] if f"cpu {c['name']}" == EXPECTED["cpu"].races[0]]
+    one["modes"] = control("cpu x")["modes"]
+    assert judged(found).verdict == "identical"
+
+
+def test_controls_that_are_missing() -> None:
+    assert judged(document(controls=[])).open[-1] == "no control answered"
+    short = document()
+    name = short["controls"].pop()["name"]
+    assert judged(short).open == (f"no answer of control cpu {name}",)
+    assert judged(document(controls=[]), controls=False).open == ("the controls were left out",)
+
+
+def test_a_comparison_that_is_blind() -> None:
+    (name, *_) = EXPECTED["cpu"].comparator
+    told = document()["comparator"]
+    for comparator in ({**told, name: False}, {n: seen for n, seen in told.items() if n != name}):
+        smoke = judged(document(comparator=comparator))
+        assert smoke.open == (f"the comparison of bytes was not seen telling apart: {name}",)
+        assert smoke.verdict == "inconclusive"
+    assert judged(document(comparator={**told, "more": False})).verdict == "inconclusive"
+
+
+# --- collectives ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("comparisons", "control", "verdict"),
+    ("fields", "verdict"),
     [
-        ([IDENTICAL], EFFECTIVE, "identical"),
-        ([IDENTICAL, DRIFT], EFFECTIVE, "drift"),
-        ([OPEN, DRIFT], OPEN, "drift"),
-        ([IDENTICAL, OPEN], EFFECTIVE, "inconclusive"),
-        ([IDENTICAL], judge_control(None), "inconclusive"),
-        ([IDENTICAL], OPEN, "inconclusive"),
-        ([], EFFECTIVE, "inconclusive"),
+        ({}, "identical"),
+        ({"verdict": "DRIFT"}, "drift"),
+        ({"verdict": "ERROR"}, "inconclusive"),
+        ({"verdict": "REFUSED"}, "inconclusive"),
+        ({"verdict": "SKIPPED"}, "not-covered"),
+        ({"world": 1}, "inconclusive"),
+        ({"probes": []}, "inconclusive"),
     ],
 )
-def test_the_cpu(comparisons: list[Comparison], control: Comparison, verdict: str) -> None:
-    assert judge_cpu(comparisons, control) == verdict
+def test_collectives(fields: dict[str, Any], verdict: str) -> None:
+    smoke = judged(document(collectives=collectives("cpu", **fields)))
+    assert smoke.collectives is not None
+    assert smoke.collectives.verdict == verdict
+    assert smoke.verdict == "identical"  # they have a headline of their own
+    determinism, _ = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+    assert determinism.collectives == ("not-applicable" if verdict == "not-covered" else verdict)
+
+
+def test_a_collective_that_drifts_in_a_document_that_denies_it() -> None:
+    found = document()
+    found["collectives"]["probes"][0]["modes"]["strict"] = drift()
+    smoke = judged(found)
+    assert smoke.collectives is not None
+    assert smoke.collectives.verdict == "drift"
+
+
+def test_only_some_collectives_may_be_skipped() -> None:
+    found = collectives("cpu")
+    found["probes"].append(probe("reduce_scatter float32 1 MiB", ["strict"]))
+    skipped = observed("", verdict="SKIPPED", digest=None, why="gloo cannot")
+    for at, verdict in ((-1, "identical"), (0, "inconclusive")):
+        found["probes"][at]["modes"]["strict"] = skipped
+        smoke = judged(document(collectives=found))
+        assert smoke.collectives is not None
+        assert smoke.collectives.verdict == verdict
+
+
+def test_collectives_that_are_fewer() -> None:
+    found = collectives("cpu", probes=collectives("cpu")["probes"][1:])
+    smoke = judged(document(collectives=found))
+    assert smoke.collectives is not None
+    (name, *_) = EXPECTED["cpu"].collectives
+    assert (smoke.collectives.verdict, smoke.collectives.why) == (
+        "inconclusive",
+        f"no answer of probe {name}",
+    )
+
+
+def test_no_word_of_collectives() -> None:
+    silent = read_document(encode(document(collectives=None)), "cpu")
+    quick = read_document(encode(document(quick=True)), "cpu")
+    for names, verdict in ((("all_reduce",), "inconclusive"), ((), "not-applicable")):
+        wanted = msgspec.structs.replace(EXPECTED["cpu"], collectives=names)
+        smoke = judge_smoke("cpu", silent, quick, wanted, controls=True)
+        determinism, _ = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+        assert determinism.collectives == verdict
+
+
+# --- the headline ----------------------------------------------------------------------------
+
+
+def cpu(built: bool | None = False, **more: Any) -> Smoke:
+    return make_smoke(fingerprint={**FINGERPRINT, "cuda_build": built}, **more)
 
 
 @pytest.mark.parametrize("bad", sorted(set(get_args(V)) - {"identical", "drift"}))
 def test_no_non_answer_passes_for_identical(bad: Any) -> None:
-    assert judge_cpu([IDENTICAL, Comparison(name="y", verdict=bad)], EFFECTIVE) == "inconclusive"
+    work = [Comparison(name="x", verdict="identical"), Comparison(name="y", verdict=bad)]
+    found, _ = judge_determinism(cpu(), None, work, cpu_only=False, profile="torch")
+    assert found.cpu == "inconclusive"
 
 
 @pytest.mark.parametrize(
-    ("cuda_build", "cpu_only", "others", "note", "code"),
+    ("smoke", "work", "verdict"),
     [
-        (False, False, "not-applicable", None, 0),
-        (False, True, "not-applicable", None, 0),
-        (True, False, "not-covered", "no GPU was checked: run `reprobuild verify` on a machine with one", 9),
-        (True, True, "not-applicable", "left out by --scope cpu: nothing is known about them", 0),
-        (None, False, "inconclusive", "torch did not say whether it is built for CUDA", 9),
-        (None, True, "not-applicable", "left out by --scope cpu: nothing is known about them", 0),
+        (cpu(), [], "identical"),
+        (cpu(), ["identical"], "identical"),
+        (cpu(), ["identical", "drift"], "drift"),
+        (cpu(), ["inconclusive", "drift"], "drift"),
+        (cpu(verdict="drift"), ["identical"], "drift"),
+        (cpu(verdict="inconclusive"), ["identical"], "inconclusive"),
+        (None, ["identical"], "inconclusive"),
+        (None, ["drift"], "drift"),
+        (None, [], "inconclusive"),
     ],
 )
-def test_the_scopes(
-    cuda_build: bool | None, cpu_only: bool, others: Any, note: str | None, code: int
-) -> None:
-    found, notes = judge_determinism([IDENTICAL], EFFECTIVE, cuda_build=cuda_build, cpu_only=cpu_only)
-    assert (found.cpu, found.gpu, found.collectives) == ("identical", others, others)
+def test_the_cpu(smoke: Smoke | None, work: list[Any], verdict: str) -> None:
+    compared = [Comparison(name=str(number), verdict=each) for number, each in enumerate(work)]
+    found, _ = judge_determinism(smoke, None, compared, cpu_only=False, profile="torch")
+    assert found.cpu == verdict
+
+
+@pytest.mark.parametrize(
+    ("built", "cpu_only", "gpu", "several", "note", "code"),
+    [
+        (False, False, "not-applicable", "identical", None, 0),
+        (False, True, "not-applicable", "identical", None, 0),
+        (True, False, "not-covered", "not-covered", "no GPU was checked: run `reprobuild verify` on a machine", 9),
+        (True, True, "not-applicable", "not-applicable", "left out by --scope cpu: nothing is known about them", 0),
+        (None, False, "inconclusive", "inconclusive", "torch did not say whether it is built for CUDA", 9),
+        ("yes", False, "inconclusive", "inconclusive", "torch did not say whether it is built for CUDA", 9),
+        (None, True, "not-applicable", "not-applicable", "left out by --scope cpu: nothing is known about them", 0),
+    ],
+)  # fmt: skip
+def test_the_scopes(built: Any, cpu_only: bool, gpu: Any, several: Any, note: str | None, code: int) -> None:
+    found, notes = judge_determinism(cpu(built), None, [], cpu_only=cpu_only, profile="torch")
+    assert found == Determinism(cpu="identical", gpu=gpu, collectives=several)
     assert len(notes) == (1 if note else 0)
     assert (note or "") in "".join(notes)
-    assert make_verdict(found.cpu, found.gpu).exit_code == code
+    assert make_verdict(determinism=found).exit_code == code
 
 
-@pytest.mark.parametrize("cuda_build", [True, False, None])
-def test_drift_shows_whatever_the_scope(cuda_build: bool | None) -> None:
-    found, _ = judge_determinism([DRIFT], EFFECTIVE, cuda_build=cuda_build, cpu_only=False)
-    assert make_verdict(found.cpu, found.gpu).exit_code == 8
+@pytest.mark.parametrize("built", [True, False, None])
+@pytest.mark.parametrize("cpu_only", [True, False])
+def test_drift_shows_whatever_the_scope(built: bool | None, cpu_only: bool) -> None:
+    drifting = Collectives(verdict="drift", backend="gloo", world=2)
+    for smoke in (cpu(built, verdict="drift"), cpu(built, collectives=drifting)):
+        found, _ = judge_determinism(smoke, None, [], cpu_only=cpu_only, profile="torch")
+        assert make_verdict(determinism=found).exit_code == 8
 
 
 # --- exit codes ------------------------------------------------------------------------------
@@ -211,6 +486,14 @@ def test_the_gravest_wins() -> None:
 def test_a_verdict_is_written_and_read() -> None:
     verdict = make_verdict(
         differences=(Difference(list="env.txt", captured="A", image="", reason="", code="unexplained"),),
-        fingerprint={"cpu": "x", "n": 1},
     )
     assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("before", "code"), [("same", 0), ("other-platform", 0), ("inconclusive", 9), ("differ", 8)]
+)
+def test_an_earlier_certificate_counts(before: Any, code: int) -> None:
+    against = Against(certificate="sha256:1", made="", verdict=before, compared=1)
+    assert make_verdict(against=against).exit_code == code
+    assert make_verdict(round_trip="residue", against=against).exit_code == (8 if code == 8 else 10)

@@ -1,0 +1,118 @@
+"""What a person reads of a certificate: a few lines for each device; report.html and verdict.json have the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from reprobuild.report.difference import safe
+from reprobuild.verify.verdict import Against, Deviation, Smoke, Verdict
+
+# Lines of one list.
+SHOWN = 8
+_WORDS = {"refused": "refused as torch's own text says", "not-applicable": "not applicable"}
+BRIEF = 12  # characters of a digest, which tell it from others
+
+
+def certificate_lines(verdict: Verdict) -> list[str]:
+    """Return what was compared, what was not, and how an earlier certificate differs; all of it escaped."""
+    lines = [line for smoke in verdict.smoke for line in _smoke(smoke, verdict.seed)]
+    if verdict.comparisons:
+        same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
+        lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical")
+        lines += [
+            f"  {safe(c.name)}: {c.verdict}: {safe(c.detail, 600)}"
+            for c in verdict.comparisons
+            if c.verdict != "identical"
+        ]
+    if verdict.against:
+        lines += against_lines(verdict.against)
+    return lines
+
+
+def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
+    where = f"smoke test, {smoke.device}, seed {seed}"
+    if not smoke.probes:
+        yield f"{where}: {smoke.verdict}"
+    else:
+        counts = Counter(probe.verdict for probe in smoke.probes)
+        said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
+        yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
+    if bounds := _bounds(smoke):
+        yield f"  runs without a difference: {bounds}"
+    yield from _limited(
+        f"  {safe(probe.name)}: drift: {safe(probe.why, 600)}"
+        for probe in smoke.probes
+        if probe.verdict == "drift"
+    )
+    if smoke.hook == "drift":
+        yield "  seeding hook: drift: what is drawn before anything is seeded differs between two containers"
+    yield from _limited(f"  open: {safe(reason, 600)}" for reason in smoke.open)
+    if smoke.controls:
+        good = sum(control.verdict == "effective" for control in smoke.controls)
+        yield f"controls, {smoke.device}: {good} of {len(smoke.controls)} drifted by default, and stopped when cured"
+        yield from _limited(
+            f"  {safe(control.name)}: {control.verdict}: {safe(control.why, 600)}"
+            for control in smoke.controls
+            if control.verdict != "effective"
+        )
+    several = smoke.collectives
+    if several and several.verdict not in ("not-covered", "inconclusive"):  # those are notes
+        same = sum(probe.verdict == "identical" for probe in several.probes)
+        yield f"collectives, {smoke.device}: {safe(several.backend)}, {several.world} ranks: " + (
+            f"{same} of {len(several.probes)} identical"
+        )
+        yield from _limited(
+            f"  {safe(p.name)}: {p.verdict}: {safe(p.why, 600)}"
+            for p in several.probes
+            if p.verdict == "drift"
+        )
+
+
+def _bounds(smoke: Smoke) -> str:
+    """Return of how many runs the identical probes are, and which share of drifting runs that bounds."""
+    found = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
+    counts = Counter((mode.runs, mode.upper) for mode in found)
+    return ", ".join(
+        f"{runs} of {number} probes (drift in at most {upper:.0%} of runs, at 95 %)"
+        for (runs, upper), number in counts.most_common()
+    )
+
+
+def against_lines(found: Against) -> list[str]:
+    """Return how this check and an earlier certificate differ."""
+    start = f"against the certificate of {safe(found.made)}"
+    differ = len(found.failed) + len(found.other)
+    if found.verdict == "differ":
+        head = f"{start}: FAILED: {len(found.failed)} of {found.compared} digests differ on the same platform"
+    elif found.verdict == "inconclusive":
+        head = f"{start}: inconclusive: the two have no digest in common"
+    elif found.verdict == "same":
+        head = f"{start}: the same platform, and all {found.compared} digests are the same"
+    else:
+        head = f"{start}: another platform: {differ} of {found.compared} digests differ, which is no failure"
+    return [
+        head,
+        *_limited(f"  {describe(item)}" for item in found.failed),
+        *_limited(f"  platform: {describe(item)}" for item in found.platform),
+        *_limited(f"  {describe(item)}" for item in found.other),
+        *_limited(f"  only in one of them: {describe(item)}" for item in found.unmatched),
+    ]
+
+
+def describe(item: Deviation) -> str:
+    """Return one line on a difference from a certificate, escaped."""
+    values = " -> ".join("nothing" if value is None else _value(value) for value in (item.then, item.now))
+    return f"{safe(item.scope)}: {safe(item.name)}: {values}"
+
+
+def _value(text: str) -> str:
+    if len(text) == 64 and set(text) <= set("0123456789abcdef"):
+        return text[:BRIEF]
+    return safe(text, 80)
+
+
+def _limited(lines: Iterable[str]) -> Sequence[str]:
+    known = list(lines)
+    left = len(known) - SHOWN
+    return known if left <= 0 else [*known[:SHOWN], f"  ... and {left} more in report.html"]

@@ -1,0 +1,103 @@
+"""An earlier verdict is read to be compared with; it may come from anywhere, and be anything."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.verify.verdict import VERSION, Verdict
+
+NAME = "verdict.json"  # in a folder of results
+LARGEST = 32 << 20
+AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
+OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
+
+
+class Certificate(Struct, frozen=True, kw_only=True):
+    """A certificate, the file that it was read from, and the sha256 of that."""
+
+    path: Path
+    sha256: str
+    verdict: Verdict
+
+
+class _Header(Struct):
+    """What every verdict begins with; its version may be none."""
+
+    version: int
+    determinism: msgspec.Raw
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Return the certificate in a file, or in a folder of results.
+
+    Raises:
+        UsageError: there is none, or it cannot be understood.
+    """
+    if path.is_dir():
+        path = path / NAME
+    if not path.exists():
+        raise UsageError(f"there is no certificate {path}", hint=AGAIN)
+    if not path.is_file():
+        raise UsageError(f"{path} is no plain file, and no folder of results", hint=AGAIN)
+    with path.open("rb") as stream:
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise UsageError(f"{path} has more than {LARGEST >> 20} MB: no certificate does", hint=AGAIN)
+    return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=_decode(data, path))
+
+
+def _decode(data: bytes, path: Path) -> Verdict:
+    try:
+        version = msgspec.json.decode(data, type=_Header).version
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise UsageError(f"{path} is no certificate of reprobuild, or a damaged one", hint=AGAIN) from None
+    if version < VERSION:
+        raise UsageError(
+            f"{path} is a verdict of form {version}, of an older reprobuild: it names no platform to compare by",
+            hint=AGAIN,
+        )
+    if version > VERSION:
+        raise UsageError(
+            f"{path} is a certificate of form {version}; this reprobuild reads form {VERSION}",
+            hint="update reprobuild",
+        )
+    try:
+        return msgspec.json.decode(data, type=Verdict)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
+        raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
+
+
+def _escaped(err: Exception) -> str:
+    return str(err).encode("unicode_escape").decode()[:300]
+
+
+def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> None:
+    """Stop before anything is run where comparing would mean nothing.
+
+    Args:
+        tree, seed, profile: of the image that is to be checked.
+
+    Raises:
+        UsageError: the certificate is of another image, or of another seed or profile.
+    """
+    then = found.verdict
+    if then.tree != tree:
+        raise UsageError(
+            f"{found.path} is the certificate of another image: its tree is {_brief(then.tree)}, and that of this "
+            f"one {_brief(tree)}",
+            hint=OTHER,
+        )
+    for what, before, now in (("seed", str(then.seed), str(seed)), ("profile", then.profile, profile)):
+        if before != now:
+            raise UsageError(
+                f"{found.path} was made with {what} {_brief(before)}, and this image has {now}", hint=OTHER
+            )
+
+
+def _brief(text: str) -> str:
+    return text.encode("unicode_escape").decode()[:80] or "not told"

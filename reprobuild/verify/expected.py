@@ -1,0 +1,59 @@
+"""Which probes an image must answer: known from the program that was put into it, never from its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.lock import Lock
+from reprobuild.payload import read_runtime
+from reprobuild.store import Store
+from reprobuild.verify.document import Device
+
+# In the runtime package; tests/verify/test_expected.py compares it with the program itself.
+PLACE = "probes/expected.json"
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """What the smoke test on one device gives: probes, controls, and changes that its comparison tells apart.
+
+    Attributes:
+        probes, thorough: always answered, and answered where hundreds of repeats are asked for.
+        optional: probes that not every torch and not every machine can run.
+        informational: probes of what torch promises in no mode.
+        alerting: probes that torch may refuse though its documentation does not say so.
+        controls: named with their device; all must answer.
+        races: the controls that show that a drift of this device's own threads is seen; one must be effective.
+        collectives: those that every torch can do; others may be skipped.
+    """
+
+    probes: tuple[str, ...]
+    thorough: tuple[str, ...]
+    optional: tuple[str, ...]
+    informational: tuple[str, ...]
+    alerting: tuple[str, ...]
+    controls: tuple[str, ...]
+    races: tuple[str, ...]
+    comparator: tuple[str, ...]
+    collectives: tuple[str, ...]
+
+
+def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:
+    """Return what the program in the lock's images answers; None where it has no such smoke test.
+
+    The store may have let the program go; then what this reprobuild would put into an image counts.
+    """
+    if lock.realised is not None and store.has(lock.realised.runtime):
+        text = read_runtime(lock, store).get(PLACE)
+    else:
+        say(
+            "the store does not have the program that is in the image: the probes of this reprobuild are expected"
+        )
+        text = files("reprobuild_runtime").joinpath(*PLACE.split("/")).read_bytes()
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[Device, Expected])
+    except msgspec.ValidationError:  # of another reprobuild
+        return None

@@ -1,0 +1,118 @@
+"""One answer for each scope, of all that was judged. Nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V
+
+NO_TORCH = "the smoke test needs torch, which is not in the image: nothing shows that a drift would be seen"
+LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
+UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
+NO_GPU = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
+
+
+def judge_determinism(
+    cpu: Smoke | None, gpu: Smoke | None, work: Sequence[Comparison], *, cpu_only: bool, profile: str
+) -> tuple[Determinism, list[str]]:
+    """Return one answer for each scope, and what there is to say about those that were not checked.
+
+    Args:
+        cpu: the smoke test on the CPU; None where the image has no torch.
+        gpu: that on the GPUs; None where there were none.
+        work: comparisons of the user's own work.
+        cpu_only: the user said that the CPU is enough for now.
+        profile: the name of the profile in force.
+    """
+    answer = Determinism(
+        cpu=_cpu(cpu, work), gpu=_gpu(cpu, gpu, cpu_only), collectives=_collectives(cpu, gpu, cpu_only)
+    )
+    return answer, list(_notes(cpu, gpu, cpu_only, profile))
+
+
+def built_for_cuda(cpu: Smoke | None) -> bool | None:
+    """Tell whether the image's torch is built for GPUs: no, too, where there is none; None where it did not say."""
+    if cpu is None:
+        return False
+    told = cpu.fingerprint.get("cuda_build")
+    return told if isinstance(told, bool) else None
+
+
+def cured(smoke: Smoke) -> list[Probe]:
+    """Return the probes that drift with the image's profile, and not in strict mode."""
+    found = []
+    for probe in smoke.probes:
+        mode = probe.modes.get("profile")
+        if mode is None or probe.verdict not in ("identical", "refused"):
+            continue
+        if mode.verdict == "DRIFT" or (mode.digest and mode.again and mode.digest != mode.again):
+            found.append(probe)
+    return found
+
+
+def _cpu(smoke: Smoke | None, work: Sequence[Comparison]) -> V:
+    verdicts = {comparison.verdict for comparison in work}
+    if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
+        return "drift"
+    if smoke is None or verdicts - {"identical"}:
+        return "inconclusive"
+    return smoke.verdict
+
+
+def _gpu(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
+    if gpu is not None:
+        return gpu.verdict
+    built = built_for_cuda(cpu)
+    if cpu_only or built is False:
+        return "not-applicable"
+    return "inconclusive" if built is None else "not-covered"
+
+
+def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
+    """Judge those between GPUs where torch is built for them, else those between processes.
+
+    A drift between processes counts for every build. The certificate holds both.
+    """
+    several = [smoke.collectives for smoke in (cpu, gpu) if smoke and smoke.collectives]
+    if any(found.verdict == "drift" for found in several):
+        return "drift"
+    built = built_for_cuda(cpu)
+    if cpu is None or (cpu_only and built is not False):
+        return "not-applicable"
+    if built is None:
+        return "inconclusive"
+    if not built:
+        if cpu.collectives is None or cpu.collectives.verdict == "not-covered":
+            return "inconclusive" if not cpu.probes else "not-applicable"
+        return cpu.collectives.verdict
+    return gpu.collectives.verdict if gpu and gpu.collectives else "not-covered"
+
+
+def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -> Iterator[str]:
+    if cpu is None:
+        yield NO_TORCH
+        return
+    built = built_for_cuda(cpu)
+    if cpu_only and built is not False:
+        yield LEFT_OUT
+    elif built is None:
+        yield UNKNOWN_BUILD
+    elif built and gpu is None:
+        yield NO_GPU
+    if gpu and gpu.verdict == "not-covered":
+        yield f"the GPU is not covered: {'; '.join(gpu.open)}"
+    for smoke in (cpu, gpu):
+        if smoke:
+            yield from _of(smoke, profile)
+
+
+def _of(smoke: Smoke, profile: str) -> Iterator[str]:
+    stopped = [probe.name for probe in cured(smoke) if probe.verdict == "identical"]
+    refused = [probe.name for probe in cured(smoke) if probe.verdict == "refused"]
+    if stopped:
+        yield f"{smoke.device}: drifts with profile {profile}; strict mode cures it: {', '.join(stopped)}"
+    if refused:
+        yield f"{smoke.device}: drifts with profile {profile}; strict mode refuses it: {', '.join(refused)}"
+    if smoke.collectives and smoke.collectives.verdict in ("not-covered", "inconclusive"):
+        why = smoke.collectives.why or "no reason given"
+        yield f"{smoke.device}: collectives {smoke.collectives.verdict}: {why}"

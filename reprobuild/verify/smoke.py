@@ -1,0 +1,56 @@
+"""The smoke test is run: once in full, and once in short in another, fresh container."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from reprobuild.engines.model import Finished
+from reprobuild.lock import FILES, PREFIX
+from reprobuild.verify.document import Device, Document, read_document
+from reprobuild.verify.expected import Expected
+from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.verdict import Smoke
+
+PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/run.py"
+PYTHON = f"{PREFIX}/bin/python"
+OTHER = (
+    "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+    "with a new lock"
+)
+
+
+def run_smoke(
+    device: Device, container: Callable[..., Finished], expected: Mapping[Device, Expected] | None, *,
+    seed: int, controls: bool, thorough: bool,
+) -> Smoke:  # fmt: skip
+    """Run the smoke test on a device and judge it.
+
+    Args:
+        container: runs a command in a fresh container of the image.
+        expected: what must be answered; None where the image cannot be asked.
+        controls: run the controls, too.
+        thorough: hundreds of repeats.
+
+    Raises:
+        EngineError: the engine failed; a probe that fails is an answer, not an error.
+    """
+    wanted = None if expected is None else expected.get(device)
+    if wanted is None:
+        return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
+    asked = {"device": device, "seed": seed, "controls": controls, "thorough": thorough}
+    first = _ask(container, device, asked)
+    second = _ask(container, device, {"device": device, "seed": seed, "quick": True})
+    return judge_smoke(device, first, second, wanted, controls=controls, thorough=thorough)
+
+
+def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:
+    done = container(PYTHON, PROGRAM, json.dumps(options))
+    found = read_document(done.stdout, device)
+    return f"{found} ({why(done)})" if isinstance(found, str) else found
+
+
+def why(done: Finished) -> str:
+    """Return how a container ended, with the last lines of its errors."""
+    tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
+    return f"exit code {done.code}: " + " / ".join(tail)

@@ -1,0 +1,83 @@
+"""Attention, by each way that torch has to compute it."""
+
+import warnings
+
+from reprobuild_runtime.probes import expectations
+from reprobuild_runtime.probes.bench import probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List
+
+    from reprobuild_runtime.probes.bench import Bench
+
+
+def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", heads: int = 0) -> "List[Any]":
+    """Run a backend forwards and backwards; with `heads`, keys and values have only so many."""
+    try:
+        from torch.nn import attention
+    except ImportError:
+        attention = None
+    kernel = b.need(
+        getattr(attention, "sdpa_kernel", None), "this torch cannot choose its attention (2.3 and newer can)"
+    )
+    chosen = b.need(
+        getattr(attention.SDPBackend, backend, None), f"this torch has no attention of the kind {backend}"
+    )
+    kind = getattr(b.torch, dtype)
+    fewer = (shape[0], heads or shape[1], *shape[2:])
+    q, k, v = (b.randn(*each).to(kind) for each in (shape, fewer, fewer))
+    q, k, v = b.leaves(q, k, v)
+    more = {"enable_gqa": True} if heads else {}
+    with kernel([chosen]), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            output = b.functional.scaled_dot_product_attention(q, k, v, is_causal=True, **more)
+            results = b.backward(output, [q, k, v])
+        except RuntimeError as err:
+            if "No available kernel" not in str(err):
+                raise
+            said = [str(warning.message) for warning in caught]
+            refusal = next((text for text in said if expectations.alert(text)), "")
+            if refusal:  # torch leaves a backend out in strict mode, and says why in a warning
+                raise RuntimeError(refusal) from err
+            b.need(None, f"torch has no {backend} kernel for this device and these shapes")
+            raise
+    for warning in caught:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return results
+
+
+@probe()
+def sdpa_math(b: "Bench") -> "List[Any]":
+    return _sdpa(b, "MATH", b.pick((2, 4, 64, 32), (4, 16, 512, 64)))
+
+
+@probe()
+def sdpa_flash(b: "Bench") -> "List[Any]":
+    return _sdpa(
+        b, "FLASH_ATTENTION", b.pick((2, 4, 96, 32), (4, 16, 2048, 128)), dtype=b.pick("float32", "bfloat16")
+    )
+
+
+@probe(devices=("cuda",))
+def sdpa_flash_grouped(b: "Bench") -> "List[Any]":
+    return _sdpa(b, "FLASH_ATTENTION", (4, 16, 1024, 128), dtype="bfloat16", heads=4)
+
+
+@probe(devices=("cuda",))
+def sdpa_efficient(b: "Bench") -> "List[Any]":
+    return _sdpa(b, "EFFICIENT_ATTENTION", (1, 4, 8192, 64), dtype="bfloat16")
+
+
+@probe(devices=("cuda",))
+def sdpa_cudnn(b: "Bench") -> "List[Any]":
+    return _sdpa(b, "CUDNN_ATTENTION", (32, 16, 1024, 64), dtype="bfloat16")
+
+
+@probe()
+def multihead_attention(b: "Bench") -> "List[Any]":
+    width = b.pick(64, 512)
+    module = b.fill(b.nn.MultiheadAttention(width, 4, batch_first=True))
+    (x,) = b.leaves(b.randn(4, b.pick(32, 256), width))
+    return b.backward(module(x, x, x)[0], [x, *module.parameters()])

@@ -1,0 +1,77 @@
+"""What an image must answer is known from the program in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.archive import TarWriter
+from reprobuild.lock import EPOCH, Realised
+from reprobuild.store import Store
+from reprobuild.verify.expected import PLACE, expected
+from tests.conftest import ROOT
+from tests.verify.samples import EXPECTED, make_lock
+
+
+def test_the_file_is_what_the_program_has() -> None:
+    program = ROOT / "dev" / "list_probes.py"
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    file = ROOT / "reprobuild_runtime" / PLACE
+    assert json.loads(done.stdout) == json.loads(file.read_text()), f"python {program} > {file}"
+
+
+def test_no_probe_may_be_absent_everywhere() -> None:
+    for device, wanted in EXPECTED.items():
+        assert set(wanted.optional) < {*wanted.probes, *wanted.thorough}
+        assert set(wanted.informational) < set(wanted.probes)
+        assert set(wanted.alerting) < set(wanted.probes)
+        assert wanted.races
+        assert set(wanted.races) < set(wanted.controls)
+        assert all(name.startswith(f"{device} ") for name in wanted.races)
+    always = [set(wanted.probes) - set(wanted.optional) for wanted in EXPECTED.values()]
+    assert len(always[0] & always[1]) > 5
+
+
+def realised(runtime: str) -> Realised:
+    return Realised(base="b" * 64, runtime=runtime, wheels=(), bytecode=())
+
+
+def sealed(tmp_path: Path, files: dict[str, bytes]) -> tuple[Store, str]:
+    store = Store(tmp_path / "store")
+    with (tmp_path / "runtime.tar").open("wb") as stream:
+        writer = TarWriter(stream, EPOCH)
+        for name, content in files.items():
+            writer.file(name, content)
+        writer.close()
+    return store, store.add((tmp_path / "runtime.tar").read_bytes())
+
+
+def test_an_image_is_asked_what_its_own_program_knows(tmp_path: Path) -> None:
+    other = {**json.loads(msgspec.json.encode(EXPECTED))}
+    other["cpu"]["probes"] = ["one"]
+    store, runtime = sealed(tmp_path, {PLACE: json.dumps(other).encode()})
+    said: list[str] = []
+    found = expected(make_lock(realised=realised(runtime)), store, said.append)
+    assert found is not None
+    assert found["cpu"].probes == ("one",)
+    assert said == []
+
+
+@pytest.mark.parametrize("files", [{"probes.py": b""}, {PLACE: b'{"cpu": {"probes": []}}'}, {PLACE: b"[]"}])
+def test_the_image_of_another_reprobuild(files: dict[str, bytes], tmp_path: Path) -> None:
+    store, runtime = sealed(tmp_path, files)
+    assert expected(make_lock(realised=realised(runtime)), store, print) is None
+
+
+def test_a_store_without_the_program(tmp_path: Path) -> None:
+    said: list[str] = []
+    found = expected(make_lock(realised=realised("e" * 64)), Store(tmp_path / "store"), said.append)
+    assert found == EXPECTED
+    assert said == [
+        "the store does not have the program that is in the image: the probes of this reprobuild are expected"
+    ]
