@@ -142,19 +142,20 @@ def test_the_page_has_the_probes() -> None:
     smoke = make_smoke()
     digest = smoke.probes[0].modes["strict"].digest
     assert digest
-    seen = f"IDENTICAL (N = 10, 2 processes), drift in at most 30.0% of runs; {digest[:12]}"
+    seen = f"IDENTICAL, N = 10 in 2, &lt; 30.0%, {digest[:12]}"
     assert text.count(f"<td>{seen}</td>") == 4
     assert "<h2>Smoke test, cpu: identical</h2>" in text
     assert "<h2>Collectives, cpu: identical: gloo, 2 ranks</h2>" in text
     for name in (*(p.name for p in smoke.probes), *(c.name for c in smoke.controls), *smoke.comparator):
         assert f"<td>{name}</td>" in text
-    assert "default: DRIFT (N = 10, 2 processes): 3 different results; strict: IDENTICAL" in text
+    assert "default: DRIFT, N = 10 in 2: 3 different results; strict: IDENTICAL" in text
     assert "<td>threads</td><td>2</td>" in text
+    assert text.count("<td>never covered</td>") == 2
 
 
 def test_a_page_without_anything_to_tell() -> None:
     text = render_html(make_lock(rulings=()), IMAGE, make_verdict(smoke=()))
-    assert text.count("<p>none</p>") == 6
+    assert text.count("<p>none</p>") == 5
     assert text.startswith("<!doctype html>")
     assert "unexplained" not in text
 
@@ -179,7 +180,7 @@ def test_the_closing_lines() -> None:
         f"smoke test, cpu, seed 42: {count} probes in strict mode: {count - told} identical, {told} informational"
     )
     assert lines[start + 1 : start + 5] == [
-        f"  runs without a difference: 10 of {count - told} probes (drift in at most 30% of runs, at 95 %)",
+        "  N = 10: fewer than 30% of runs drift, at 95 %",
         f"controls, cpu: {controls} of {controls} drifted by default, and stopped when cured",
         f"collectives, cpu: gloo, 2 ranks: {several} of {several} identical",
         "not in the image as captured: nothing else",
@@ -256,6 +257,18 @@ def test_what_comes_from_the_image_cannot_write_to_the_terminal() -> None:
     page_text = render_html(make_lock(), IMAGE, verdict)
     assert page_text.count("gone") > 40
     assert all(character.isprintable() or character == "\n" for character in page_text)
+
+
+def test_the_smallest_number_of_runs_is_told() -> None:
+    first, *rest = make_smoke().probes
+    few = msgspec.structs.replace(first.modes["strict"], runs=2, upper=1.0)
+    smoke = make_smoke(probes=(msgspec.structs.replace(first, modes={"strict": few}), *rest))
+    same = sum(probe.verdict == "identical" for probe in smoke.probes)
+    lines = certificate_lines(make_verdict(smoke=(smoke,)))
+    assert (
+        lines[1]
+        == f"  N = 10 for {same - 1} of {same}: fewer than 30% of runs drift, at 95 %; the smallest N is 2"
+    )
 
 
 def test_drift_of_a_probe_and_of_the_start_are_told() -> None:

@@ -25,6 +25,8 @@ def certificate_lines(verdict: Verdict) -> list[str]:
             for c in verdict.comparisons
             if c.verdict != "identical"
         ]
+        for comparison in verdict.comparisons:
+            lines += _limited(f"    {safe(line, 600)}" for line in comparison.details)
     if verdict.against:
         lines += against_lines(verdict.against)
     return lines
@@ -38,8 +40,7 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         counts = Counter(probe.verdict for probe in smoke.probes)
         said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
         yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
-    if bounds := _bounds(smoke):
-        yield f"  runs without a difference: {bounds}"
+    yield from _bound(smoke)
     yield from _limited(
         f"  {safe(probe.name)}: drift: {safe(probe.why, 600)}"
         for probe in smoke.probes
@@ -69,14 +70,16 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         )
 
 
-def _bounds(smoke: Smoke) -> str:
-    """Return of how many runs the identical probes are, and which share of drifting runs that bounds."""
+def _bound(smoke: Smoke) -> Iterator[str]:
+    """Yield of how many runs the identical probes are, and which share of drifting runs that bounds."""
     found = [probe.modes["strict"] for probe in smoke.probes if probe.verdict == "identical"]
-    counts = Counter((mode.runs, mode.upper) for mode in found)
-    return ", ".join(
-        f"{runs} of {number} probes (drift in at most {upper:.0%} of runs, at 95 %)"
-        for (runs, upper), number in counts.most_common()
-    )
+    if not found:
+        return
+    ((runs, upper), number), *others = Counter((mode.runs, mode.upper) for mode in found).most_common()
+    all_of_them = "" if not others else f" for {number} of {len(found)}"
+    least = min(mode.runs for mode in found)
+    smallest = "" if least == runs else f"; the smallest N is {least}"
+    yield f"  N = {runs}{all_of_them}: fewer than {upper:.0%} of runs drift, at 95 %{smallest}"
 
 
 def against_lines(found: Against) -> list[str]:

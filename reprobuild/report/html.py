@@ -12,6 +12,21 @@ from reprobuild.lock import Lock, Ruling
 from reprobuild.verify.document import ModeName, flat
 from reprobuild.verify.verdict import Against, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
 
+# No check on one machine covers these.
+NEVER = (
+    (
+        "never covered",
+        "several machines; models of GPU and processor, drivers and thread counts other than those below",
+    ),
+    (
+        "never covered",
+        "what no probe computes: your own work is compared only where a workload or --command names it",
+    ),
+)
+LEGEND = (
+    "Each mode: what was seen, N runs in how many processes, the share of drifting runs that N excludes at 95 %, and "
+    "the start of the digest. The answer is that of strict mode; refused is what torch's own text says it refuses."
+)
 MODES: tuple[ModeName, ...] = ("default", "profile", "strict", "warn")
 
 _STYLE = """
@@ -59,7 +74,7 @@ def _answers(verdict: Verdict) -> Iterator[str]:
     )
     reasons = [(smoke.device, reason) for smoke in verdict.smoke for reason in smoke.open]
     rows = [("", note) for note in verdict.notes] + reasons
-    yield _table("What was not covered, and what else there is to say", ("", ""), rows)
+    yield _table("What was not covered, and what else there is to say", ("", ""), [*rows, *NEVER])
 
 
 def _image(lock: Lock, image: Image) -> str:
@@ -81,6 +96,7 @@ def _image(lock: Lock, image: Image) -> str:
 def _smoke(smoke: Smoke) -> Iterator[str]:
     """Yield the tables of one device: probes, controls, the comparison's own control, collectives, platform."""
     yield _probes(f"Smoke test, {smoke.device}: {smoke.verdict}", smoke.probes)
+    yield f"<p>{escape(LEGEND)}</p>"
     yield _table(
         f"Controls, {smoke.device}",
         ("control", "device", "answer", "why", "seen"),
@@ -110,7 +126,11 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
 
 
 def _work(verdict: Verdict) -> str:
-    rows = [(c.name, c.verdict, c.detail) for c in verdict.comparisons]
+    rows = [
+        row
+        for c in verdict.comparisons
+        for row in ((c.name, c.verdict, c.detail), *(("", "", line) for line in c.details))
+    ]
     return _table("Your work", ("work", "verdict", "detail"), rows)
 
 
@@ -125,12 +145,12 @@ def _probes(title: str, probes: Sequence[Probe]) -> str:
 
 
 def _mode(mode: Mode | None) -> str:
-    """Return one cell: the answer, how many runs it is of, and what share of drifting runs they bound."""
+    """Return one cell: the answer, the number of runs in how many processes, their bound, and the digest's start."""
     if mode is None:
         return ""
-    said = f"{mode.verdict} (N = {mode.runs}, {mode.processes} processes)"
+    said = f"{mode.verdict}, N = {mode.runs} in {mode.processes}"
     if mode.verdict == "IDENTICAL" and mode.digest:
-        return f"{said}, drift in at most {mode.upper:.1%} of runs; {mode.digest[:12]}"
+        return f"{said}, < {mode.upper:.1%}, {mode.digest[:12]}"
     if mode.verdict == "DRIFT":
         return f"{said}: {mode.distinct} different results"
     return mode.verdict if mode.verdict == "REFUSED" else f"{mode.verdict}: {mode.why}"

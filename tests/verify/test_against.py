@@ -126,6 +126,19 @@ def test_another_digest_with_the_profile_is_a_failure_too() -> None:
     assert (found.verdict, names(found.failed)) == ("differ", [f"cpu: {FIRST} (profile)"])
 
 
+@pytest.mark.parametrize("documented", ["deterministic", "refused"])
+def test_what_torch_says_to_need_strict_mode_is_compared_in_it_alone(documented: Any) -> None:
+    """With a profile it may race, and not have been seen to."""
+    other = smoke_of((FIRST, "profile", {"digest": "9" * 64}))
+    first, *rest = other.probes
+    found = compared(
+        make_verdict(smoke=(msgspec.structs.replace(
+            other, probes=(msgspec.structs.replace(first, documented=documented), *rest)
+        ),))
+    )  # fmt: skip
+    assert (found.verdict, names(found.unmatched)) == ("same", [f"cpu: {FIRST} (profile)"])
+
+
 def test_a_refusal_in_the_place_of_a_result_differs() -> None:
     refused = smoke_of((FIRST, "strict", {"verdict": "REFUSED", "digest": None}))
     found = compared(make_verdict(smoke=(refused,)))
