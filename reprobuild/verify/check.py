@@ -22,6 +22,7 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.headline import built_for_cuda, judge_determinism
+from reprobuild.verify.judge import short
 from reprobuild.verify.round_trip import (
     FREEZE,
     PACKAGES,
@@ -52,6 +53,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         control: run the controls, which must be seen drifting; without them the verdict is inconclusive.
         cpu_only: the CPU is enough for now, also for a torch built for CUDA.
         gpus: which GPUs the containers get (`Task.gpus`).
+        gpus_optional: an engine that cannot give them leaves the GPU uncovered, and is no error.
         thorough: hundreds of repeats.
     """
 
@@ -63,6 +65,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     control: bool = True
     cpu_only: bool = False
     gpus: str = ""
+    gpus_optional: bool = False
     thorough: bool = False
 
 
@@ -123,7 +126,13 @@ def _smoke(
     if asked.cpu_only or not asked.gpus or built_for_cuda(cpu) is not True:
         return cpu, None
     say("the smoke test on the GPU, in two fresh containers")
-    return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
+    try:
+        return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
+    except EngineError as err:
+        if not asked.gpus_optional:
+            raise
+        why = f"{err}; {err.hint}"
+        return cpu, Smoke(device="cuda", verdict="not-covered", hook="inconclusive", open=(short(why),))
 
 
 def seed_of(lock: Lock) -> int:
