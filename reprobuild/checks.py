@@ -19,6 +19,7 @@ from reprobuild.verify.certificate import Certificate, read_certificate, refuse_
 from reprobuild.verify.check import Asked, seed_of, verify_image
 from reprobuild.verify.expected import expected
 from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.work import Work
 from reprobuild.whole import write_file
 
 VERDICT, REPORT = "verdict.json", "report.html"
@@ -34,6 +35,8 @@ class Checks(Struct, frozen=True, kw_only=True):
         gpus: "auto" (all where this machine has any), "all", "none", or ids.
         thorough: hundreds of repeats of each probe.
         against: an earlier certificate to compare with, or a folder of results that holds one.
+        work: a command to run twice, in the place of the lock's workload.
+        ignored: keys of values that may differ in what the lock's workload writes.
     """
 
     engine: str | None = None
@@ -42,6 +45,8 @@ class Checks(Struct, frozen=True, kw_only=True):
     gpus: str = "auto"
     thorough: bool = False
     against: Path | None = None
+    work: Work | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def ready(checks: Checks, session: Session) -> Engine:
@@ -74,6 +79,7 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         reference=image.reference, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
         control=checks.control, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
+        work=checks.work, ignored=checks.ignored,
     )  # fmt: skip
     verdict = verify_image(lock, asked, engine, session.env, session.say)
     if former:

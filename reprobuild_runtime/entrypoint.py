@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import List
 
 
-def _uncoerce_locale() -> None:
+def uncoerce_locale() -> None:
     """Take back the LC_CTYPE that Python itself sets in the C locale: the command shall have what was given.
 
     https://peps.python.org/pep-0538/
@@ -40,7 +40,7 @@ def _uncoerce_locale() -> None:
 
 def main(argv: "List[str]") -> int:
     """Run the command, a shell where there is none; return the code to exit with."""
-    _uncoerce_locale()
+    uncoerce_locale()
     try:
         launch.settle(os.environ, argv)
     except ValueError as err:

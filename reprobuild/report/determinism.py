@@ -25,6 +25,8 @@ def certificate_lines(verdict: Verdict) -> list[str]:
             for c in verdict.comparisons
             if c.verdict != "identical"
         ]
+        for comparison in verdict.comparisons:
+            lines += _limited(f"    {safe(line, 600)}" for line in comparison.details)
     if verdict.against:
         lines += against_lines(verdict.against)
     return lines

@@ -126,7 +126,11 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
 
 
 def _work(verdict: Verdict) -> str:
-    rows = [(c.name, c.verdict, c.detail) for c in verdict.comparisons]
+    rows = [
+        row
+        for c in verdict.comparisons
+        for row in ((c.name, c.verdict, c.detail), *(("", "", line) for line in c.details))
+    ]
     return _table("Your work", ("work", "verdict", "detail"), rows)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from msgspec import Struct
 from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError
-from reprobuild.lock import FILES, Lock, Workload
+from reprobuild.lock import FILES, Lock
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.document import Device
@@ -36,9 +35,9 @@ from reprobuild.verify.round_trip import (
 )
 from reprobuild.verify.smoke import PYTHON, run_smoke, why
 from reprobuild.verify.verdict import VERSION, Comparison, Difference, Smoke, Verdict
+from reprobuild.verify.work import OUTPUTS, Work, compare_work, work_of_workload
 
 SEED = 42  # where nobody chose one
-OUTPUTS = "/reprobuild-out"
 _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
 THOROUGH_SECONDS = 4 * 3600
 
@@ -55,6 +54,8 @@ class Asked(Struct, frozen=True, kw_only=True):
         gpus: which GPUs the containers get (`Task.gpus`).
         gpus_optional: an engine that cannot give them leaves the GPU uncovered, and is no error.
         thorough: hundreds of repeats.
+        work: what the user wants run twice; None for the workload of the lock.
+        ignored: keys of values that may differ in what the lock's workload writes.
     """
 
     reference: str
@@ -67,6 +68,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     gpus: str = ""
     gpus_optional: bool = False
     thorough: bool = False
+    work: Work | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def verify_image(
@@ -98,9 +101,10 @@ def verify_image(
     differences, unanswered = compare_lists(lock, container)
     cpu, gpu = _smoke(lock, asked, seed, container, say)
     comparisons: list[Comparison] = []
-    if lock.workload:
-        say(f"the workload, twice: {' '.join(lock.workload.command)}")
-        comparisons += compare_workload(lock.workload, seed, asked.reference, engine, env)
+    work = asked.work or (work_of_workload(lock.workload, asked.ignored) if lock.workload else None)
+    if work:
+        gpus = _gpus_of_work(asked, gpu)
+        comparisons += compare_work(work, seed, asked.reference, engine, env, gpus=gpus, say=say)
     determinism, notes = judge_determinism(
         cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile
     )
@@ -133,6 +137,12 @@ def _smoke(
             raise
         why = f"{err}; {err.hint}"
         return cpu, Smoke(device="cuda", verdict="not-covered", hook="inconclusive", open=(short(why),))
+
+
+def _gpus_of_work(asked: Asked, gpu: Smoke | None) -> str:
+    """Return the GPUs that the user's own work gets: those that nobody asked for only where the smoke test had them."""
+    had = gpu is not None and gpu.verdict != "not-covered"
+    return "" if asked.cpu_only or (asked.gpus_optional and not had) else asked.gpus
 
 
 def seed_of(lock: Lock) -> int:
@@ -197,39 +207,3 @@ def _answer(done: Finished) -> dict[str, Any]:
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {"ran": False, "why": why(done)}
-
-
-def compare_workload(
-    workload: Workload, seed: int, reference: str, engine: Engine, env: Mapping[str, str]
-) -> list[Comparison]:
-    """Run the user's command in two fresh containers with one seed, and compare the files that it writes."""
-    task = Task(
-        arguments=tuple(argument.replace("{out}", OUTPUTS) for argument in workload.command),
-        environment=_seeded(seed),
-        outputs=OUTPUTS,
-    )
-    runs = [engine.run(reference, task, env) for _ in range(2)]
-    for done in runs:
-        if done.code:
-            tail = "\n".join(done.stderr.decode(errors="replace").strip().splitlines()[-10:])
-            raise EngineError(
-                f"the workload `{' '.join(workload.command)}` exited {done.code} in the image:\n{tail}",
-                hint="run it by hand: reprobuild run OUT -- COMMAND",
-            )
-    if not workload.outputs:
-        return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
-    return [_compare_output(name, runs[0], runs[1]) for name in workload.outputs]
-
-
-def _compare_output(name: str, one: Finished, two: Finished) -> Comparison:
-    label = f"workload output {name}"
-    lacking = [done for done in (one, two) if name not in done.outputs]
-    if lacking:
-        there = ", ".join(sorted(lacking[0].outputs)) or "nothing"
-        return Comparison(
-            name=label, verdict="inconclusive", detail=f"the command wrote {there}, and not {name}"
-        )
-    digests = [hashlib.sha256(done.outputs[name]).hexdigest() for done in (one, two)]
-    if digests[0] == digests[1]:
-        return Comparison(name=label, verdict="identical", detail=digests[0])
-    return Comparison(name=label, verdict="drift", detail=f"{digests[0]} and {digests[1]}")

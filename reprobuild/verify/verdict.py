@@ -29,11 +29,15 @@ class Determinism(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say."""
+    """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
+
+    `details` are lines on what differs, what was excused, and how it was compared.
+    """
 
     name: str
     verdict: V
     detail: str = ""
+    details: tuple[str, ...] = ()
 
 
 class Mode(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import sys
 
 from reprobuild_runtime import launch
 from reprobuild_runtime.profiles import apply, choose, refusals, versions
+from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def after_import(name: str, module: "Any") -> None:
         # What a launcher lost on the way is still in time; what is said about presets was said at launch.
         apply.export(os.environ, [one for one in entries if one["binds"] == "C" and not one.get("append")])
         refusals.install(asked)
-    if os.environ.get(apply.CHECKED) != "1" and os.environ.get("LOCAL_RANK", "0") == "0":
+    if os.environ.get(apply.CHECKED) != "1" and ranks.rank(os.environ) == 0:
         rules = [rule for rule in choose.arguments(asked, path) if _module(rule) == name]
         for problem in apply.check_arguments(rules, sys.argv):
             launch.say(f"reprobuild: profile {','.join(asked)}: {problem}")

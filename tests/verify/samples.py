@@ -190,7 +190,40 @@ def good_answers() -> dict[str, list[Finished]]:
         "cuda": [done(document("cuda"))],
         "cuda quick": [done(document("cuda", quick=True))],
         "workload": [done(**{"model.pt": b"weights"})],
+        "compare": [done({"ran": True, "files": [DRIFTED]})],
     }
+
+
+DRIFTED = {
+    "name": "model.pt", "verdict": "drift", "format": "torch checkpoint", "count": 1, "details": ["w: 1 of 2 differ"],
+    "excused": ["time (time): 1 time"], "notes": [],
+}  # fmt: skip
+
+
+def keep(task: Task, finished: Finished, **more: Any) -> Finished:
+    """Put the outputs of a run where the task wants them, with the index that the real container leaves."""
+    assert task.kept
+    patterns = task.arguments[5 : task.arguments.index("--")]
+    files, paths = [], {f"{task.outputs}/{name}": data for name, data in finished.outputs.items()}
+    for number, path in enumerate(paths):
+        if path in patterns:
+            (task.kept / str(number)).write_bytes(paths[path])
+            files.append(
+                {"pattern": path, "path": path, "kind": "file", "stored": str(number), "size": len(paths[path]),
+                 "written": True, "link": ""}
+            )  # fmt: skip
+    there = {pattern: sorted(paths) for pattern in patterns if pattern not in paths}
+    index = {
+        "code": finished.code,
+        "began": 1.0,
+        "ended": 2.0,
+        "host": "h",
+        "files": files,
+        "there": there,
+        "failed": "",
+    }
+    (task.kept / "index.json").write_bytes(encode({**index, **more}))
+    return msgspec.structs.replace(finished, outputs={})
 
 
 class PreparedEngine:
@@ -212,7 +245,8 @@ class PreparedEngine:
         kind = kind_of(task)
         self.tasks.append((kind, task))
         answers = self.answers[kind]
-        return answers.pop(0) if len(answers) > 1 else answers[0]
+        finished = answers.pop(0) if len(answers) > 1 else answers[0]
+        return keep(task, finished) if task.kept else finished
 
     def attach(self, reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
         finished = self.run(reference, task, env)
@@ -229,7 +263,7 @@ def kind_of(task: Task) -> str:
     if len(words) > 1 and words[1].endswith("probes/run.py"):
         options = json.loads(words[2])
         return f"{options['device']} quick" if options.get("quick") else str(options["device"])
-    return "workload"
+    return "compare" if len(words) > 2 and words[2].endswith("compare.py") else "workload"
 
 
 _ENGINE: Engine = PreparedEngine({})  # it has the shape of one

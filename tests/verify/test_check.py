@@ -105,8 +105,14 @@ def test_the_smoke_test_goes_past_no_entrypoint_and_has_the_seed() -> None:
         {"device": "cpu", "seed": 7, "quick": True, "thorough": False},
     ]
     workload = [task for kind, task in engine.tasks if kind == "workload"]
-    assert workload[0].arguments == ("python", "train.py", "--out", "/reprobuild-out/model.pt")
-    assert workload[0] == workload[1]
+    own = "/opt/reprobuild/lib/reprobuild_runtime/artefacts/collect.py"
+    assert workload[0].arguments == (
+        "/opt/env/bin/python", "-I", "-S", own, "/reprobuild-out", "/reprobuild-out/model.pt",
+        "--", "python", "train.py", "--out", "/reprobuild-out/model.pt",
+    )  # fmt: skip
+    assert workload[0].arguments == workload[1].arguments
+    assert workload[0].environment == workload[1].environment
+    assert workload[0].kept != workload[1].kept
 
 
 def test_hundreds_of_repeats_have_hours_and_what_takes_long() -> None:
@@ -203,6 +209,18 @@ def test_an_engine_that_cannot_give_the_gpus() -> None:
     assert verdict.notes == ("the GPU is not covered: Docker refused: no driver; install the toolkit",)
 
 
+@pytest.mark.parametrize(
+    ("optional", "build", "given"),
+    [(True, True, "all"), (True, False, ""), (False, True, "all"), (False, False, "all")],
+)
+def test_the_gpus_of_the_users_own_work(optional: bool, build: bool, given: str) -> None:
+    """A machine's GPUs are no reason to fail for an image that has no use for them."""
+    more = cuda_build() if build else {}
+    _, engine = check(make_lock(workload=WORKLOAD), more, gpus="all", gpus_optional=optional)
+    work = [task for kind, task in engine.tasks if kind == "workload"]
+    assert [task.gpus for task in work[:2]] == [given, given]
+
+
 def test_one_gpu_has_no_collectives() -> None:
     one = {"verdict": "SKIPPED", "why": "one GPU", "backend": "nccl", "world": 1, "probes": []}
     verdict, _ = check(
@@ -268,27 +286,31 @@ def test_a_workload_that_drifts() -> None:
     answers = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
     verdict, _ = check(make_lock(workload=WORKLOAD), {"workload": answers})
     (found,) = (c for c in verdict.comparisons if c.name == "workload output model.pt")
-    assert found.verdict == "drift"
+    assert (found.verdict, found.detail) == (
+        "drift", "/reprobuild-out/model.pt (torch checkpoint): w: 1 of 2 differ",
+    )  # fmt: skip
+    assert found.details == (
+        "/reprobuild-out/model.pt: w: 1 of 2 differ", "/reprobuild-out/model.pt: excused: time (time): 1 time",
+    )  # fmt: skip
     assert verdict.exit_code == 8
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "detail"),
+    ("first", "second", "verdict", "detail"),
     [
-        (done(), done(), "the command wrote nothing, and not model.pt"),
-        (done(**{"model.pt": b"1"}), done(), "the command wrote nothing, and not model.pt"),
+        (done(), done(), "inconclusive", "the command wrote no such file; there is nothing"),
+        (done(**{"model.pt": b"1"}), done(), "drift", "/reprobuild-out/model.pt: only in the first run"),
         (
-            done(log=b"", other=b""),
-            done(**{"model.pt": b"1"}),
-            "the command wrote log, other, and not model.pt",
+            done(log=b"", other=b""), done(log=b""), "inconclusive",
+            "the command wrote no such file; there is /reprobuild-out/log, /reprobuild-out/other",
         ),
     ],
-)
-def test_a_workload_without_its_output(first: Finished, second: Finished, detail: str) -> None:
-    verdict, _ = check(make_lock(workload=WORKLOAD), {"workload": [first, second]})
-    (found,) = (c for c in verdict.comparisons if c.name.startswith("workload"))
-    assert (found.verdict, found.detail) == ("inconclusive", detail)
-    assert verdict.exit_code == 9
+)  # fmt: skip
+def test_a_workload_without_its_output(first: Finished, second: Finished, verdict: str, detail: str) -> None:
+    made, _ = check(make_lock(workload=WORKLOAD), {"workload": [first, second]})
+    (found,) = (c for c in made.comparisons if c.name.startswith("workload"))
+    assert (found.verdict, found.detail) == (verdict, detail)
+    assert made.exit_code == (8 if verdict == "drift" else 9)
 
 
 def test_a_workload_that_names_no_output() -> None:
@@ -298,9 +320,23 @@ def test_a_workload_that_names_no_output() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_workload_that_fails(order: int) -> None:
+def test_a_workload_that_fails_once(order: int) -> None:
+    answers = [done(**{"model.pt": b"1"}), done(code=3, stderr=b"boom\n")][::order]
+    verdict, _ = check(make_lock(workload=WORKLOAD), {"workload": answers})
+    (found,) = verdict.comparisons
+    detail = "0 and 3" if order == 1 else "3 and 0"
+    assert (found.name, found.verdict, found.detail, found.details) == (
+        "exit code",
+        "drift",
+        detail,
+        ("boom",),
+    )
+    assert verdict.exit_code == 8
+
+
+def test_a_workload_that_fails() -> None:
     errors = b"".join(b"line %d\n" % number for number in range(30))
-    answers = [done(**{"model.pt": b"1"}), done(code=3, stderr=errors)][::order]
+    answers = [done(code=3, stderr=errors)]
     with pytest.raises(EngineError) as failed:
         check(make_lock(workload=WORKLOAD), {"workload": answers})
     text = str(failed.value)

@@ -1,0 +1,238 @@
+"""From what a command wrote in two runs, and from the answers of the comparison, to verdicts. Nothing is run here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, structs
+
+from reprobuild import secrets
+from reprobuild.verify.verdict import Comparison, V
+
+LONGEST = 400  # characters of a line of details
+MOST = 60  # lines of details of one artefact
+WITHHELD = "(what differs here looks like a secret, and is not quoted)"
+
+Text = Annotated[str, Meta(max_length=10000)]
+Number = Annotated[str, Meta(pattern=r"^[0-9]{0,6}$")]
+# What a name can hold of the time at which its file was made, as `2026-01-31_12-30-00` and `1795321800`.
+_TIMED = re.compile(
+    r"\d{4}-?\d\d-?\d\d[T_-]?\d\d[:_-]?\d\d[:_-]?\d\d(?:[._]\d+)?|(?<!\d)1\d{9}(?:\.\d+)?(?!\d)"
+)
+_KINDS = {
+    "fifo": "a named pipe", "socket": "a socket", "device": "a device", "folder": "an empty folder",
+    "system": "a file of the kernel, which nobody wrote", "dangling": "a link to nothing",
+    "unreadable": "not to be read",
+}  # fmt: skip
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One path that a pattern named after the command; `stored` is its number among what was kept."""
+
+    pattern: Text
+    path: Text
+    kind: Literal["file", "fifo", "socket", "device", "folder", "system", "dangling", "unreadable"]
+    stored: Number
+    size: Annotated[int, Meta(ge=0)]
+    written: bool
+    link: Text
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    """What `reprobuild_runtime/artefacts/collect.py` says of one run."""
+
+    code: int
+    began: float
+    ended: float
+    host: Text
+    files: tuple[Entry, ...]
+    there: dict[Text, tuple[Text, ...]]
+    failed: Text
+
+
+class FileAnswer(Struct, frozen=True, kw_only=True):
+    """What the comparison says of one file; `digest` is that of its bytes in the first run."""
+
+    name: Text
+    verdict: Literal["identical", "drift", "inconclusive"]
+    format: Text = ""
+    count: int = 0
+    details: tuple[Text, ...] = ()
+    excused: tuple[Text, ...] = ()
+    notes: tuple[Text, ...] = ()
+    digest: str = ""
+
+
+class Pair(Struct, frozen=True):
+    """One file of both runs."""
+
+    one: Entry
+    two: Entry
+
+
+def pair(pattern: str, one: Index, two: Index) -> tuple[list[Pair], list[Entry], list[Entry]]:
+    """Pair the paths that a pattern named in both runs, and return those that only one of them has, too.
+
+    Files whose names differ only by a time, or by the name of the host, are one.
+    """
+    first, second = (
+        {entry.path: entry for entry in index.files if entry.pattern == pattern} for index in (one, two)
+    )
+    pairs = [Pair(first.pop(path), second.pop(path)) for path in sorted(first.keys() & second.keys())]
+    timeless = [_timeless(first, one.host), _timeless(second, two.host)]
+    for name in sorted(timeless[0].keys() & timeless[1].keys()):
+        pairs.append(Pair(first.pop(timeless[0][name]), second.pop(timeless[1][name])))
+    return pairs, list(first.values()), list(second.values())
+
+
+def _timeless(entries: Mapping[str, Entry], host: str) -> dict[str, str]:
+    """Return {name without times: path} of those that such a name tells apart."""
+    found: dict[str, list[str]] = {}
+    for path in entries:
+        reduced = _TIMED.sub("<time>", path.replace(host, "<host>") if host else path)
+        if reduced != path:
+            found.setdefault(reduced, []).append(path)
+    return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
+
+
+def judge_artefact(
+    label: str, pattern: str, one: Index, two: Index, answers: Mapping[tuple[str, str], FileAnswer]
+) -> Comparison:
+    """Judge one artefact that the user named.
+
+    Args:
+        label: its name in the report.
+        answers: of each pair of stored files, by their numbers.
+    """
+    pairs, first, second = pair(pattern, one, two)
+    if not pairs and not first and not second:
+        there = ", ".join(one.there.get(pattern, ())) or "nothing"
+        return Comparison(
+            name=label,
+            verdict="inconclusive",
+            detail=_shown(f"the command wrote no such file; there is {there}"),
+        )
+    judged: list[FileAnswer] = [
+        FileAnswer(name=entry.path, verdict="drift", details=(f"only in the {which} run",))
+        for which, entries in (("first", first), ("second", second))
+        for entry in entries
+    ]
+    judged += [_judge_pair(both, answers) for both in pairs]
+    return _sum_up(label, judged)
+
+
+def _judge_pair(both: Pair, answers: Mapping[tuple[str, str], FileAnswer]) -> FileAnswer:
+    one, two = both.one, both.two
+    name = one.path
+    if one.kind != two.kind:
+        return FileAnswer(
+            name=name,
+            verdict="drift",
+            details=(f"{_kind(one)} in the first run, {_kind(two)} in the second",),
+        )
+    if one.kind != "file":
+        return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(one)}",))
+    if not one.written and not two.written:
+        why = "it was there before the command, which did not write it"
+        return FileAnswer(name=name, verdict="inconclusive", details=(why,))
+    if one.size == two.size == 0:
+        why = "it is empty in both runs, so nothing was compared"
+        return FileAnswer(name=name, verdict="inconclusive", details=(why,))
+    answer = answers[one.stored, two.stored]
+    notes = answer.notes
+    if one.link:
+        notes = (*notes, f"a link to {one.link}")
+    if one.path != two.path:
+        notes = (*notes, f"named {two.path} in the second run")
+    return FileAnswer(
+        name=name, verdict=answer.verdict, format=answer.format, count=answer.count, details=answer.details,
+        excused=answer.excused, notes=notes, digest=answer.digest,
+    )  # fmt: skip
+
+
+def _kind(entry: Entry) -> str:
+    return _KINDS.get(entry.kind, "a file")
+
+
+def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
+    """Return one comparison for all files of an artefact; what tells nothing counts only where nothing else does."""
+    drifted = [answer for answer in judged if answer.verdict == "drift"]
+    same = [answer for answer in judged if answer.verdict == "identical"]
+    silent = [answer for answer in judged if answer.verdict == "inconclusive"]
+    broken = [answer for answer in silent if answer.digest]
+    verdict: V = "drift" if drifted else "inconclusive" if broken or not same else "identical"
+    if drifted:
+        worst = drifted[0]
+        more = f" (and {len(drifted) - 1} more of {len(judged)} files)" if len(drifted) > 1 else ""
+        detail = f"{worst.name}{_format(worst)}: {worst.details[0] if worst.details else 'it differs'}{more}"
+    elif verdict == "identical":
+        digests = sorted((answer.name, answer.digest) for answer in same)
+        detail = hashlib.sha256(repr(digests).encode()).hexdigest() if len(digests) > 1 else digests[0][1]
+        if not all(digest for _, digest in digests):
+            detail = ""  # of what is equal in content only there is no digest to compare with another day's
+    else:
+        worst = (broken or silent)[0]
+        detail = f"{worst.name}: {worst.details[0]}"
+    lines = [line for answer in judged for line in _lines(answer)]
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
+    return Comparison(
+        name=_shown(label), verdict=verdict, detail=_shown(detail), details=tuple(map(_shown, lines))
+    )
+
+
+def judge_distinct(judged: Comparison, files: Sequence[tuple[str, str]]) -> Comparison:
+    """Judge whether files of one run differ from one another, as those of ranks with streams of their own must.
+
+    Two runs of ranks that all draw the same numbers are identical, and wrong: that is no drift, and no pass either.
+
+    Args:
+        judged: what the comparison of both runs came to.
+        files: the path and the digest of each file of the first run.
+    """
+    by_digest: dict[str, list[str]] = {}
+    for path, digest in files:
+        by_digest.setdefault(digest, []).append(path)
+    equal = [paths for paths in by_digest.values() if len(paths) > 1]
+    if not equal and len(files) > 1:
+        note = f"note: each of the {len(files)} files has other bytes, as it must"
+        return structs.replace(judged, details=(*judged.details, note))
+    why = (
+        f"{' and '.join(equal[0][:2])} hold the same bytes: do both draw from one stream?"
+        if equal
+        else (f"{len(files)} files, and two are needed to tell whether they differ")
+    )
+    lines = tuple(_shown(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
+    if judged.verdict == "drift":
+        return structs.replace(judged, details=(*judged.details, *lines))
+    return structs.replace(
+        judged, verdict="inconclusive", detail=_shown(why), details=(*judged.details, *lines)
+    )
+
+
+def _format(answer: FileAnswer) -> str:
+    return f" ({answer.format})" if answer.format else ""
+
+
+def _lines(answer: FileAnswer) -> Iterator[str]:
+    """Give the lines of details of one file; one that is equal without a remark has none."""
+    for line in answer.details:
+        yield f"{answer.name}: {line}"
+    if answer.count > len(answer.details):
+        yield f"{answer.name}: and {answer.count - len(answer.details)} differences more"
+    for line in answer.excused:
+        yield f"{answer.name}: excused: {line}"
+    for line in answer.notes:
+        yield f"{answer.name}: note: {line}"
+
+
+def _shown(line: str) -> str:
+    """Return a line as it can be printed: nothing of a secret, no control character, not endless."""
+    line = secrets.redact(line)
+    if secrets.find(line.encode(errors="replace")):
+        return f"{line.partition(':')[0][:100]}: {WITHHELD}"
+    line = line if line.isprintable() else ascii(line)[1:-1]
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."

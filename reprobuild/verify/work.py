@@ -1,0 +1,297 @@
+"""The user's own work: a command in two fresh containers with one seed, and what it wrote compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.engines.model import Engine, Task
+from reprobuild.errors import EngineError, UsageError
+from reprobuild.lock import FILES, PREFIX, Workload
+from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair
+from reprobuild.verify.verdict import Comparison
+
+OUTPUTS = "/reprobuild-out"  # `{out}`
+INDEX, LARGEST_INDEX = "index.json", 64 << 20
+_PROGRAMS = f"{FILES}/lib/reprobuild_runtime/artefacts"
+_PYTHON = f"{PREFIX}/bin/python"
+_OLDER = (
+    "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
+)
+_INSIDE = ("/reprobuild-one", "/reprobuild-two")
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """A command to run twice, and what it must write alike.
+
+    Attributes:
+        command: the program and its arguments; `{out}` stands for a folder that is there and empty.
+        artefacts: paths or globs, from the image's working directory on, or below `{out}`.
+        distinct: those of them whose files must differ from one another.
+        ignored: keys of values that may differ.
+        text: the command as the user gave it.
+        label: what the artefacts are called in the report.
+    """
+
+    command: tuple[str, ...]
+    artefacts: tuple[str, ...]
+    distinct: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    text: str
+    label: str = "artefact"
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """The document of `reprobuild_runtime/artefacts/compare.py`."""
+
+    ran: bool
+    why: str = ""
+    files: tuple[FileAnswer, ...] = ()
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """One run: its exit code, where its files are, what it says of them, and the end of its standard error."""
+
+    code: int
+    folder: Path
+    index: Index | None
+    tail: str
+
+
+def work_of_options(
+    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str]
+) -> Work | None:
+    """Return the work that the command line asks for, None where it names no command.
+
+    Args:
+        command: a line for the image's `/bin/sh`.
+        distinct: artefacts of one run that must differ from one another.
+
+    Raises:
+        UsageError: the command has no artefact, an artefact no command, or a path is none.
+    """
+    named = tuple(dict.fromkeys([*artefacts, *distinct]))
+    if command is None:
+        if named:
+            raise UsageError(
+                f"--artefact {named[0]} names what a command writes, and there is no --command",
+                hint="give it, for example: --command 'python train.py --steps 20'",
+            )
+        return None
+    if not named:
+        raise UsageError(
+            "--command says what to run, and nothing says what it writes",
+            hint="name it: --artefact out.ckpt, or --artefact 'logs/*.jsonl'",
+        )
+    for path in named:
+        if not path.isprintable() or path in ("", "--"):
+            raise UsageError(
+                f"--artefact {path!r} is no path", hint="give a path or a glob, for example 'logs/*.jsonl'"
+            )
+    return Work(
+        command=("/bin/sh", "-c", command), artefacts=named, distinct=tuple(distinct), ignored=tuple(ignored),
+        text=command,
+    )  # fmt: skip
+
+
+def work_of_workload(workload: Workload, ignored: Sequence[str] = ()) -> Work:
+    """Return the work that a lock names; its outputs lie below `{out}`."""
+    return Work(
+        command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
+        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output",
+    )  # fmt: skip
+
+
+def compare_work(
+    work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
+    say: Callable[[str], None] = lambda _: None, volumes: Sequence[tuple[str, str]] = (),
+) -> list[Comparison]:  # fmt: skip
+    """Run a command in two fresh containers with one seed, and compare what it writes in a third.
+
+    Args:
+        reference: the image's name in the engine.
+        gpus: those that the command sees, as `Task.gpus` has them.
+        volumes: folders that the command sees, as `Task.volumes` has them.
+
+    Raises:
+        EngineError: the command failed in both runs, what it wrote cannot be had, or the engine failed.
+    """
+    if not work.artefacts:
+        return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
+    with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
+        say(f"your work, twice: {work.text}")
+        runs = []
+        for number in ("first", "second"):
+            folder = Path(made, number)
+            folder.mkdir()
+            task = _task(work, seed, folder, volumes)
+            runs.append(
+                _run(
+                    work,
+                    task if not gpus else msgspec.structs.replace(task, gpus=gpus),
+                    reference,
+                    engine,
+                    env,
+                )
+            )
+        one, two = runs
+        if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
+            return [Comparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
+        if one.code and two.code:
+            raise EngineError(
+                f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
+                hint="run it by hand: reprobuild run OUT -- COMMAND",
+            )
+        if one.code or two.code:
+            failed = one if one.code else two
+            return [
+                Comparison(
+                    name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
+                    details=tuple(failed.tail.splitlines()),
+                )
+            ]  # fmt: skip
+        assert one.index is not None
+        assert two.index is not None
+        answers = _compare(work, runs, reference, engine, env)
+        return [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
+
+
+def _judge(
+    work: Work, artefact: str, runs: Sequence[Ran], answers: Mapping[tuple[str, str], FileAnswer]
+) -> Comparison:
+    one, two = (run.index for run in runs)
+    assert one is not None
+    assert two is not None
+    pattern = _inside(artefact)
+    judged = judge_artefact(f"{work.label} {_named(work, artefact)}", pattern, one, two, answers)
+    if artefact not in work.distinct:
+        return judged
+    files = [entry for entry in one.files if entry.pattern == pattern and entry.stored]
+    return judge_distinct(judged, [(entry.path, _digest(runs[0].folder / entry.stored)) for entry in files])
+
+
+def _named(work: Work, artefact: str) -> str:
+    return artefact.removeprefix("{out}/") if work.label == "workload output" else artefact
+
+
+def _inside(text: str) -> str:
+    return text.replace("{out}", OUTPUTS)
+
+
+def _task(work: Work, seed: int, folder: Path, volumes: Sequence[tuple[str, str]]) -> Task:
+    """Return one run of the command, looked after by the program that puts aside what it writes."""
+    collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(_inside, work.artefacts), "--")
+    return Task(
+        arguments=(*collect, *map(_inside, work.command)), environment={"REPROBUILD_SEED": str(seed)},
+        outputs=OUTPUTS, kept=folder, volumes=tuple(volumes),
+    )  # fmt: skip
+
+
+def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> Ran:
+    done = engine.run(reference, task, env)
+    assert task.kept is not None
+    tail = "\n".join(done.stderr.decode(errors="replace").strip().splitlines()[-10:])
+    index = _index(task.kept)
+    if index is None and done.code == 0:
+        raise EngineError(
+            f"what `{work.text}` wrote cannot be had: the container left no list of it\n{tail}",
+            hint="was its disk full? Let the command write less, or another engine run it (--engine)",
+        )
+    if index is not None and index.failed:
+        raise EngineError(
+            f"what `{work.text}` wrote cannot be put aside: {index.failed}",
+            hint="name fewer or smaller artefacts, or let the command write them below {out}",
+        )
+    code = done.code if index is None else index.code
+    return Ran(code=code, folder=task.kept, index=index, tail=tail)
+
+
+def _index(folder: Path) -> Index | None:
+    """Return what a container says of its files, None where it says nothing that can be understood."""
+    path = folder / INDEX
+    if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
+        return None
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Index)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    whole = all((folder / entry.stored).is_file() for entry in found.files if entry.kind == "file")
+    return found if whole else None
+
+
+def _compare(
+    work: Work, runs: Sequence[Ran], reference: str, engine: Engine, env: Mapping[str, str]
+) -> dict[tuple[str, str], FileAnswer]:
+    """Return an answer for each pair of files: equal bytes need no container."""
+    indexes = [run.index for run in runs if run.index is not None]
+    pairs = {
+        (both.one.stored, both.two.stored): both.one.path
+        for artefact in work.artefacts
+        for both in pair(_inside(artefact), *indexes)[0]
+        if both.one.kind == both.two.kind == "file"
+    }
+    answers, unequal = {}, []
+    for numbers, name in pairs.items():
+        digests = [_digest(run.folder / number) for run, number in zip(runs, numbers, strict=True)]
+        if digests[0] == digests[1]:
+            answers[numbers] = FileAnswer(name=name, verdict="identical", digest=digests[0])
+        else:
+            unequal.append((numbers, name, digests[0]))
+    if not unequal:
+        return answers
+    found = _ask(work, runs, [(name, *numbers) for numbers, name, _ in unequal], reference, engine, env)
+    for (numbers, name, digest), answer in zip(unequal, found, strict=True):
+        # The digest of the bytes would be one of two, and says nothing of what is equal in content only.
+        digest = "" if answer.verdict == "identical" else digest
+        answers[numbers] = msgspec.structs.replace(answer, name=name, digest=digest)
+    return answers
+
+
+def _ask(
+    work: Work, runs: Sequence[Ran], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
+    env: Mapping[str, str],
+) -> Sequence[FileAnswer]:  # fmt: skip
+    """Compare files in a container of the same image, so that nothing hostile is read outside of one."""
+    options = {
+        "one": _INSIDE[0], "two": _INSIDE[1], "ignore": list(work.ignored),
+        "files": [{"name": name, "one": one, "two": two} for name, one, two in files],
+        "runs": [
+            {"began": run.index.began, "ended": run.index.ended, "host": run.index.host}
+            for run in runs
+            if run.index
+        ],
+    }  # fmt: skip
+    folder = runs[0].folder.parent / "asked"
+    folder.mkdir()
+    (folder / "options.json").write_text(json.dumps(options))
+    task = Task(
+        arguments=(_PYTHON, "-I", f"{_PROGRAMS}/compare.py", "/reprobuild-asked/options.json"), bypass=True,
+        volumes=(
+            *((str(run.folder), inside) for run, inside in zip(runs, _INSIDE, strict=True)),
+            (str(folder), "/reprobuild-asked"),
+        ),
+    )  # fmt: skip
+    done = engine.run(reference, task, env)
+    why = f"exit code {done.code}: " + " / ".join(done.stderr.decode(errors="replace").splitlines()[-3:])
+    try:
+        answers = msgspec.json.decode(done.stdout, type=Answers)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        answers = Answers(ran=False, why=why)
+    if answers.ran and len(answers.files) == len(files):
+        return answers.files
+    detail = f"the bytes differ, and what differs could not be told: {answers.why or why}"
+    return [FileAnswer(name=name, verdict="inconclusive", details=(detail,)) for name, _, _ in files]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

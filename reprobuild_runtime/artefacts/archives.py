@@ -1,0 +1,217 @@
+"""Files of arrays: safetensors, npy, and what is in a zip: npz, torch's checkpoints, anything else."""
+
+# ruff: noqa: B905  zip has no `strict` before Python 3.10
+
+import ast
+import contextlib
+import json
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+
+from reprobuild_runtime.artefacts.distance import BLOCK, KINDS
+from reprobuild_runtime.artefacts.found import Found, Unreadable
+from reprobuild_runtime.artefacts.pickles import numpy_dtype, read_torch
+from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays
+from reprobuild_runtime.artefacts.trees import Walk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Tuple
+
+_MOST_HEADER = 100_000_000  # bytes: safetensors' own limit, safetensors/src/tensor.rs
+_MOST_PICKLE = 1 << 30
+_MOST_MEMBERS = 1_000_000
+_NPY_HEADER = 1 << 16
+_LOCAL = struct.Struct("<4s5H3I2H")  # APPNOTE.TXT 4.3.7
+_SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64",
+    "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
+}  # fmt: skip
+
+
+def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
+    """Return the arrays of a safetensors file by name, its metadata, and its header as written.
+
+    https://github.com/huggingface/safetensors#format
+    """
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", (file.read(8) + b"\0" * 8)[:8])
+        if not 2 <= length <= min(_MOST_HEADER, os.path.getsize(path) - 8):
+            raise Unreadable("its header has %d bytes" % length)
+        header = file.read(length)
+    try:
+        facts = json.loads(header)
+        metadata = facts.pop("__metadata__", {})
+        arrays = {}
+        for name, fact in facts.items():
+            begin, end = fact["data_offsets"]
+            shape = fact["shape"]
+            dtype = _SAFETENSORS.get(fact["dtype"], str(fact["dtype"]))
+            if not all(isinstance(number, int) and number >= 0 for number in (*shape, begin, end)):
+                raise Unreadable("an array has a strange shape or place")
+            arrays[name] = Array(dtype, shape, Section(path, 8 + length + begin, end - begin))
+            if dtype in KINDS and _bytes(arrays[name]) != end - begin:
+                raise Unreadable("an array has not as many bytes as its shape says")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
+        raise Unreadable("its header cannot be read: %s" % type(err).__name__) from None
+    return arrays, metadata, header
+
+
+def compare_safetensors(one: str, two: str, found: "Found") -> None:
+    """Compare two safetensors files."""
+    (first, of_first, header), (second, of_second, other) = read_safetensors(one), read_safetensors(two)
+    Walk(found).compare("__metadata__", None, of_first, of_second)
+    Walk(found).compare("", None, first, second)
+    if not found.count and header != other:
+        found.note("the headers are written differently, and say the same")
+
+
+def read_npy(path: str, start: int = 0, length: "int | None" = None) -> "Array":
+    """Return the array of an npy file, or of one that begins at a place of another file.
+
+    https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    """
+    whole = Section(path, start, os.path.getsize(path) - start if length is None else length)
+    head = b"".join(whole.part(0, min(whole.length, _NPY_HEADER + 12)).pieces(BLOCK))
+    if head[:6] != b"\x93NUMPY" or len(head) < 12:
+        raise Unreadable("it is no npy file")
+    size, begin = (
+        (struct.unpack("<H", head[8:10])[0], 10) if head[6] == 1 else (struct.unpack("<I", head[8:12])[0], 12)
+    )
+    if size > _NPY_HEADER or begin + size > whole.length:
+        raise Unreadable("its header has %d bytes" % size)
+    try:
+        facts = ast.literal_eval(
+            head[begin : begin + size].decode("utf-8" if head[6] == 3 else "latin-1").strip()
+        )
+        code, by_columns, shape = facts["descr"], facts["fortran_order"], facts["shape"]
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as err:
+        raise Unreadable("its header cannot be read: %s" % type(err).__name__) from None
+    if not (isinstance(shape, tuple) and all(isinstance(number, int) and number >= 0 for number in shape)):
+        raise Unreadable("an array of a strange shape")
+    dtype = (numpy_dtype(code) if isinstance(code, str) else None) or str(code)
+    section = whole.part(begin + size, whole.length - begin - size)
+    array = Array(dtype, shape, section, ("by columns",) if by_columns and len(shape) > 1 else ())
+    if dtype in KINDS and _bytes(array) != section.length:
+        raise Unreadable("an array has not as many bytes as its shape says")
+    return array
+
+
+def compare_npy(one: str, two: str, found: "Found") -> None:
+    """Compare two npy files."""
+    compare_arrays("array", read_npy(one), read_npy(two), found)
+
+
+def _bytes(array: "Array") -> int:
+    return array.elements * KINDS[array.dtype].width * (2 if array.dtype.startswith("complex") else 1)
+
+
+class Zip:
+    """A zip file: its members by name, and each one's bytes; packed ones are unpacked into a folder."""
+
+    def __init__(self, path: str, scratch: str) -> None:
+        self.path, self.scratch = path, scratch
+        try:
+            with zipfile.ZipFile(path) as opened:
+                self.infos = opened.infolist()
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OverflowError) as err:
+            raise Unreadable("no whole zip: %s" % ascii(str(err))[:200]) from None
+        self.members = {info.filename: info for info in self.infos if not info.is_dir()}
+        if len(self.members) > _MOST_MEMBERS or len({*self.members}) != sum(
+            not i.is_dir() for i in self.infos
+        ):
+            raise Unreadable("a zip with a name twice, or with too many")
+        self.unpacked = 0
+
+    def section(self, name: str) -> "Section":
+        """Return the bytes of a member."""
+        info = self.members.get(name)
+        if info is None:
+            raise Unreadable("it has no member %s" % ascii(name)[:200])
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            return self._unpacked(info)
+        with open(self.path, "rb") as file:
+            file.seek(info.header_offset)
+            head = file.read(_LOCAL.size)
+        if len(head) != _LOCAL.size or head[:4] != b"PK\3\4":
+            raise Unreadable("a member is not where it is said to be")
+        *_, of_name, of_extra = _LOCAL.unpack(head)
+        return Section(self.path, info.header_offset + _LOCAL.size + of_name + of_extra, info.file_size)
+
+    def _unpacked(self, info: "zipfile.ZipInfo") -> "Section":
+        self.unpacked += 1
+        target = os.path.join(self.scratch, str(self.unpacked))
+        try:
+            with (
+                zipfile.ZipFile(self.path) as opened,
+                opened.open(info) as source,
+                open(target, "wb") as copy,
+            ):
+                left = info.file_size
+                while left and (piece := source.read(min(BLOCK, left))):
+                    copy.write(piece)
+                    left -= len(piece)
+        except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as err:
+            raise Unreadable("a member cannot be unpacked: %s" % type(err).__name__) from None
+        return Section(target, 0, os.path.getsize(target))
+
+    def checkpoint(self) -> "str | None":
+        """Return what stands before the names of torch's checkpoint, None where it is none."""
+        found = [name for name in self.members if name.endswith("/data.pkl") and name.count("/") == 1]
+        top = found[0][: -len("data.pkl")] if len(found) == 1 else None
+        return top if top is not None and top + "version" in self.members else None
+
+
+@contextlib.contextmanager
+def _both(one: str, two: str) -> "Iterator[List[Zip]]":
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        yield [Zip(one, first), Zip(two, second)]
+
+
+def compare_zip(one: str, two: str, found: "Found") -> str:
+    """Compare two zip files, and return what they hold in words."""
+    with _both(one, two) as zips:
+        tops = [opened.checkpoint() for opened in zips]
+        if None not in tops:
+            checkpoints = [_checkpoint(opened, str(top)) for opened, top in zip(zips, tops)]
+            Walk(found).compare("", None, *checkpoints)
+            if not found.count:
+                found.note("the content is equal, the containers are not")
+            return "torch checkpoint"
+        arrays = all(name.endswith(".npy") for opened in zips for name in opened.members)
+        _members(zips, found, arrays)
+        if not found.count:
+            found.note("the members are equal; times, order or packing of the containers are not")
+        return "npz" if arrays else "zip"
+
+
+def _checkpoint(opened: "Zip", top: str) -> "Any":
+    order = opened.members.get(top + "byteorder")
+    if order is not None and b"".join(opened.section(order.filename).pieces(BLOCK)) != b"little":
+        raise Unreadable("its numbers are not little-endian")
+    section = opened.section(top + "data.pkl")
+    if section.length > _MOST_PICKLE:
+        raise Unreadable("its pickle has %d bytes" % section.length)
+    return read_torch(b"".join(section.pieces(BLOCK)), lambda key: opened.section("%sdata/%s" % (top, key)))
+
+
+def _members(zips: "List[Zip]", found: "Found", arrays: bool) -> None:
+    first, second = zips
+    for name in sorted({*first.members, *second.members}):
+        if name not in first.members or name not in second.members:
+            found.differ(
+                "%s: only in the %s run" % (ascii(name)[1:-1], "first" if name in first.members else "second")
+            )
+            continue
+        one, two = first.section(name), second.section(name)
+        shown = ascii(name.rpartition(".npy")[0] if arrays else name)[1:-1]
+        if arrays:
+            with contextlib.suppress(Unreadable):  # arrays of objects and of fields are compared as bytes
+                a, b = (read_npy(part.path, part.start, part.length) for part in (one, two))
+                compare_arrays(shown, a, b, found)
+                continue
+        compare_arrays(shown, Array("bytes", (one.length,), one), Array("bytes", (two.length,), two), found)

@@ -1,0 +1,184 @@
+"""Run a command as process 1 of a container would, then put what it wrote into one folder, under numbers.
+
+    python -I -S collect.py FOLDER PATTERN... -- CMD [ARG...]
+
+The exit code is the command's. A pattern is a path or a glob (`**` goes any depth), from the working directory on; a
+folder stands for all files in it. Afterwards FOLDER holds `index.json` and the matched files as `0`, `1`, ..., and
+nothing else, so that no more than is compared is brought out of the container, and no name that the command chose.
+Files are linked where that can be, and copied elsewhere. `index.json` is
+
+    {"code", "began", "ended", "host", "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
+     "there": {PATTERN that matched nothing: [names beside it]}, "failed": ""}
+
+with `kind` one of file, folder (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
+unreadable; `written` is false for a file that was there before the command and did not change.
+"""
+
+import glob
+import json
+import os
+import shutil
+import stat
+import sys
+import time
+
+sys.dont_write_bytecode = True  # leave no trace in the container
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our file names must hide no module
+    del sys.path[0]
+sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+
+from reprobuild_runtime import entrypoint, init  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
+
+PART = ".part"  # the folder in which files are put aside, until all others are gone
+MOST = 10000  # files
+BESIDE = 20  # names that are told of a folder
+_SPECIAL = {stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
+
+
+def find(pattern: str) -> "List[str]":
+    """Return the paths that a pattern names; a folder among them is given as the files below it, if it has any."""
+    plain = os.path.lexists(pattern) or not glob.has_magic(pattern)
+    found = [pattern] if plain else sorted(glob.glob(pattern, recursive=True))
+    paths = []
+    for path in found:
+        inside = sorted(
+            os.path.join(above, name)
+            for above, _, names in os.walk(path.rstrip("/") or "/")
+            for name in names
+        )
+        # A glob gives folders beside the files in them, which count once.
+        paths += inside or ([path] if os.path.lexists(path) and (plain or not os.path.isdir(path)) else [])
+    return sorted(set(map(os.path.normpath, paths)))
+
+
+def state(path: str) -> "Tuple[int, ...]":
+    """Return what changes where a file is written."""
+    found = os.stat(path)
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def states(patterns: "List[str]") -> "Dict[str, Tuple[int, ...]]":
+    """Return the state of each file that the patterns name now."""
+    before = {}
+    for pattern in patterns:
+        for path in find(pattern):
+            if os.path.isfile(path):
+                before[path] = state(path)
+    return before
+
+
+def kind(path: str) -> str:
+    """Return what a path leads to; links are followed."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return "dangling" if os.path.islink(path) else "unreadable"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if stat.S_IFMT(mode) in _SPECIAL:
+        return _SPECIAL[stat.S_IFMT(mode)]
+    return "system" if os.path.realpath(path).startswith(("/proc/", "/sys/", "/dev/")) else "file"
+
+
+def put_aside(path: str, target: str) -> None:
+    """Give a file a second name, or copy it where that cannot be."""
+    real = os.path.realpath(path)
+    try:
+        os.link(real, target)
+    except OSError:
+        with open(real, "rb") as source, open(target, "xb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)
+
+
+def readable(path: str) -> str:
+    """Return a path as text that can be shown and written as JSON."""
+    return path if path.isprintable() else ascii(path)[1:-1]
+
+
+def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ...]]") -> "Dict[str, Any]":
+    """Put what the patterns match aside, and return `files` and `there` of the index."""
+    part = os.path.join(folder, PART)
+    os.mkdir(part)
+    files: "List[Dict[str, Any]]" = []
+    there: "Dict[str, List[str]]" = {}
+    stored: "Dict[str, Tuple[str, bool]]" = {}
+    for pattern in patterns:
+        paths = find(pattern)
+        if not paths:
+            there[pattern] = beside(pattern)
+        if len(files) + len(paths) > MOST:
+            raise ValueError("more than %d files match" % MOST)
+        for path in paths:
+            what = kind(path)
+            entry: "Dict[str, Any]" = {"pattern": pattern, "path": readable(path), "kind": what, "stored": ""}
+            entry.update(link="", size=os.path.getsize(path) if what == "file" else 0, written=True)
+            if os.path.islink(path):
+                entry["link"] = readable(os.readlink(path))
+            if what == "file":
+                if path not in stored:  # the second name that it gets changes its state
+                    stored[path] = (str(len(stored)), before.get(path) != state(path))
+                    put_aside(path, os.path.join(part, stored[path][0]))
+                entry["stored"], entry["written"] = stored[path]
+            files.append(entry)
+    return {"files": files, "there": there}
+
+
+def beside(pattern: str) -> "List[str]":
+    """Return names in the first folder above a pattern that is there, the newest first."""
+    folder = os.path.dirname(os.path.abspath(pattern))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+    newest = sorted(paths, key=lambda path: (-os.lstat(path).st_mtime_ns, path))
+    return [readable(path) for path in newest[:BESIDE]]
+
+
+def clear(folder: str) -> None:
+    """Leave nothing in a folder but what was put aside."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name == PART:
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+    part = os.path.join(folder, PART)
+    if os.path.isdir(part):
+        for name in os.listdir(part):
+            os.rename(os.path.join(part, name), os.path.join(folder, name))
+        os.rmdir(part)
+
+
+def main(argv: "List[str]") -> int:
+    """Run the command, put aside what it wrote, and return its exit code."""
+    end = argv.index("--")
+    folder, patterns, command = argv[0], argv[1:end], argv[end + 1 :]
+    entrypoint.uncoerce_locale()
+    before = states(patterns)
+    began = time.time()
+    code = init.look_after(command)
+    index: "Dict[str, Any]" = {
+        "code": code,
+        "began": began,
+        "ended": time.time(),
+        "host": os.uname().nodename,
+    }
+    index.update(files=[], there={}, failed="")
+    try:
+        index.update(collect(folder, patterns, before))
+    except (OSError, ValueError) as err:
+        index["failed"] = readable("%s: %s" % (type(err).__name__, err))
+    clear(folder)
+    with open(os.path.join(folder, "index.json"), "x", encoding="ascii") as file:
+        json.dump(index, file)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,193 @@
+"""Compare what a command wrote in two runs: JSON options in, one JSON document on standard output.
+
+    python -I compare.py OPTIONS.json
+
+with {"one": FOLDER, "two": FOLDER, "files": [{"name": "out.ckpt", "one": "0", "two": "3"}], "ignore": [KEY...],
+      "runs": [{"began", "ended", "host"}, {...}]}
+
+gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", "excused", "notes"}]}, or {"ran": false,
+"why"}. Nothing in the files is run. Where a file cannot be read as what it seems to be, its bytes decide.
+"""
+
+# ruff: noqa: B905  zip has no `strict` before Python 3.10
+
+import gzip
+import json
+import os
+import sys
+import tempfile
+import zlib
+
+sys.dont_write_bytecode = True
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our file names must hide no module
+    del sys.path[0]
+sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+
+from reprobuild_runtime.artefacts import archives, lines, pickles  # noqa: E402
+from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402
+from reprobuild_runtime.artefacts.excuses import Rules, Run  # noqa: E402
+from reprobuild_runtime.artefacts.found import Found, Unreadable  # noqa: E402
+from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays  # noqa: E402
+from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+
+def same_bytes(one: str, two: str) -> bool:
+    """Tell whether two files have the same bytes."""
+    if os.path.getsize(one) != os.path.getsize(two):
+        return False
+    with open(one, "rb") as first, open(two, "rb") as second:
+        while True:
+            piece = first.read(1 << 20)
+            if piece != second.read(1 << 20):
+                return False
+            if not piece:
+                return True
+
+
+def format_of(name: str, path: str) -> str:
+    """Return what a file seems to be, by its first bytes, and by its name where those say too little."""
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    lower = name.lower()
+    for begin, kind in (
+        (b"PK\3\4", "zip"), (pickles.LEGACY, "torch checkpoint of the format before 1.6"), (b"\x93NUMPY", "npy"),
+        (b"\x1f\x8b", "gzip"),
+    ):  # fmt: skip
+        if head.startswith(begin):
+            return kind
+    if lower.endswith(".safetensors") or head[8:10] == b'{"':
+        return "safetensors"
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+        return "pickle"
+    if b"\0" in head:
+        return "bytes"
+    if lower.endswith((".jsonl", ".ndjson")):
+        return "JSON lines"
+    if lower.endswith((".csv", ".tsv")):
+        return "csv"
+    if lower.endswith(".json"):
+        return "JSON"
+    first = head.lstrip().partition(b"\n")[0]
+    return "JSON lines" if first.startswith(b"{") and first.rstrip().endswith(b"}") else "text"
+
+
+def compare_format(kind: str, name: str, one: str, two: str, found: "Found") -> str:
+    """Compare two files of one format, and return the format in words; Unreadable where it is another."""
+    if kind == "zip":
+        return archives.compare_zip(one, two, found)
+    if kind == "gzip":
+        return _unzipped(name, one, two, found)
+    if kind == "pickle":
+        Walk(found).compare("", None, pickles.read_pickle(one), pickles.read_pickle(two))
+    elif kind == "torch checkpoint of the format before 1.6":
+        Walk(found).compare("", None, pickles.read_legacy(one), pickles.read_legacy(two))
+    elif kind == "bytes":
+        compare_bytes(one, two, found)
+    else:
+        _COMPARE[kind](one, two, found)
+    if (
+        kind in ("pickle", "torch checkpoint of the format before 1.6")
+        and not found.count
+        and not found.excused
+    ):
+        found.note("the content is equal, and was written in another way")
+    return kind
+
+
+_COMPARE = {
+    "npy": archives.compare_npy, "safetensors": archives.compare_safetensors, "JSON lines": lines.compare_json_lines,
+    "JSON": lines.compare_json, "csv": lines.compare_csv, "text": lines.compare_text,
+}  # fmt: skip
+
+
+def _unzipped(name: str, one: str, two: str, found: "Found") -> str:
+    """Compare what two gzip files hold."""
+    with tempfile.TemporaryDirectory() as folder:
+        targets = [os.path.join(folder, which) for which in ("one", "two")]
+        for path, target in zip((one, two), targets):
+            try:
+                with gzip.open(path) as source, open(target, "wb") as copy:
+                    while True:
+                        piece = source.read(BLOCK)
+                        if not piece:
+                            break
+                        copy.write(piece)
+            except (OSError, EOFError, zlib.error) as err:
+                raise Unreadable("it cannot be unpacked: %s" % type(err).__name__) from None
+        if same_bytes(*targets):
+            found.note("the content is equal; the time or the name in the container is not")
+            return "gzip"
+        inner = name[:-3] if name.lower().endswith(".gz") else name
+        return "gzip, " + compare_format(format_of(inner, targets[0]), inner, targets[0], targets[1], found)
+
+
+def compare_bytes(one: str, two: str, found: "Found") -> None:
+    """Compare two files of which nothing is known."""
+    sizes = [os.path.getsize(path) for path in (one, two)]
+    if sizes[0] != sizes[1]:
+        found.differ("%d and %d bytes" % (sizes[0], sizes[1]))
+    shorter = min(sizes)
+    arrays = [Array("bytes", (shorter,), Section(path, 0, shorter)) for path in (one, two)]
+    compare_arrays("content", arrays[0], arrays[1], found)
+
+
+def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, Any]":
+    """Return what is to be said about one artefact of two runs."""
+    found, how = Found(rules), "bytes"
+    if not same_bytes(one, two):
+        kinds = format_of(name, one), format_of(name, two)
+        try:
+            if kinds[0] != kinds[1]:
+                raise Unreadable("it is %s in the first run and %s in the second" % kinds)
+            how = compare_format(kinds[0], name, one, two, found)
+        except Unreadable as err:
+            found, how = Found(rules), "bytes"
+            found.note("not read as %s: %s" % (kinds[0], err))
+            if kinds[0] in ("JSON", "JSON lines", "csv"):
+                how = _text_or_bytes(one, two, found)
+            else:
+                compare_bytes(one, two, found)
+    return {
+        "name": name, "verdict": "drift" if found.count else "identical", "format": how, "count": found.count,
+        "details": found.differences, "excused": found.excuses(), "notes": found.notes,
+    }  # fmt: skip
+
+
+def _text_or_bytes(one: str, two: str, found: "Found") -> str:
+    try:
+        lines.compare_text(one, two, found)
+    except Unreadable:
+        compare_bytes(one, two, found)
+        return "bytes"
+    return "text"
+
+
+def answer(text: str) -> "Dict[str, Any]":
+    """Return the document for these options."""
+    try:
+        ask = json.loads(text)
+        runs = [Run(float(run["began"]), float(run["ended"]), str(run["host"])) for run in ask["runs"]]
+        rules = Rules(runs, ask["ignore"])
+        files = [
+            compare_files(
+                item["name"],
+                os.path.join(ask["one"], item["one"]),
+                os.path.join(ask["two"], item["two"]),
+                rules,
+            )
+            for item in ask["files"]
+        ]
+    except Exception as err:  # whatever it is, it is the answer
+        return {"ran": False, "why": ascii("%s: %s" % (type(err).__name__, err))[1:-1][:500]}
+    return {"ran": True, "files": files}
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as options:
+        asked = options.read()
+    print(json.dumps(answer(asked)))

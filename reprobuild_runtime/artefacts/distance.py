@@ -1,0 +1,238 @@
+"""How far apart numbers are: elements that differ, ULP, absolute and relative distance; by bytes, not by value.
+
+`+0.0` and `-0.0`, and two NaNs with other payloads, are different bytes and are counted as such; NaNs and infinities
+have no distance. The distance of two floating-point numbers in units in the last place (ULP) is the number of
+representable steps between them; of integers it is their difference.
+"""
+
+# ruff: noqa: B905  zip has no `strict` before Python 3.10
+
+import math
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+BLOCK = 1 << 16  # bytes that are compared at once; what is equal is not looked at more closely
+LOOK = 2_000_000  # differing elements that are looked at without NumPy, which is a hundred times faster
+
+
+class Kind:
+    """A type of elements: its width in bytes, its form, and for floating point the bits of its mantissa."""
+
+    def __init__(self, width: int, form: str, mantissa: int = 0, finite: bool = False) -> None:
+        self.width, self.form, self.mantissa = width, form, mantissa
+        self.finite = finite  # the largest exponent holds numbers too, and NaN is all ones (OCP's e4m3)
+
+
+KINDS: "Dict[str, Kind]" = {
+    "float64": Kind(8, "float", 52), "float32": Kind(4, "float", 23), "float16": Kind(2, "float", 10),
+    "bfloat16": Kind(2, "float", 7), "float8_e5m2": Kind(1, "float", 2),
+    "float8_e4m3fn": Kind(1, "float", 3, finite=True), "bool": Kind(1, "raw"),
+    **{"int%d" % (8 * width): Kind(width, "int") for width in (1, 2, 4, 8)},
+    **{"uint%d" % (8 * width): Kind(width, "uint") for width in (1, 2, 4, 8)},
+    "complex64": Kind(4, "float", 23), "complex128": Kind(8, "float", 52), "complex32": Kind(2, "float", 10),
+}  # fmt: skip
+RAW = Kind(1, "raw")
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+class Tally:
+    """What is known of the elements that differ."""
+
+    def __init__(self, kind: "Kind") -> None:
+        self.kind = kind
+        self.differing = self.looked = 0
+        self.first: "Optional[int]" = None
+        self.steps = 0  # ULP, or the difference of integers
+        self.absolute = self.relative = 0.0
+        self.zeros = self.payloads = self.nans = self.infinite = 0
+
+    @property
+    def partial(self) -> bool:
+        """Return whether only some of what differs was looked at."""
+        return self.looked < self.differing
+
+    def add(self, at: int, one: bytes, two: bytes) -> None:
+        """Count the elements of two pieces of equal length, which begin at element `at`."""
+        numpy = _numpy() if len(one) > 4096 else None
+        if numpy is not None:
+            self._add_with(numpy, at, one, two)
+            return
+        code = "<%d%s" % (len(one) // self.kind.width, _CODES[self.kind.width])
+        for index, (a, b) in enumerate(zip(struct.unpack(code, one), struct.unpack(code, two))):
+            if a != b:
+                self.differing += 1
+                if self.first is None:
+                    self.first = at + index
+                if self.looked < LOOK:
+                    self.looked += 1
+                    self._look(a, b)
+
+    def _look(self, a: int, b: int) -> None:
+        """Take in two elements with other bits."""
+        kind = self.kind
+        if kind.form == "raw":
+            return
+        if kind.form in ("int", "uint"):
+            signed = kind.form == "int"
+            far = abs(_whole(a, kind.width, signed) - _whole(b, kind.width, signed))
+            self.steps, self.absolute = max(self.steps, far), max(self.absolute, float(far))
+            return
+        one, two = decode(a, kind), decode(b, kind)
+        if math.isnan(one) or math.isnan(two):
+            both = math.isnan(one) and math.isnan(two)
+            self.payloads, self.nans = self.payloads + both, self.nans + (not both)
+        elif math.isinf(one) or math.isinf(two):
+            self.infinite += 1
+        else:
+            self.zeros += one == two
+            self.steps = max(self.steps, abs(_ordered(a, kind) - _ordered(b, kind)))
+            self._far(abs(one - two), max(abs(one), abs(two)))
+
+    def _far(self, absolute: float, size: float) -> None:
+        self.absolute = max(self.absolute, absolute)
+        if size:
+            self.relative = max(self.relative, absolute / size)
+
+    def _add_with(self, numpy: "Any", at: int, one: bytes, two: bytes) -> None:
+        """Do the same with NumPy."""
+        kind = self.kind
+        bits = [numpy.frombuffer(piece, "<u%d" % kind.width) for piece in (one, two)]
+        where = numpy.flatnonzero(bits[0] != bits[1])
+        if not where.size:
+            return
+        self.differing += int(where.size)
+        self.looked += int(where.size)
+        if self.first is None:
+            self.first = at + int(where[0])
+        a, b = bits[0][where], bits[1][where]
+        if kind.form in ("int", "uint"):
+            a, b = (part.view("<%s%d" % ("i" if kind.form == "int" else "u", kind.width)) for part in (a, b))
+            more = numpy.where(a > b, a, b).astype("i8" if kind.form == "int" else "u8").view("u8")
+            less = numpy.where(a > b, b, a).astype("i8" if kind.form == "int" else "u8").view("u8")
+            far = int((more - less).max())  # unsigned, so that it cannot overflow
+            self.steps, self.absolute = max(self.steps, far), max(self.absolute, float(far))
+        elif kind.form == "float":
+            with numpy.errstate(all="ignore"):
+                self._floats_with(numpy, a, b)
+
+    def _floats_with(self, numpy: "Any", a: "Any", b: "Any") -> None:
+        kind = self.kind
+        one, two = _values(numpy, a, kind), _values(numpy, b, kind)
+        nan = (numpy.isnan(one), numpy.isnan(two))
+        self.payloads += int((nan[0] & nan[1]).sum())
+        self.nans += int((nan[0] ^ nan[1]).sum())
+        some = ~(nan[0] | nan[1])
+        finite = numpy.isfinite(one) & numpy.isfinite(two)
+        self.infinite += int((some & ~finite).sum())
+        if not finite.any():
+            return
+        a, b, one, two = a[finite].astype("u8"), b[finite].astype("u8"), one[finite], two[finite]
+        self.zeros += int((one == two).sum())
+        top = numpy.uint64(8 * kind.width - 1)
+        mask = numpy.uint64((1 << (8 * kind.width - 1)) - 1)
+        big, small = numpy.maximum(a & mask, b & mask), numpy.minimum(a & mask, b & mask)
+        self.steps = max(
+            self.steps, int(numpy.where((a >> top) == (b >> top), big - small, big + small).max())
+        )
+        far, size = numpy.abs(one - two), numpy.maximum(numpy.abs(one), numpy.abs(two))
+        self.absolute = max(self.absolute, float(far.max()))
+        known = size > 0
+        if known.any():
+            self.relative = max(self.relative, float((far[known] / size[known]).max()))
+
+
+def decode(bits: int, kind: "Kind") -> float:
+    """Return the number that the bits of an element mean."""
+    if kind.width == 8:
+        return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
+    if kind.width == 4 or (kind.width == 2 and kind.mantissa == 7):
+        return float(struct.unpack("<f", struct.pack("<I", bits if kind.width == 4 else bits << 16))[0])
+    if kind.width == 2:
+        return float(struct.unpack("<e", struct.pack("<H", bits))[0])
+    exponents = 7 - kind.mantissa
+    bias, top = (1 << (exponents - 1)) - 1, (1 << exponents) - 1
+    fraction, exponent = bits & ((1 << kind.mantissa) - 1), (bits >> kind.mantissa) & top
+    sign = -1.0 if bits >> 7 else 1.0
+    if exponent == top and (not kind.finite or fraction == (1 << kind.mantissa) - 1):
+        return math.nan if fraction else sign * math.inf
+    scale = 2.0 ** (max(exponent, 1) - bias)
+    return sign * scale * ((1.0 if exponent else 0.0) + fraction / (1 << kind.mantissa))
+
+
+def steps(one: float, two: float) -> int:
+    """Return the distance of two finite numbers of Python in ULP."""
+    kind = KINDS["float64"]
+    a, b = (struct.unpack("<Q", struct.pack("<d", value))[0] for value in (one, two))
+    return abs(_ordered(a, kind) - _ordered(b, kind))
+
+
+def _ordered(bits: int, kind: "Kind") -> int:
+    """Return a number that is one more for the next representable number; both zeros are 0."""
+    top = 1 << (8 * kind.width - 1)
+    return -(bits - top) if bits & top else bits
+
+
+def _whole(bits: int, width: int, signed: bool) -> int:
+    return bits - (1 << 8 * width) if signed and bits >> (8 * width - 1) else bits
+
+
+def _values(numpy: "Any", bits: "Any", kind: "Kind") -> "Any":
+    """Return the numbers that bits mean, as float64."""
+    if kind.width == 1:
+        return numpy.array([decode(number, kind) for number in range(256)])[bits]
+    if kind.width == 2 and kind.mantissa == 7:
+        return (bits.astype("<u4") << numpy.uint32(16)).view("<f4").astype("f8")
+    return bits.view("<f%d" % kind.width).astype("f8")
+
+
+_found: "List[Any]" = []
+
+
+def _numpy() -> "Any":
+    """Return NumPy where the image has it, else None."""
+    if not _found:
+        try:
+            from importlib import import_module
+
+            _found.append(import_module("numpy") if sys.byteorder == "little" else None)
+        except Exception:  # whatever a broken NumPy raises: it is not the subject
+            _found.append(None)
+    return _found[0]
+
+
+def place(index: int, shape: "Sequence[int]") -> str:
+    """Return where an element is, by the number of elements before it, as the index of an array of that shape."""
+    indices = []
+    for size in reversed(shape):
+        indices.append(index % size if size else 0)
+        index = index // size if size else 0
+    return "[%s]" % ", ".join(map(str, reversed(indices)))
+
+
+def describe(tally: "Tally", elements: int, shape: "Optional[Sequence[int]]", pairs: bool = False) -> str:
+    """Return what differs in words."""
+    parts = ["%d of %d elements differ" % (tally.differing, elements)]
+    if tally.first is not None:
+        at = tally.first // 2 if pairs else tally.first
+        parts.append(
+            "the first at %s" % (place(at, shape) if shape is not None else "element %d as stored" % at)
+        )
+    if tally.kind.form == "float" and tally.steps:
+        parts.append(
+            "at most %d ULP, %.3g absolute, %.3g relative apart"
+            % (tally.steps, tally.absolute, tally.relative)
+        )
+    elif tally.kind.form in ("int", "uint"):
+        parts.append("at most %d apart" % tally.steps)
+    named: "Tuple[Tuple[int, str], ...]" = (
+        (tally.zeros, "zeros with another sign"), (tally.payloads, "NaNs with other payloads"),
+        (tally.nans, "NaN in one run only"), (tally.infinite, "infinite in one run only"),
+    )  # fmt: skip
+    parts += ["%d %s" % pair for pair in named if pair[0]]
+    if tally.partial:
+        parts.append("distances of the first %d (NumPy is not in the image)" % tally.looked)
+    return ", ".join(parts)

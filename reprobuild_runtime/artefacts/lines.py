@@ -1,0 +1,164 @@
+"""Text: JSON, JSON lines, CSV, and logs, line by line."""
+
+# ruff: noqa: B905  zip has no `strict` before Python 3.10
+
+import csv
+import json
+from itertools import zip_longest
+
+from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
+from reprobuild_runtime.artefacts.trees import Walk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Tuple
+
+LONGEST = 16 << 20  # bytes of one line
+WHOLE = 256 << 20  # bytes of a JSON document
+_STEPS = ("step", "global_step", "iteration", "iter", "epoch", "batch")
+
+
+def lines(path: str) -> "Iterator[str]":
+    """Give the lines of a text without their ends; of one that a progress bar wrote over, what was left standing."""
+    with open(path, "rb") as file:
+        while True:
+            line = file.readline(LONGEST + 1)
+            if not line:
+                return
+            if len(line) > LONGEST:
+                raise Unreadable("a line is longer than %d bytes" % LONGEST)
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise Unreadable("it is no text in UTF-8") from None
+            text = text[:-1] if text.endswith("\n") else text
+            yield next((part for part in reversed(text.split("\r")) if part.strip()), "")
+
+
+def _unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a key stands twice")
+    return made
+
+
+def parse(text: str) -> "Any":
+    """Return the value of a JSON text; Unreadable where it is none, or has a key twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as err:
+        raise Unreadable("no JSON: %s" % ascii(str(err))[:200]) from None
+
+
+def compare_json(one: str, two: str, found: "Found") -> None:
+    """Compare two JSON documents."""
+    values = []
+    for path in (one, two):
+        with open(path, "rb") as file:
+            text = file.read(WHOLE + 1)
+        if len(text) > WHOLE:
+            raise Unreadable("it is longer than %d bytes" % WHOLE)
+        try:
+            values.append(parse(text.decode("utf-8")))
+        except UnicodeDecodeError:
+            raise Unreadable("it is no text in UTF-8") from None
+    Walk(found).compare("", None, *values)
+    if not found.count and not found.excused:
+        found.note("written differently, and equal in what it says")
+
+
+def compare_json_lines(one: str, two: str, found: "Found") -> None:
+    """Compare two files of JSON lines; the first that differs is the step where the drift began."""
+    wrong = total = 0
+    for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
+        if first == second:
+            continue
+        before = found.count
+        if first is None or second is None:
+            found.differ("line %d: only in the %s run%s" % (
+                total, "second" if first is None else "first", _step(_record(second or first or ""))
+            ))  # fmt: skip
+        else:
+            values = parse(first), parse(second)
+            Walk(found).compare("line %d%s" % (total, _step(values[0])), None, *values)
+        wrong += found.count > before
+    _sum_up(wrong, total, found)
+
+
+def _record(text: str) -> "Any":
+    try:
+        return parse(text)
+    except Unreadable:
+        return None
+
+
+def _step(record: "Any") -> str:
+    if isinstance(record, dict):
+        for name in _STEPS:
+            if isinstance(record.get(name), (int, float)):
+                return " (%s %s)" % (name, record[name])
+    return ""
+
+
+def compare_csv(one: str, two: str, found: "Found") -> None:
+    """Compare two tables; the first row names the columns."""
+    wrong, row = 0, 0
+    names: "List[str]" = []
+    for row, (first, second) in enumerate(zip_longest(_rows(one), _rows(two)), 1):
+        if row == 1 and first == second:
+            names = first or []
+        if first == second:
+            continue
+        before = found.count
+        if first is None or second is None:
+            found.differ("row %d: only in the %s run" % (row, "second" if first is None else "first"))
+        elif len(first) != len(second):
+            found.differ("row %d: %d and %d columns" % (row, len(first), len(second)))
+        else:
+            for index, (a, b) in enumerate(zip(first, second)):
+                name = names[index] if index < len(names) else "column %d" % (index + 1)
+                if a != b:
+                    Walk(found).compare("row %d %s" % (row, quoted(name)[1:-1]), name, _cell(a), _cell(b))
+        wrong += found.count > before
+    _sum_up(wrong, row, found)
+
+
+def _rows(path: str) -> "Iterator[List[str]]":
+    try:
+        yield from csv.reader(lines(path))
+    except csv.Error as err:
+        raise Unreadable("no table: %s" % err) from None
+
+
+def _cell(text: str) -> "Any":
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def compare_text(one: str, two: str, found: "Found") -> None:
+    """Compare two logs."""
+    wrong = total = 0
+    for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
+        if first == second:
+            continue
+        before = found.count
+        if first is None or second is None:
+            only = quoted(second or first or "")
+            found.differ(
+                "line %d: only in the %s run: %s" % (total, "second" if first is None else "first", only)
+            )
+        else:
+            found.leaf("line %d" % total, None, first, second, "%s and %s" % (quoted(first), quoted(second)))
+        wrong += found.count > before
+    _sum_up(wrong, total, found)
+    if not found.count and not found.excused:
+        found.note("equal but for line ends, and for what a progress bar wrote over")
+
+
+def _sum_up(wrong: int, total: int, found: "Found") -> None:
+    if wrong:
+        found.note("%d of %d lines differ" % (wrong, total))

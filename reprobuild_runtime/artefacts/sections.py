@@ -1,0 +1,98 @@
+"""Parts of files that hold the elements of an array, compared piece by piece."""
+
+# ruff: noqa: B905  zip has no `strict` before Python 3.10
+
+import math
+import os
+
+from reprobuild_runtime.artefacts.distance import BLOCK, KINDS, RAW, Kind, Tally, describe
+from reprobuild_runtime.artefacts.found import Found, Unreadable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Iterator, Optional, Sequence
+
+
+class Section:
+    """Bytes of a file from a place on; `data` instead of a file where they are in memory already."""
+
+    def __init__(self, path: str, start: int, length: int, data: "Optional[bytes]" = None) -> None:
+        if start < 0 or length < 0 or (data is None and start + length > os.path.getsize(path)):
+            raise Unreadable("it names bytes that it does not have")
+        self.path, self.start, self.length, self.data = path, start, length, data
+
+    def part(self, start: int, length: int) -> "Section":
+        """Return a part of it."""
+        if start < 0 or length < 0 or start + length > self.length:
+            raise Unreadable("an array reaches past the bytes that it is made of")
+        return Section(self.path, self.start + start, length, self.data)
+
+    def pieces(self, size: int) -> "Iterator[bytes]":
+        """Give the bytes, in pieces of one size but for the last."""
+        if self.data is not None:
+            for at in range(self.start, self.start + self.length, size):
+                yield self.data[at : min(at + size, self.start + self.length)]
+            return
+        with open(self.path, "rb") as file:
+            file.seek(self.start)
+            for at in range(0, self.length, size):
+                yield _exactly(file, min(size, self.length - at))
+
+
+def _exactly(file: "IO[bytes]", size: int) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise Unreadable("it ends early")
+    return data
+
+
+class Array:
+    """An array: its type of elements, its shape, its bytes, and how they lie where they are not in order."""
+
+    def __init__(
+        self,
+        dtype: str,
+        shape: "Sequence[int]",
+        section: "Section",
+        layout: "Sequence[object]" = (),
+        note: str = "",
+    ) -> None:
+        self.dtype, self.shape, self.section = dtype, tuple(shape), section
+        self.layout, self.note = tuple(layout), note
+
+    @property
+    def elements(self) -> int:
+        """Return the number of elements."""
+        return math.prod(self.shape)
+
+
+def compare_arrays(where: str, one: "Array", two: "Array", found: "Found") -> None:
+    """Compare type, shape, layout and bytes of two arrays."""
+    for name, a, b in (
+        ("type", one.dtype, two.dtype), ("shape", one.shape, two.shape), ("layout", one.layout, two.layout),
+        ("device or flags", one.note, two.note),
+    ):  # fmt: skip
+        if a != b:
+            found.differ("%s: another %s: %s and %s" % (where, name, a, b))
+    if one.dtype != two.dtype or one.section.length != two.section.length:
+        return
+    kind = KINDS.get(one.dtype, RAW)
+    if one.section.length % kind.width:
+        kind = RAW
+    tally = compare_sections(kind, one.section, two.section)
+    if tally.differing:
+        shape = one.shape if kind is not RAW and one.shape == two.shape and not one.layout else None
+        total = one.section.length // kind.width
+        found.differ("%s: %s %s: %s" % (
+            where, one.dtype, list(one.shape), describe(tally, total, shape, one.dtype.startswith("complex"))
+        ))  # fmt: skip
+
+
+def compare_sections(kind: "Kind", one: "Section", two: "Section") -> "Tally":
+    """Compare the bytes of two sections of equal length."""
+    tally, at = Tally(kind), 0
+    for a, b in zip(one.pieces(BLOCK), two.pieces(BLOCK)):
+        if a != b:
+            tally.add(at, a, b)
+        at += len(a) // kind.width
+    return tally

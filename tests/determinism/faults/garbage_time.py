@@ -1,0 +1,24 @@
+"""A cache whose entries vanish when the garbage collector, called by a timer, comes by."""
+
+import gc
+import threading
+import weakref
+
+import tiny
+
+
+class Sample:
+    def __init__(self):
+        self.itself = self  # only the collector takes it away
+
+
+gc.disable()
+timer = threading.Timer(0.1, gc.collect)
+timer.start()
+kept = weakref.ref(Sample())
+steps = 0
+while kept() is not None:
+    tiny.work(50)
+    steps += 1
+timer.join()
+tiny.train(range(64), steps=steps)

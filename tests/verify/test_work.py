@@ -1,0 +1,234 @@
+"""The user's command: what is asked for, what becomes of runs that fail or write nothing, and of no answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.engines.model import Finished, Task
+from reprobuild.errors import EngineError, UsageError
+from reprobuild.verify.artefacts import Entry, FileAnswer, Index, judge_artefact, judge_distinct, pair
+from reprobuild.verify.verdict import Comparison
+from reprobuild.verify.work import Work, compare_work, work_of_options
+from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
+
+NAME = "/reprobuild-out/model.pt"
+WORK = Work(command=("train",), artefacts=("{out}/model.pt",), text="train")
+
+
+def work(answers: dict[str, list[Finished]], given: Work = WORK) -> tuple[list[Comparison], PreparedEngine]:
+    engine = PreparedEngine({**good_answers(), **answers})
+    return compare_work(given, 7, "image:1", engine, {}), engine
+
+
+def index(*entries: Entry, **more: Any) -> Index:
+    facts: dict[str, Any] = {"code": 0, "began": 1.0, "ended": 2.0, "host": "h", "there": {}, "failed": ""}
+    return Index(files=entries, **{**facts, **more})
+
+
+def entry(path: str, **more: Any) -> Entry:
+    facts: dict[str, Any] = {"kind": "file", "stored": "0", "size": 3, "written": True, "link": ""}
+    return Entry(pattern="P", path=path, **{**facts, **more})
+
+
+SAME = FileAnswer(name="", verdict="identical", digest="d" * 64)
+
+
+def judge(one: Index, two: Index, answer: FileAnswer = SAME) -> Comparison:
+    return judge_artefact("artefact P", "P", one, two, {("0", "0"): answer, ("1", "1"): answer})
+
+
+def test_the_command_is_a_line_for_the_shell() -> None:
+    made = work_of_options("python train.py | tee x", ("x", "x"), ("r*",), ("lr",))
+    assert made == Work(
+        command=("/bin/sh", "-c", "python train.py | tee x"), artefacts=("x", "r*"), distinct=("r*",),
+        ignored=("lr",), text="python train.py | tee x",
+    )  # fmt: skip
+    assert work_of_options(None, (), (), ("lr",)) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "artefacts", "hint"),
+    [
+        (None, ("x",), "give it, for example: --command 'python train.py --steps 20'"),
+        ("x", (), "name it: --artefact out.ckpt, or --artefact 'logs/*.jsonl'"),
+        ("x", ("--",), "give a path or a glob, for example 'logs/*.jsonl'"),
+        ("x", ("a\nb",), "give a path or a glob, for example 'logs/*.jsonl'"),
+        ("x", ("",), "give a path or a glob, for example 'logs/*.jsonl'"),
+    ],
+)
+def test_what_cannot_be_asked_for(command: str | None, artefacts: tuple[str, ...], hint: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        work_of_options(command, artefacts, (), ())
+    assert failed.value.hint == hint
+
+
+def test_equal_bytes_need_no_third_container() -> None:
+    (found,), engine = work({})
+    assert (found.verdict, len(found.detail), found.details) == ("identical", 64, ())
+    assert [kind for kind, _ in engine.tasks] == ["workload", "workload"]
+
+
+def test_others_are_compared_in_a_container_that_has_both() -> None:
+    outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
+    seen: dict[str, Any] = {}
+
+    class Looking(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            if task.bypass:
+                folders = {inside: Path(host) for host, inside in task.volumes}
+                seen.update(json.loads((folders["/reprobuild-asked"] / "options.json").read_text()))
+                seen["bytes"] = [(folders[seen[which]] / "0").read_bytes() for which in ("one", "two")]
+            return super().run(reference, task, env)
+
+    engine = Looking({**good_answers(), "workload": outputs})
+    (found,) = compare_work(msgspec.structs.replace(WORK, ignored=("lr",)), 7, "image:1", engine, {})
+    assert found.verdict == "drift"
+    assert seen["files"] == [{"name": NAME, "one": "0", "two": "0"}]
+    assert (seen["ignore"], seen["bytes"]) == (["lr"], [b"one", b"two"])
+    assert seen["runs"] == [{"began": 1.0, "ended": 2.0, "host": "h"}] * 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        done(b"", code=137, stderr=b"Killed"), done(b"no json"), done({"ran": False, "why": "MemoryError"}),
+        done({"ran": True, "files": []}), done({"ran": True, "files": [{**DRIFTED, "verdict": "fine"}]}),
+    ],
+)  # fmt: skip
+def test_a_comparison_that_gives_no_answer_is_inconclusive(answer: Finished) -> None:
+    outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
+    (found,), _ = work({"workload": outputs, "compare": [answer]})
+    assert found.verdict == "inconclusive"
+    assert "the bytes differ, and what differs could not be told" in found.detail
+
+
+def test_equal_content_has_no_digest() -> None:
+    """Another day's equal content would look like the same bytes."""
+    outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
+    same = {**DRIFTED, "verdict": "identical", "details": [], "count": 0, "notes": ["the containers are not"]}
+    (found,), _ = work({"workload": outputs, "compare": [done({"ran": True, "files": [same]})]})
+    assert (found.verdict, found.detail) == ("identical", "")
+    assert found.details == (f"{NAME}: excused: time (time): 1 time", f"{NAME}: note: the containers are not")
+
+
+def test_an_image_without_our_program() -> None:
+    said = (
+        b"python: can't open file '/opt/reprobuild/lib/reprobuild_runtime/artefacts/collect.py': No such file"
+    )
+
+    class Old(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            return done(code=2, stderr=said)
+
+    (found,) = compare_work(WORK, 7, "image:1", Old({}), {})
+    assert found.verdict == "inconclusive"
+    assert "build it again from its lock" in found.detail
+
+
+@pytest.mark.parametrize(
+    "index", [b"", b"{}", b"[" * 10000, b'{"code": 0, "files": [{"stored": "../x"}]}', b"\xff"]
+)
+def test_a_list_that_is_none(index: bytes) -> None:
+    class Lying(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            assert task.kept
+            (task.kept / "index.json").write_bytes(index)
+            return done()
+
+    with pytest.raises(EngineError, match="left no list of it") as failed:
+        compare_work(WORK, 7, "image:1", Lying({}), {})
+    assert failed.value.hint == (
+        "was its disk full? Let the command write less, or another engine run it (--engine)"
+    )
+
+
+def test_what_cannot_be_put_aside() -> None:
+    class Full(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            return keep(task, done(), failed="OSError: No space left on device")
+
+    with pytest.raises(EngineError, match="cannot be put aside: OSError: No space left") as failed:
+        compare_work(WORK, 7, "image:1", Full({}), {})
+    assert failed.value.hint == "name fewer or smaller artefacts, or let the command write them below {out}"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "verdict", "words"),
+    [
+        (index(entry("a")), index(entry("a")), "identical", "d" * 64),
+        (index(), index(), "inconclusive", "the command wrote no such file; there is nothing"),
+        (index(there={"P": ("x.pt",)}), index(), "inconclusive", "there is x.pt"),
+        (index(entry("a")), index(), "drift", "a: only in the first run"),
+        (index(), index(entry("a")), "drift", "a: only in the second run"),
+        (index(entry("a")), index(entry("a", kind="fifo", stored="")), "drift",
+         "a: a file in the first run, a named pipe in the second"),
+        *((index(entry("a", kind=kind, stored="")),) * 2 + ("inconclusive", f"a: it is {words}") for kind, words in (
+            ("fifo", "a named pipe"), ("socket", "a socket"), ("device", "a device"), ("folder", "an empty folder"),
+            ("system", "a file of the kernel"), ("dangling", "a link to nothing"), ("unreadable", "not to be read"),
+        )),
+        (index(entry("a", size=0)), index(entry("a", size=0)), "inconclusive", "it is empty in both runs"),
+        (index(entry("a", written=False)), index(entry("a", written=False)), "inconclusive",
+         "it was there before the command, which did not write it"),
+        (index(entry("a", written=False)), index(entry("a")), "identical", "d" * 64),
+        (index(entry("a"), entry("b", stored="1", size=0)), index(entry("a"), entry("b", stored="1", size=0)),
+         "identical", ""),
+    ],
+)  # fmt: skip
+def test_one_artefact(one: Index, two: Index, verdict: str, words: str) -> None:
+    found = judge(one, two)
+    assert found.verdict == verdict
+    assert words in found.detail
+
+
+def test_names_with_times_and_hosts_are_paired() -> None:
+    one = index(entry("runs/2026-01-02_03-04-05/m.json"), entry("e.1795321800.h.log", stored="1"))
+    two = index(entry("runs/2026-01-02_03-09-59/m.json"), entry("e.1795321999.k.log", stored="1"), host="k")
+    pairs, first, second = pair("P", one, two)
+    assert (len(pairs), first, second) == (2, [], [])
+    lines = judge(one, two, SAME).details
+    assert "note: named runs/2026-01-02_03-09-59/m.json in the second run" in lines[0] + lines[1]
+    loss = [index(entry(f"loss-{value}.pt")) for value in ("0.51", "0.52")]
+    assert judge(*loss).verdict == "drift"
+
+
+def test_a_link_is_told() -> None:
+    one = index(entry("a", link="step-20.pt"))
+    assert judge(one, one).details == ("a: note: a link to step-20.pt",)
+
+
+def test_lines_are_few_and_short_and_have_no_secret() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    answer = FileAnswer(
+        name="", verdict="drift", count=500,
+        details=(f"text: {secret}", "x\x1b[2Jy" + "z" * 5000, *(f"line {n}" for n in range(300))),
+    )  # fmt: skip
+    found = judge(index(entry("a")), index(entry("a")), answer)
+    assert found.verdict == "drift"
+    assert len(found.details) == 61
+    assert not any(
+        secret in line or "\x1b" in line or len(line) > 400 for line in (found.detail, *found.details)
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "verdict", "words"),
+    [
+        ([("r0", "1"), ("r1", "2")], "identical", "d" * 64),
+        (
+            [("r0", "1"), ("r1", "1")],
+            "inconclusive",
+            "r0 and r1 hold the same bytes: do both draw from one stream?",
+        ),
+        ([("r0", "1")], "inconclusive", "1 files, and two are needed to tell whether they differ"),
+    ],
+)
+def test_files_that_must_be_distinct(files: list[tuple[str, str]], verdict: str, words: str) -> None:
+    found = judge_distinct(judge(index(entry("a")), index(entry("a"))), files)
+    assert (found.verdict, found.detail) == (verdict, words)
+    drifted = judge_distinct(Comparison(name="x", verdict="drift", detail="y"), files)
+    assert (drifted.verdict, drifted.detail) == ("drift", "y")
