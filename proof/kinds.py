@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import capturing, change, difference, memory, native_build, rendering, resolving, sif, startup
-from proof import factors, leftovers
+from proof import factors, leftovers, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
@@ -20,4 +20,5 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
     Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
+    Kind(name="torch", rooms=torch_tests.ROOMS, made_by="make proof"),
 )
