@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import capturing, change, difference, memory, native_build, rendering, resolving, sif, startup
-from proof import factors, leftovers, planted
+from proof import factors, leftovers, planted, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
@@ -21,4 +21,5 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
     Kind(name="planted", rooms=planted.ROOMS, made_by="make proof"),
     Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
+    Kind(name="torch", rooms=torch_tests.ROOMS, made_by="make proof"),
 )

@@ -15,13 +15,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-# Variables that libraries read; the values of others may be secret.
+# Variables that libraries read, but for those that may be secret or name a machine or a device.
 _VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|ATEN|NCCL|RCCL|GLOO|CUDA|CUDNN|CUBLAS|CUBLASLT|NVTE|NVIDIA_TF32"
     r"|PYTORCH|TORCH|TORCHINDUCTOR|TRITON|FLASH_ATTENTION|MAMBA|CAUSAL_CONV1D|VLLM|XLA|TF_CUDNN|TF_USE|TF_DETERMINISTIC|TF_ENABLE|JAX|HIP|ROCM|HSA|MIOPEN"
     r"|HCCL|ASCEND)_\w+|REPROBUILD_PROFILE"
 )
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HOST|ADDR|UUID|VISIBLE", re.IGNORECASE)
 _FLAGS: "Dict[str, Callable[[Any], Any]]" = {
     "deterministic_algorithms": lambda torch: torch.are_deterministic_algorithms_enabled(),
     "warn_only": lambda torch: torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -75,7 +75,7 @@ def _environment() -> "Dict[str, str]":
     return {
         name: "a path" if value.startswith("/") else value[:500]
         for name, value in sorted(os.environ.items())
-        if _VARIABLES.fullmatch(name) and not _SECRET.search(name) and name != "CUDA_VISIBLE_DEVICES"
+        if _VARIABLES.fullmatch(name) and not _SECRET.search(name)
     }
 
 
