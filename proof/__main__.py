@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, factors, leftovers
+from proof import ablation, factors, leftovers, torch_tests
 from proof.evidence import FOLDER, document, machine
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock import Lock, read_lock, write_lock
@@ -170,9 +170,20 @@ def run_fuzz_reading(place: Place) -> bool:
     return not found["found"]
 
 
+def run_torch(place: Place) -> bool:
+    """Run torch's own determinism tests without and with the entrypoint, the hook and two profiles."""
+    about, work = machine(), place.work / "torch"
+    work.mkdir(exist_ok=True)
+    found = torch_tests.findings(work)
+    print("\n".join(f"{way}: {counts}" for way, counts in found["answers"].items()))
+    print("\n".join(found["otherwise"]) or "each test is answered alike")
+    place.write("torch", torch_tests.ROOMS, found, about)
+    return not found["otherwise"] and bool(found["answers"]["bare"].get("passed"))
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
-    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
+    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "torch": run_torch,
 }  # fmt: skip
 
 

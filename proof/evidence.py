@@ -31,10 +31,11 @@ class Kind(Struct, frozen=True, kw_only=True):
 def room_hash(room: str) -> str:
     """Return a hash of the code of a room, which says whether evidence is older than the code.
 
-    A name with a slash begins at the top level: `reprobuild_runtime/capture`.
+    A name with a slash begins at the top level: `reprobuild_runtime/capture`. The data beside the code counts.
     """
     folder = ROOT / room if "/" in room else ROOT / "reprobuild" / room
-    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    found = (path for pattern in ("*.py", "*.json") for path in folder.rglob(pattern))
+    files = sorted(found) if folder.is_dir() else [folder.with_suffix(".py")]
     digest = hashlib.sha256()
     for path in files:
         content = path.read_bytes()

@@ -14,7 +14,7 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import factors, leftovers
+from proof import factors, leftovers, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
@@ -31,6 +31,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
     Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
+    Kind(name="torch", rooms=torch_tests.ROOMS, made_by="make proof"),
 )
 # Evidence that another page than docs/proof.md shows.
 ON_OTHER_PAGES: tuple[Kind, ...] = (

@@ -106,9 +106,23 @@ def _benchmarks(evidence: Mapping[str, Any]) -> str:
     return f"{_where(evidence)}\n\n" + _table(["figure", "value", "limit", "", "against"], rows)
 
 
+def _torch(evidence: Mapping[str, Any]) -> str:
+    names = sorted({name for counts in evidence["answers"].values() for name in counts})
+    rows = [
+        [way, *(str(counts.get(name, 0)) for name in names)] for way, counts in evidence["answers"].items()
+    ]
+    said = (
+        f"torch {evidence['torch']}, {'with' if evidence['gpu'] else 'without'} a GPU, seed {evidence['seed']}, "
+        f'`-k "{evidence["chosen"]}"`; answered otherwise than without us: {len(evidence["otherwise"])}. '
+        f"{_where(evidence)}\n\n"
+    )
+    return said + _table(["profile", *names], rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
+    "torch": _torch,
 }  # fmt: skip
 
 

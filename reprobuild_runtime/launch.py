@@ -114,8 +114,11 @@ def _put_in_force(
     """
     from reprobuild_runtime.profiles import apply, choose, versions
 
-    choose.names(environ.get(PROFILE))
-    return apply.launch(environ, command, versions.search_path(environ)) if explicit else []
+    try:
+        choose.names(environ.get(PROFILE))
+        return apply.launch(environ, command, versions.search_path(environ)) if explicit else []
+    except OSError as err:  # the data cannot be read: the job is worth more than its profile
+        return [f"no profile is in force: {err}"]
 
 
 def settle_late(environ: "MutableMapping[str, str]") -> None:
@@ -154,7 +157,7 @@ def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
 
     try:
         lines = apply.launch(environ, (), versions.own_path())
-    except ValueError as err:
+    except (OSError, ValueError) as err:
         lines = [f"no profile is in force: {err}"]
     for line in lines:
         say("reprobuild: " + line)

@@ -22,7 +22,7 @@ from reprobuild_runtime.importhook import Finder
 # environments get the hook. Written out here, so that starting an interpreter imports none of them.
 WATCHED = (
     "random", "numpy.random", "torch", "tensorflow", "jax", "cupy", "numba", "cv2", "torch_npu", "torch_mlu",
-    "torch_musa", "habana_frameworks.torch", "megatron.core", "venv",
+    "torch_musa", "habana_frameworks.torch", "megatron.core", "multiprocessing.util", "venv",
 )  # fmt: skip
 
 

@@ -441,5 +441,5 @@ def test_every_room_that_a_figure_names_is_there() -> None:
 
 
 def test_the_smoke_test_is_measured_with_the_results_of_a_build(tmp_path: Path) -> None:
-    with pytest.raises(NotRunError, match="there are no results in .*; `make demo` makes them"):
+    with pytest.raises(NotRunError, match="there are no results in "):
         smoke.measure(tmp_path, tmp_path / "bench")

@@ -1,5 +1,7 @@
 """Which release of a library is installed, from the names of folders: nothing is imported, no metadata is parsed."""
 
+# ruff: noqa: TID251  the environment says where to look
+
 import os
 import sys
 
@@ -84,7 +86,7 @@ def search_path(environ: "Mapping[str, str]") -> "List[str]":
 
     PYTHONPATH, then the site-packages beside each folder of programs in PATH.
     """
-    found = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    found = _split(environ.get("PYTHONPATH", ""))
     for programs in environ.get("PATH", "").split(os.pathsep):
         above = os.path.join(os.path.dirname(programs.rstrip("/")), "lib") if programs else ""
         try:
@@ -98,6 +100,12 @@ def search_path(environ: "Mapping[str, str]") -> "List[str]":
     return list(dict.fromkeys(found))
 
 
+def _split(path: str) -> "List[str]":
+    return [folder for folder in path.split(os.pathsep) if folder]
+
+
 def own_path() -> "List[str]":
-    """Return where this interpreter looks."""
-    return list(sys.path)
+    """Return where this interpreter looks: folders of distributions alone, for others may be large and slow to list."""
+    kinds = ("site-packages", "dist-packages")
+    given = _split(os.environ.get("PYTHONPATH", ""))
+    return [folder for folder in sys.path if folder in given or os.path.basename(folder) in kinds]

@@ -67,10 +67,20 @@ def flags() -> "Dict[str, object]":
     """Return the flags of loaded frameworks that change what is computed."""
     found: "Dict[str, object]" = {}
     for name in _FLAGS:
+        if name.endswith(".allow_tf32") and _has(name.replace("allow_tf32", "fp32_precision")):
+            name = name.replace("allow_tf32", "fp32_precision")  # since 2.9 the old name warns, or raises
         _put(found, name, partial(apply.read_flag, {"name": name}))
     for name in _CALLS:
         _put(found, name, partial(apply.read_flag, {"name": name, "call": True}))
     return found
+
+
+def _has(name: str) -> bool:
+    try:
+        holder, attribute = apply.resolve(name)
+    except LookupError:
+        return False
+    return hasattr(holder, attribute)
 
 
 def generators() -> "Dict[str, str]":

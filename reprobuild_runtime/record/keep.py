@@ -9,6 +9,7 @@ import sys
 from reprobuild_runtime import launch
 from reprobuild_runtime.profiles import apply, choose, hook
 from reprobuild_runtime.record import effective
+from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,13 +54,17 @@ def is_worker() -> bool:
     return process is not None and bool(process.current_process().daemon)
 
 
+def rank_of(environ: "Mapping[str, str]") -> "Optional[int]":
+    """Return the rank of this process among all of its job, None where no launcher gave it one."""
+    return ranks.rank(environ) if any(environ.get(name, "").isdigit() for name in ranks.RANKS) else None
+
+
 class Record:
     """What one process was asked for and had."""
 
     def __init__(self, folder: str) -> None:
         self.process = os.getpid()
-        rank = os.environ.get("RANK", "")
-        part = f"rank{rank}-" if rank.isdigit() and len(rank) < 10 else ""
+        part = "" if rank_of(os.environ) is None else f"rank{rank_of(os.environ)}-"
         # Random, so that no two ranks, nodes or restarts meet; neither host nor user is named.
         self.path = os.path.join(folder, f"{part}{os.urandom(8).hex()}.json")
         self.frameworks: "List[str]" = []
@@ -121,8 +126,8 @@ class Record:
             "frameworks": self.frameworks,
             "process": self.process,
             "parent": os.getppid(),
-            "rank": os.environ.get("RANK"),
-            "world_size": os.environ.get("WORLD_SIZE"),
+            "rank": rank_of(os.environ),
+            "ranks": ranks.size(os.environ),
             "start": self.start,
             "exit": final,
             "overrides": list(self.overrides.values()),
@@ -166,6 +171,8 @@ def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
             try:
                 have = apply.read_flag(entry)
             except LookupError:
+                if "read" in entry:
+                    continue  # this release cannot tell
                 have = None
             same = valid = have == apply.wanted_flag(entry)
         else:

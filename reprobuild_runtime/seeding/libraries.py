@@ -20,22 +20,35 @@ def seed_random(random: "Any", seed: int) -> None:
     """
     entropy.steady_random(random)
     random.seed(seed)
+    _left[:] = [place.here(), random.getstate()]
     place.in_forked_children(_seed_forked)
 
 
+_left: "List[Any]" = []  # for which process `random` was seeded, and the state that this left
+
+
 def _seed_forked() -> None:
-    """Seed `random` in a child, and once more when multiprocessing has said which worker it is."""
+    """Seed `random` for the process that this is now."""
     random: "Any" = sys.modules.get("random")
     seed = streams.seed_in_force()
-    if random is not None and seed is not None:
-        random.seed(f"{seed}/{place.here()}")
-    util: "Any" = sys.modules.get("multiprocessing.util")
-    if util is not None and not _told:
-        _told.append(True)
-        util.register_after_fork(_seed_forked, _call)
+    if random is not None and seed is not None and _left:
+        where = place.here()
+        random.seed(f"{seed}/{where}")
+        _left[:] = [where, random.getstate()]
 
 
-_told: "List[bool]" = []
+def watch_workers(util: "Any", seed: int) -> None:
+    """Seed `random` once more in a worker of multiprocessing when its number is known, if nobody has used it yet.
+
+    A forked worker, and one of loky, has `random` before it has its number.
+    """
+    util.register_after_fork(_seed_worker, _call)
+
+
+def _seed_worker() -> None:
+    random: "Any" = sys.modules.get("random")
+    if random is not None and _left and _left[0] != place.here() and _left[1] == random.getstate():
+        _seed_forked()
 
 
 def _call(action: "Callable[[], None]") -> None:
@@ -106,6 +119,7 @@ def leave_jax(jax: "Any", seed: int) -> None:
 
 SEEDERS: "Dict[str, Callable[[Any, int], None]]" = {
     "random": seed_random,
+    "multiprocessing.util": watch_workers,
     "numpy.random": seed_numpy,
     "torch": seed_torch,
     "tensorflow": seed_tensorflow,

@@ -201,7 +201,7 @@ def test_attach_when_the_reader_stops(loaded: Tiny, engine: Running) -> None:
     def broken(stream: int, data: bytes) -> None:
         raise BrokenPipeError
 
-    task = Task(arguments=("sh", "-c", "while :; do echo more; done"))
+    task = Task(arguments=("sh", "-c", "trap exit TERM; while :; do echo more; done"))
     with pytest.raises(BrokenPipeError):
         engine.module.attach(loaded.reference, task, engine.env, broken)
     assert containers(loaded, engine) == ""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -174,7 +175,7 @@ def test_the_hook_sees_the_command_line_that_a_script_hid(bare: Environment) -> 
     assert [line.split(": ")[2] for line in said[1:]] == [
         "the command line has no --deterministic-mode", "the command line has --use-flash-attn",
     ]  # fmt: skip
-    seen = {**env, "LOCAL_RANK": "3"}
+    seen = {**env, "RANK": "3"}
     assert run(*ENTRYPOINT, "sh", "-c", inner, env=seen).err == "Using seed: 7\n"
 
 
@@ -318,3 +319,29 @@ def test_nothing_is_imported_for_a_profile(hooked: Environment) -> None:
     code = "import sys; print([m for m in ('torch', 'numpy', 'tensorflow', 'jax', 'megatron') if m in sys.modules])"
     assert hooked.run(code, env=env).out == "[]\n"
     assert os.environ.get("REPROBUILD_PROFILE") is None
+
+
+def test_data_that_cannot_be_read_costs_the_profile_and_not_the_job(tmp_path: Path) -> None:
+    copy = tmp_path / "lib" / "reprobuild_runtime"
+    shutil.copytree(RUNTIME, copy, ignore=shutil.ignore_patterns("__pycache__", "profiles.json"))
+    start = [sys.executable, "-I", "-S", str(copy / "entrypoint.py")]
+    said = "reprobuild: no profile is in force: [Errno 2] No such file or directory"
+    for env in ({"REPROBUILD_SEED": "7"}, {"REPROBUILD_PROFILE": "strict"}):
+        ran = run(*start, "echo", "ran", env=env)
+        assert (ran.code, ran.out) == (0, "ran\n")
+        assert ran.err.splitlines()[1].startswith(said)
+    hook = f"import sys; sys.path.insert(0, {str(copy.parent)!r}); import reprobuild_runtime.startup; print('ran')"
+    ran = run(sys.executable, "-S", "-c", hook, env={"REPROBUILD_SEED": "7", "PYTHONHASHSEED": "7"})
+    assert (ran.code, ran.out) == (0, "ran\n")
+    assert ran.err.splitlines()[1].startswith(said)
+
+
+def test_only_folders_of_distributions_are_listed(bare: Environment, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    code = (
+        f"import sys; sys.path[:0] = ['', {str(tmp_path / 'data')!r}]\n"
+        "from reprobuild_runtime.profiles import versions; print(versions.own_path())"
+    )
+    mine = str(tmp_path / "mine")
+    ran = bare.run(code, env={"PYTHONPATH": mine})
+    assert ran.out == f"{[mine, str(bare.site)]}\n"

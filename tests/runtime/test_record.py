@@ -118,11 +118,13 @@ def test_a_fork_that_ends_as_a_program_does_writes_no_second_record(job: Job) ->
 
 
 def test_names_tell_the_rank_and_never_the_host(job: Job) -> None:
-    for rank in ("0", "1", "1", "x/../y"):
-        assert job.run("import torch", env={"RANK": rank, "WORLD_SIZE": "2"}).code == 0
+    for name, rank in (("RANK", "0"), ("RANK", "1"), ("SLURM_PROCID", "1"), ("RANK", "x/../y")):
+        assert job.run("import torch", env={name: rank, "WORLD_SIZE": "2"}).code == 0
     names = sorted(path.name for path in job.records.iterdir())
     assert len(names) == 4
     assert [name[:6] for name in names if name.startswith("rank")] == ["rank0-", "rank1-", "rank1-"]
+    assert sorted(str(record["rank"]) for record in job.all()) == ["0", "1", "1", "None"]
+    assert {record["ranks"] for record in job.all()} == {2}
     assert f'"{os.uname().nodename}"' not in json.dumps(job.all())
 
 
