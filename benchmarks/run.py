@@ -25,6 +25,7 @@ from benchmarks import (
     rendering,
     resolving,
     sif,
+    smoke,
     startup,
 )  # fmt: skip
 from benchmarks.measure import ROOT, Figure, NotRunError
@@ -41,6 +42,7 @@ NAMES = (
     "native_build",
     "change",
     "sif",
+    "smoke",
 )
 
 
@@ -123,6 +125,7 @@ def main(argv: Sequence[str]) -> int:
         "sif": lambda: sif.measure(
             options.results.absolute(), options.folder.absolute(), options.apptainer, options.rounds
         ),
+        "smoke": lambda: smoke.measure(options.results.absolute(), options.folder.absolute()),
     }
     before = machine()
     figures = [figure for name in options.only or NAMES for figure in attempt(name, measures[name])]

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from benchmarks import capturing, change, difference, memory, native_build, rendering, resolving, sif, startup
+from benchmarks import (
+    capturing,
+    change,
+    difference,
+    memory,
+    native_build,
+    rendering,
+    resolving,
+    sif,
+    smoke,
+    startup,
+)
 from proof import factors, leftovers, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
-_BENCHMARKS = (capturing, change, difference, memory, native_build, rendering, resolving, sif, startup)
+_BENCHMARKS = (capturing, change, difference, memory, native_build, rendering, resolving, sif, smoke, startup)
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="benchmarks",
@@ -21,4 +32,12 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
     Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
     Kind(name="torch", rooms=torch_tests.ROOMS, made_by="make proof"),
+)
+# Evidence that another page than docs/proof.md shows.
+ON_OTHER_PAGES: tuple[Kind, ...] = (
+    Kind(
+        name="probes-cpu",
+        rooms=("reprobuild_runtime/digest", "reprobuild_runtime/probes"),
+        made_by="python dev/probe_table.py measure INTERPRETER FILE",
+    ),
 )

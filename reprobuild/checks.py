@@ -77,7 +77,8 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         session.say(f"loaded {image.reference} into {engine.NAME}")
     asked = Asked(
         reference=image.reference, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
-        control=checks.control, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus), thorough=checks.thorough,
+        control=checks.control, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
+        gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=checks.work, ignored=checks.ignored,
     )  # fmt: skip
     verdict = verify_image(lock, asked, engine, session.env, session.say)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from proof.evidence import states
-from proof.kinds import KINDS
+from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
@@ -33,7 +33,7 @@ PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which evidence of the long experiments is missing, or older than the code."""
     terminalreporter.section("evidence")
-    for line in states(KINDS) or ["of every kind, and as new as the code"]:
+    for line in states((*KINDS, *ON_OTHER_PAGES)) or ["of every kind, and as new as the code"]:
         terminalreporter.line(line)
 
 

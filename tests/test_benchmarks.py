@@ -25,6 +25,7 @@ from benchmarks import (
     resolving,
     run,
     sif,
+    smoke,
     startup,
 )
 from benchmarks.measure import Figure, NotRunError, Sample
@@ -439,3 +440,8 @@ def test_evidence_is_dated_and_names_the_code_it_covers(tmp_path: Path) -> None:
 def test_every_room_that_a_figure_names_is_there() -> None:
     for room in (*startup.ROOMS, *rendering.ROOMS, *native_build.ROOMS, *sif.ROOMS, *factors.ROOMS):
         assert room_hash(room)
+
+
+def test_the_smoke_test_is_measured_with_the_results_of_a_build(tmp_path: Path) -> None:
+    with pytest.raises(NotRunError, match="there are no results in "):
+        smoke.measure(tmp_path, tmp_path / "bench")

@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
-from reprobuild.errors import SnapshotError
+from reprobuild.errors import EngineError, SnapshotError
 from reprobuild.lock import FILES, Lock
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.headline import built_for_cuda, judge_determinism
+from reprobuild.verify.judge import short
 from reprobuild.verify.round_trip import (
     FREEZE,
     PACKAGES,
@@ -51,6 +52,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         control: run the controls, which must be seen drifting; without them the verdict is inconclusive.
         cpu_only: the CPU is enough for now, also for a torch built for CUDA.
         gpus: which GPUs the containers get (`Task.gpus`).
+        gpus_optional: an engine that cannot give them leaves the GPU uncovered, and is no error.
         thorough: hundreds of repeats.
         work: what the user wants run twice; None for the workload of the lock.
         ignored: keys of values that may differ in what the lock's workload writes.
@@ -64,6 +66,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     control: bool = True
     cpu_only: bool = False
     gpus: str = ""
+    gpus_optional: bool = False
     thorough: bool = False
     work: Work | None = None
     ignored: tuple[str, ...] = ()
@@ -100,7 +103,7 @@ def verify_image(
     comparisons: list[Comparison] = []
     work = asked.work or (work_of_workload(lock.workload, asked.ignored) if lock.workload else None)
     if work:
-        gpus = "" if asked.cpu_only else asked.gpus
+        gpus = _gpus_of_work(asked, gpu)
         comparisons += compare_work(work, seed, asked.reference, engine, env, gpus=gpus, say=say)
     determinism, notes = judge_determinism(
         cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile
@@ -127,7 +130,19 @@ def _smoke(
     if asked.cpu_only or not asked.gpus or built_for_cuda(cpu) is not True:
         return cpu, None
     say("the smoke test on the GPU, in two fresh containers")
-    return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
+    try:
+        return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
+    except EngineError as err:
+        if not asked.gpus_optional:
+            raise
+        why = f"{err}; {err.hint}"
+        return cpu, Smoke(device="cuda", verdict="not-covered", hook="inconclusive", open=(short(why),))
+
+
+def _gpus_of_work(asked: Asked, gpu: Smoke | None) -> str:
+    """Return the GPUs that the user's own work gets: those that nobody asked for only where the smoke test had them."""
+    had = gpu is not None and gpu.verdict != "not-covered"
+    return "" if asked.cpu_only or (asked.gpus_optional and not had) else asked.gpus
 
 
 def seed_of(lock: Lock) -> int:

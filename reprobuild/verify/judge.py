@@ -20,7 +20,6 @@ from reprobuild.verify.verdict import Collectives, Control, Mode, Probe, ProbeV,
 N = TypeVar("N", bound=str)
 # Of a reason, as it is kept; the end of a Python error says more than its beginning.
 LONGEST = 600
-FINE: tuple[ProbeV, ...] = ("identical", "refused", "not-applicable")
 
 
 def judge_smoke(
@@ -40,10 +39,8 @@ def judge_smoke(
     assert isinstance(first, Document)
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
-    told, names = (
-        bool(first.expectations.refused),
-        (*expected.probes, *(expected.thorough if thorough else ())),
-    )
+    told = bool(first.expectations.refused)
+    names = (*expected.probes, *(expected.thorough if thorough else ()))
     probes = tuple(_probe(answer, again.get(answer.name), expected, told=told) for answer in first.probes)
     found = tuple(_control(answer) for answer in first.controls)
     hook: V = "inconclusive"

@@ -40,7 +40,7 @@ def run_smoke(
         return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
     asked = {"device": device, "seed": seed, "controls": controls, "thorough": thorough}
     first = _ask(container, device, asked)
-    second = _ask(container, device, {"device": device, "seed": seed, "quick": True})
+    second = _ask(container, device, {"device": device, "seed": seed, "quick": True, "thorough": thorough})
     return judge_smoke(device, first, second, wanted, controls=controls, thorough=thorough)
 
 

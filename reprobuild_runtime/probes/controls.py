@@ -134,11 +134,11 @@ def _completion(torch: "Any") -> "Dict[str, Any]":
 
 # In fresh processes, with the standard library alone.
 SET_ORDER = """
-weights = {"layer%d" % i: (-1) ** i * 1.1 ** i for i in range(100)}
-total = 0.0
+weights = {"layer%d" % i: [((i * k) % 97 - 48.3) * 1.1 ** (i % 40) for k in range(1, 9)] for i in range(100)}
+totals = [0.0] * 8
 for name in set(weights):
-    total += weights[name]
-print(total.hex())
+    totals = [total + part for total, part in zip(totals, weights[name])]
+print([total.hex() for total in totals])
 """
 UNSEEDED = "import random, sys; print(random.random().hex(), 'reprobuild_runtime.startup' in sys.modules)"
 

@@ -11,7 +11,7 @@ from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, List, Optional, Tuple
 
 # Flags that a profile set to another value than they had, by name: for the record.
 changed: "Dict[str, Dict[str, object]]" = {}
@@ -25,12 +25,13 @@ def after_import(name: str, module: "Any") -> None:
         return  # said when this process, or the one that started it, was settled
     path = versions.own_path()
     entries = choose.settings(asked, path)
+    if name == "torch" and entries:
+        # What a launcher lost on the way, and is still in time; before the flags, of which one imports inductor. What
+        # is said about presets was said at launch.
+        apply.export(os.environ, [one for one in entries if not one.get("append") and not _bound(one)])
+        refusals.install(asked)
     for problem in set_flags(apply.flags(name, entries)):
         launch.say("reprobuild: " + problem)
-    if name == "torch" and entries:
-        # What a launcher lost on the way is still in time; what is said about presets was said at launch.
-        apply.export(os.environ, [one for one in entries if one["binds"] == "C" and not one.get("append")])
-        refusals.install(asked)
     if os.environ.get(apply.CHECKED) != "1" and ranks.rank(os.environ) == 0:
         rules = [rule for rule in choose.arguments(asked, path) if _module(rule) == name]
         for problem in apply.check_arguments(rules, sys.argv):
@@ -80,8 +81,13 @@ def enforce(profile: "Optional[str]") -> "List[str]":
         os.environ[choose.PROFILE] = ",".join(asked)  # children and later imports do the same
     entries = choose.settings(asked, versions.own_path())
     late = _hash_seed()
+    bound: "Dict[str, List[str]]" = {}
     for entry in filter(choose.is_variable, entries):
-        late += _variable(entry)
+        against, why = _variable(entry)
+        late += against
+        if why:
+            bound.setdefault(why, []).append(entry["name"])
+    late += [f"{', '.join(names)}: {why}" for why, names in bound.items()]
     for name in sorted({str(one["module"]) for one in choose.data()["consumers"].values()}):
         if name in sys.modules:
             late += set_flags(apply.flags(name, entries))
@@ -96,16 +102,14 @@ def _hash_seed() -> "List[str]":
     return ["PYTHONHASHSEED: the order of sets was drawn when this interpreter started"]
 
 
-def _variable(entry: "Any") -> "List[str]":
-    """Put one variable into the environment; return what that can no longer change."""
+def _variable(entry: "Any") -> "Tuple[List[str], str]":
+    """Put one variable into the environment; return what stands against it, and why that comes too late, or ""."""
     name, before = entry["name"], os.environ.get(entry["name"])
     if before in _own_values(name) and entry["value"] is not None and not choose.is_valid(entry, before):
         del os.environ[name]
     against = apply.export(os.environ, [entry])
-    if against or os.environ.get(name) == before:
-        return against
-    bound = _bound(entry)
-    return [f"{name}: {bound}"] if bound else []
+    unchanged = against or os.environ.get(name) == before
+    return against, "" if unchanged else _bound(entry)
 
 
 def _own_values(name: str) -> "List[object]":

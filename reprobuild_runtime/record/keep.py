@@ -171,6 +171,8 @@ def overrides(asked: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]":
             try:
                 have = apply.read_flag(entry)
             except LookupError:
+                if "read" in entry:
+                    continue  # this release cannot tell
                 have = None
             same = valid = have == apply.wanted_flag(entry)
         else:

@@ -209,7 +209,7 @@ def test_what_process_1_does_and_what_a_container_keeps(launchers: Launchers) ->
             line for line in changed if line.startswith("A /opt/reprobuild/lib/") and "__pycache__" in line
         }
         began = time.monotonic()
-        launchers.docker("stop", "--time", "30", container)
+        launchers.docker("stop", "-t", "30", container)
         assert time.monotonic() - began < 20
         assert launchers.docker("wait", container).stdout == b"41\n"
     finally:

@@ -263,7 +263,7 @@ def kind_of(task: Task) -> str:
     if len(words) > 1 and words[1].endswith("probes/run.py"):
         options = json.loads(words[2])
         return f"{options['device']} quick" if options.get("quick") else str(options["device"])
-    return "compare" if words[2].endswith("compare.py") else "workload"
+    return "compare" if len(words) > 2 and words[2].endswith("compare.py") else "workload"
 
 
 _ENGINE: Engine = PreparedEngine({})  # it has the shape of one

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
-from reprobuild.engines.model import Finished
+from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError
 from reprobuild.lock import Lock, Workload
 from reprobuild.verify.check import Asked, verify_image
@@ -24,6 +26,7 @@ from tests.verify.samples import (
     frozen,
     good_answers,
     make_lock,
+    probe,
     ruling,
     wheel,
 )
@@ -99,7 +102,7 @@ def test_the_smoke_test_goes_past_no_entrypoint_and_has_the_seed() -> None:
     asked = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind.startswith("cpu")]
     assert asked == [
         {"device": "cpu", "seed": 7, "controls": True, "thorough": False},
-        {"device": "cpu", "seed": 7, "quick": True},
+        {"device": "cpu", "seed": 7, "quick": True, "thorough": False},
     ]
     workload = [task for kind, task in engine.tasks if kind == "workload"]
     own = "/opt/reprobuild/lib/reprobuild_runtime/artefacts/collect.py"
@@ -112,11 +115,19 @@ def test_the_smoke_test_goes_past_no_entrypoint_and_has_the_seed() -> None:
     assert workload[0].kept != workload[1].kept
 
 
-def test_hundreds_of_repeats_have_hours() -> None:
-    _, engine = check(thorough=True)
-    (task,) = (task for kind, task in engine.tasks if kind == "cpu")
-    assert json.loads(task.arguments[2])["thorough"] is True
-    assert task.timeout == 4 * 3600
+def test_hundreds_of_repeats_have_hours_and_what_takes_long() -> None:
+    """Both containers are asked for it: what only one of them gives is no pass."""
+    names = EXPECTED["cpu"].thorough
+    first, second = document(), document(quick=True)
+    first["probes"] += [probe(name, ("default", "profile", "strict", "warn")) for name in names]
+    second["probes"] += [probe(name, ("profile", "strict")) for name in names]
+    verdict, engine = check(answers=answered(cpu=first, cpu_quick=second), thorough=True)
+    asked = [task for kind, task in engine.tasks if kind in ("cpu", "cpu quick")]
+    assert [json.loads(task.arguments[2])["thorough"] for task in asked] == [True, True]
+    assert {task.timeout for task in asked} == {4 * 3600}
+    assert verdict.determinism.cpu == "identical"
+    verdict, _ = check(answers=answered(cpu=first), thorough=True)
+    assert verdict.determinism.cpu == "inconclusive"
 
 
 @pytest.mark.parametrize("which", ["cpu", "cpu_quick"])
@@ -176,6 +187,38 @@ def test_gpus_that_torch_in_the_image_does_not_see() -> None:
     assert (verdict.determinism.gpu, verdict.determinism.collectives) == ("not-covered", "not-covered")
     assert verdict.notes == ("the GPU is not covered: torch sees no CUDA device",)
     assert verdict.exit_code == 9
+
+
+class Refusing(PreparedEngine):
+    """An engine that cannot give GPUs to containers."""
+
+    def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+        if task.gpus:
+            raise EngineError("Docker refused: no driver", hint="install the toolkit")
+        return super().run(reference, task, env)
+
+
+def test_an_engine_that_cannot_give_the_gpus() -> None:
+    """Where they were asked for it is an error, else the GPU is not covered, and the rest is checked."""
+    asked = Asked(reference="image:1", manifest="m", tree="t", expected=EXPECTED, now=0, gpus="all")
+    with pytest.raises(EngineError):
+        verify_image(make_lock(), asked, Refusing({**good_answers(), **cuda_build()}), {})
+    asked = msgspec.structs.replace(asked, gpus_optional=True)
+    verdict = verify_image(make_lock(), asked, Refusing({**good_answers(), **cuda_build()}), {})
+    assert verdict.determinism == Determinism(cpu="identical", gpu="not-covered", collectives="not-covered")
+    assert verdict.notes == ("the GPU is not covered: Docker refused: no driver; install the toolkit",)
+
+
+@pytest.mark.parametrize(
+    ("optional", "build", "given"),
+    [(True, True, "all"), (True, False, ""), (False, True, "all"), (False, False, "all")],
+)
+def test_the_gpus_of_the_users_own_work(optional: bool, build: bool, given: str) -> None:
+    """A machine's GPUs are no reason to fail for an image that has no use for them."""
+    more = cuda_build() if build else {}
+    _, engine = check(make_lock(workload=WORKLOAD), more, gpus="all", gpus_optional=optional)
+    work = [task for kind, task in engine.tasks if kind == "workload"]
+    assert [task.gpus for task in work[:2]] == [given, given]
 
 
 def test_one_gpu_has_no_collectives() -> None:
