@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, factors, leftovers, torch_tests
+from proof import ablation, factors, leftovers, planted, torch_tests
 from proof.evidence import FOLDER, document, machine
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock import Lock, read_lock, write_lock
@@ -170,6 +170,16 @@ def run_fuzz_reading(place: Place) -> bool:
     return not found["found"]
 
 
+def run_planted(place: Place) -> bool:
+    """Run each planted fault and each clean script fifty times, as `verify --command` does."""
+    about = machine()
+    experiment = planted.Planted(place.results, place.work / "planted.json")
+    found = experiment.do(place.shard, place.only)
+    print(planted.table(found))
+    place.write("planted", planted.ROOMS, {"shard": place.shard, "scripts": found}, about)
+    return all(each["wrong"] == 0 for each in found)
+
+
 def run_torch(place: Place) -> bool:
     """Run torch's own determinism tests without and with the entrypoint, the hook and two profiles."""
     about, work = machine(), place.work / "torch"
@@ -183,7 +193,7 @@ def run_torch(place: Place) -> bool:
 
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
-    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "torch": run_torch,
+    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "planted": run_planted, "torch": run_torch,
 }  # fmt: skip
 
 

@@ -97,6 +97,14 @@ def _fuzz(evidence: Mapping[str, Any], things: str = "archives") -> str:
     return said + _table(["target", things], rows)
 
 
+def _planted(evidence: Mapping[str, Any]) -> str:
+    rows = [
+        [each["script"], each["kind"], f"{each['runs'] - each['wrong']} of {each['runs']}"]
+        for each in evidence["scripts"]
+    ]
+    return f"{_where(evidence)}\n\n" + _table(["script", "kind", "judged as it must be"], rows)
+
+
 def _benchmarks(evidence: Mapping[str, Any]) -> str:
     rows = []
     for figure in evidence["figures"]:
@@ -122,7 +130,7 @@ def _torch(evidence: Mapping[str, Any]) -> str:
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
-    "torch": _torch,
+    "planted": _planted, "torch": _torch,
 }  # fmt: skip
 
 

@@ -1,0 +1,73 @@
+"""The planted faults and the clean scripts, fifty times each: what share is caught, and whether one alarm is false.
+
+Each time is what `verify --command` does: two fresh containers, and a third where bytes differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from reprobuild.engines import find_engine
+from reprobuild.engines.model import Engine
+from reprobuild.image.build import Image
+from reprobuild.pipeline import read_image
+from reprobuild.verify.work import compare_work
+from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER, Script, verdicts, work_of
+
+ROOMS = ("engines", "reprobuild_runtime/artefacts", "reprobuild_runtime/seeding", "verify")
+RUNS = 50
+AT_ONCE = 2  # pairs of containers, as many as the cores of a small machine
+SEED = 42
+
+
+class Planted:
+    """The experiment: what was done is kept in a file, so that a run that was cut off goes on where it was."""
+
+    def __init__(self, results: Path, kept: Path) -> None:
+        self.results, self.kept = results, kept
+        self.found: dict[str, list[dict[str, str]]] = json.loads(kept.read_text()) if kept.exists() else {}
+
+    def do(self, shard: str, only: str) -> list[dict[str, Any]]:
+        """Run the scripts of a part, those whose name holds `only`, and return what came of each."""
+        _, image = read_image(self.results)
+        engine = find_engine(None, os.environ)
+        engine.load(self.results / "image", image.reference, (image.config, image.manifest), os.environ)
+        index, shards = map(int, shard.split("/"))
+        scripts = [script for script in (*FAULTS, *CLEAN) if only in script.name][index - 1 :: shards]
+        for script in scripts:
+            seen = self.found.setdefault(script.name, [])
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                todo = range(RUNS - len(seen))
+                for answer in pool.map(lambda _, script=script: _once(script, image, engine), todo):
+                    seen.append(answer)
+                    self.kept.write_text(json.dumps(self.found))
+        return [judged(script, self.found[script.name]) for script in scripts]
+
+
+def _once(script: Script, image: Image, engine: Engine) -> dict[str, str]:
+    folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
+    volumes = [(str(folder), "/scripts")]
+    return verdicts(compare_work(work_of(script), SEED, image.reference, engine, os.environ, volumes=volumes))
+
+
+def judged(script: Script, seen: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """Return how often a script was judged as it must be, and what else was said of it."""
+    wrong = [answer for answer in seen if answer != script.expected]
+    return {
+        "script": script.name, "kind": "fault" if script in FAULTS else "clean", "runs": len(seen),
+        "wrong": len(wrong), "instead": dict(Counter(json.dumps(answer) for answer in wrong)),
+    }  # fmt: skip
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """Return what was found, a line for each script."""
+    return "\n".join(
+        f"{each['script']:<24} {each['kind']:<6} {each['runs'] - each['wrong']} of {each['runs']} as it must be"
+        for each in found
+    )
