@@ -111,9 +111,11 @@ def test_a_program_that_fails_has_no_time() -> None:
 
 
 def test_help_is_measured() -> None:
-    (found,) = startup.measure(pairs=1)
+    found, hook = startup.measure(pairs=1)
     assert found.value
     assert found.limit == startup.LIMIT
+    assert hook.value
+    assert hook.limit == startup.HOOK_LIMIT
 
 
 def test_the_made_lock_renders() -> None:

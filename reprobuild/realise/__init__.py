@@ -17,6 +17,7 @@ from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base, recall_base
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.root import kept_root
+from reprobuild.realise.runtime import compile_runtime, recall_runtime
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.realise.wheels import build_wheel, recall_wheel, wheel_key
 from reprobuild.sandbox import Root, can_layer, check_namespaces
@@ -44,7 +45,8 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
             _wheel(source, needs, lock, root, store, say) for source in lock.sources if source.installed
         )
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
-    realised = Realised(base=base, runtime=_runtime(lock, store), wheels=built, bytecode=bytecode)
+        runtime = _runtime(lock, root, store)
+    realised = Realised(base=base, runtime=runtime, wheels=built, bytecode=bytecode)
     if lock.realised:
         sealed = msgspec.structs.replace(lock, realised=realised)
         _check_same(lock, sealed)
@@ -66,6 +68,8 @@ def is_realised(lock: Lock, store: Store) -> bool:
         if source.installed and built is None:
             return False
         wheels += [built] if built else []
+    if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store) is None:
+        return False
     return len(_known_bytecode(wheels, lock, store)) == len({wheel.file.sha256 for wheel in wheels})
 
 
@@ -151,15 +155,20 @@ def _complete(realised: Realised, store: Store) -> bool:
     return all(store.has(sha256) for sha256 in wanted)
 
 
-def _runtime(lock: Lock, store: Store) -> str:
+def _runtime(lock: Lock, root: _Root, store: Store) -> str:
     """Return the runtime package of a sealed lock, or else ours."""
-    ours = pack_runtime(store)
-    if lock.realised and lock.realised.runtime != ours and not store.has(lock.realised.runtime):
+    if lock.realised and store.has(lock.realised.runtime):
+        return lock.realised.runtime
+    sources = pack_runtime(store)
+    ours = recall_runtime(sources, lock.base, lock.interpreter, store)
+    if ours is None:
+        ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store)
+    if lock.realised and lock.realised.runtime != ours:
         raise BuildError(
             "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
             hint="use that version, or make a new lock",
         )
-    return lock.realised.runtime if lock.realised else ours
+    return ours
 
 
 def _check_same(given: Lock, made: Lock) -> None:

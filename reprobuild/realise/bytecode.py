@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from reprobuild.archive import Entry, TarWriter, parents
@@ -27,9 +27,14 @@ _ODD = "the interpreter in the image is hostile, or broken; get its package from
 
 def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
     """Return the key of a wheel's bytecode: the wheel, and the packages that the interpreter comes from."""
+    return compiled_key(wheel.file.sha256, PREFIX, base, interpreter)
+
+
+def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter) -> str:
+    """Return the key of what the interpreter of a base makes of a source, by its sha256, for a place in the image."""
     python = sorted(deb.file.sha256 for deb in base.packages if "python3" in deb.name)
     python += [layer.diff_id for layer in base.image.layers] if base.image else []
-    parts = ["bytecode", RECIPE, wheel.file.sha256, interpreter.version, PREFIX, *python]
+    parts = ["bytecode", RECIPE, source, interpreter.version, place, *python]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -48,27 +53,63 @@ def compile_wheels(
     site = f"{PREFIX}/lib/python{'.'.join(interpreter.version.split('.')[:2])}/site-packages"
     todo = list(wheels)
     with store.scratch() as scratch:
-        script = place_script("compile_modules.py", scratch)
         for wheel in todo:
             _unpack_modules(wheel, store, scratch / "from" / wheel.file.sha256)
-            (scratch / "to" / wheel.file.sha256).mkdir(parents=True)
-        jobs = [
-            {"from": f"/mnt/from/{w.file.sha256}", "to": f"/mnt/to/{w.file.sha256}", "place": site}
-            for w in sorted(todo, key=lambda wheel: -wheel.file.size)
-        ]
-        binds = [
-            Bind(source=scratch / "from", target="/mnt/from"),
-            Bind(source=scratch / "to", target="/mnt/to", writable=True),
-            Bind(source=script, target="/mnt/compile_modules.py"),
-        ]
-        try:
-            run_in_root(
-                root, [interpreter.executable, "-I", "-S", "/mnt/compile_modules.py"], epoch=EPOCH, binds=binds,
-                stdin=json.dumps(jobs).encode(), purpose="compile the modules of the environment",
-            )  # fmt: skip
-        except Failed as err:
-            raise BuildError(str(err), hint="is the disk full?") from None
+        by_size = sorted(todo, key=lambda wheel: -wheel.file.size)
+        compile_folders({wheel.file.sha256: site for wheel in by_size}, scratch, interpreter, root)
         return tuple(_keep(wheel, scratch, site, store) for wheel in todo)
+
+
+def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Interpreter, root: Root) -> None:
+    """Compile the modules of folders of `scratch`, each `from/NAME` to `to/NAME`, in the sandbox.
+
+    Args:
+        places: where each folder stands in the image, by its NAME.
+        scratch: a folder of this run.
+        interpreter: the one that compiles.
+        root: an unpacked base with the interpreter.
+
+    Raises:
+        BuildError: the compiler failed.
+    """
+    script = place_script("compile_modules.py", scratch)
+    for name in places:
+        (scratch / "to" / name).mkdir(parents=True)
+    jobs = [
+        {"from": f"/mnt/from/{name}", "to": f"/mnt/to/{name}", "place": place}
+        for name, place in places.items()
+    ]
+    binds = [
+        Bind(source=scratch / "from", target="/mnt/from"),
+        Bind(source=scratch / "to", target="/mnt/to", writable=True),
+        Bind(source=script, target="/mnt/compile_modules.py"),
+    ]
+    try:
+        run_in_root(
+            root, [interpreter.executable, "-I", "-S", "/mnt/compile_modules.py"], epoch=EPOCH, binds=binds,
+            stdin=json.dumps(jobs).encode(), purpose="compile the modules of the environment",
+        )  # fmt: skip
+    except Failed as err:
+        raise BuildError(str(err), hint="is the disk full?") from None
+
+
+def compiled(folder: Path) -> dict[str, bytes]:
+    """Return {path below the folder: content} of the bytecode that was written to a folder in the sandbox.
+
+    No link there is followed.
+
+    Raises:
+        BuildError: something else than folders and files was left there.
+    """
+    if folder.is_symlink():
+        raise BuildError("the compiler left a link in the place of a folder", hint=_ODD)
+    found = sorted(
+        (Path(above) / name).relative_to(folder).as_posix()
+        for above, _, names in os.walk(folder)  # which follows no links
+        for name in names
+        if name.endswith(".pyc")
+    )
+    return {name: left_behind(folder / name, "the compiler").read_bytes() for name in found}
 
 
 def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
@@ -99,26 +140,15 @@ def _installed_place(name: str) -> str | None:
 
 
 def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
-    """Pack the compiled files at their places in the image; parents are the layer's business.
-
-    Whatever stands below `to` was written in the sandbox: no link there is followed, and nothing written.
-    """
+    """Pack the compiled files at their places in the image; parents are the layer's business."""
     root = site.lstrip("/")
-    folder, tar = scratch / "to" / wheel.file.sha256, scratch / f"{wheel.file.sha256}.tar"
-    if folder.is_symlink():
-        raise BuildError("the compiler left a link in the place of a folder", hint=_ODD)
-    found = sorted(
-        (Path(above) / name).relative_to(folder).as_posix()
-        for above, _, names in os.walk(folder)  # which follows no links
-        for name in names
-        if name.endswith(".pyc")
-    )
+    tar = scratch / f"{wheel.file.sha256}.tar"
+    found = compiled(scratch / "to" / wheel.file.sha256)
     with tar.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
-        for directory in _caches(found, root):
+        for directory in _caches(list(found), root):
             writer.directory(directory)
-        for name in found:
-            content = left_behind(folder / name, "the compiler").read_bytes()
+        for name, content in found.items():
             writer.add(Entry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
         writer.close()
     digest = hash_file(tar)

@@ -17,7 +17,8 @@ from reprobuild.lock import Interpreter, Lock, Realised
 from reprobuild.payload import pack_runtime, payload
 from reprobuild.realise import realise
 from reprobuild.realise.base import _key, _rewrite
-from reprobuild.realise.bytecode import bytecode_key, compile_wheels
+from reprobuild.realise.bytecode import bytecode_key, compile_wheels, compiled_key
+from reprobuild.realise.runtime import PLACE
 from reprobuild.realise.wheels import build_wheel
 from reprobuild.sandbox import Root
 from tests.image.made import EPOCH, Made, file, make_tar
@@ -47,12 +48,12 @@ def python(program: str) -> Interpreter:
 
 
 def remembered(made: Made, **realised: str) -> Lock:
-    """Return a sealed lock whose base is in the store, so that nothing has to be run for it."""
+    """Return a sealed lock whose base and runtime are in the store, so that nothing has to be run for it."""
     lock = made.lock(realised=None)
     made.store.remember(_key(lock.base, EPOCH), {"tree": made.base})
-    sealed = Realised(
-        **{"base": made.base, "runtime": pack_runtime(made.store), **realised}, wheels=(), bytecode=()
-    )
+    runtime = pack_runtime(made.store)
+    made.store.remember(compiled_key(runtime, PLACE, lock.base, lock.interpreter), runtime)
+    sealed = Realised(**{"base": made.base, "runtime": runtime, **realised}, wheels=(), bytecode=())
     return msgspec.structs.replace(lock, realised=sealed)
 
 

@@ -17,7 +17,8 @@ from reprobuild.payload import pack_runtime
 from reprobuild.preflight import Machine, preflight, this_machine
 from reprobuild.realise import is_realised
 from reprobuild.realise.base import _key
-from reprobuild.realise.bytecode import bytecode_key
+from reprobuild.realise.bytecode import bytecode_key, compiled_key
+from reprobuild.realise.runtime import PLACE
 from reprobuild.realise.wheels import wheel_key
 from reprobuild.store import Store
 from tests.conftest import reprobuild
@@ -195,6 +196,9 @@ def test_what_is_remembered_must_not_be_run(made: Made) -> None:
     lock = made.lock(realised=None)
     assert not is_realised(lock, made.store)
     made.store.remember(_key(lock.base, lock.epoch), {"tree": made.base})
+    assert not is_realised(lock, made.store)
+    runtime = pack_runtime(made.store)
+    made.store.remember(compiled_key(runtime, PLACE, lock.base, lock.interpreter), runtime)
     assert not is_realised(lock, made.store)
     made.store.remember(bytecode_key(one, lock.base, lock.interpreter), made.store.add(b"bytecode"))
     assert is_realised(lock, made.store)

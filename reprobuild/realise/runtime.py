@@ -1,0 +1,51 @@
+"""The runtime package with its bytecode, by the image's own interpreter: every interpreter of the image starts with it.
+
+Compiled anew each time, where nobody may write beside it, the hook would take a third of a bare interpreter's start.
+"""
+
+from __future__ import annotations
+
+import io
+
+from reprobuild.archive import TarWriter, read_tar
+from reprobuild.lock import EPOCH, FILES, Base, Interpreter
+from reprobuild.realise.bytecode import compile_folders, compiled, compiled_key
+from reprobuild.sandbox import Root
+from reprobuild.store import Store
+
+PLACE = f"{FILES}/lib/reprobuild_runtime"
+
+
+def recall_runtime(sources: str, base: Base, interpreter: Interpreter, store: Store) -> str | None:
+    """Return the sha256 of the tar that `compile_runtime` has made of these sources, None where there is none."""
+    tar = store.recall(compiled_key(sources, PLACE, base, interpreter))
+    return tar if isinstance(tar, str) and store.has(tar) else None
+
+
+def compile_runtime(sources: str, base: Base, interpreter: Interpreter, root: Root, store: Store) -> str:
+    """Add its bytecode to the runtime package; return the sha256 of the tar, which is in the store.
+
+    Args:
+        sources: the sha256 of our own tar of the package's files.
+        root: an unpacked base with the interpreter.
+
+    Raises:
+        BuildError: the compiler failed.
+    """
+    with store.blob(sources).open("rb") as stream:
+        files = {entry.path: content() for entry, content in read_tar(stream)}
+    with store.scratch() as scratch:
+        for name, content in files.items():
+            path = scratch / "from" / "runtime" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        compile_folders({"runtime": PLACE}, scratch, interpreter, root)
+        files |= compiled(scratch / "to" / "runtime")
+    packed = io.BytesIO()
+    writer = TarWriter(packed, EPOCH)
+    for name, content in sorted(files.items()):
+        writer.file(name, content)
+    writer.close()
+    tar = store.add(packed.getvalue())
+    store.remember(compiled_key(sources, PLACE, base, interpreter), tar)
+    return tar
