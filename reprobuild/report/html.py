@@ -70,10 +70,17 @@ def _answers(verdict: Verdict) -> Iterator[str]:
             ("seed", str(verdict.seed)),
             ("profile", verdict.profile),
             ("made", f"{verdict.made}, by reprobuild {verdict.program}"),
+            ("engine", verdict.engine or "not told"),
+            ("GPUs asked for", verdict.gpus or "none"),
         ],
     )
     reasons = [(smoke.device, reason) for smoke in verdict.smoke for reason in smoke.open]
-    rows = [("", note) for note in verdict.notes] + reasons
+    left_out = [
+        (smoke.device, f"not run without --thorough: {', '.join(smoke.left_out)}")
+        for smoke in verdict.smoke
+        if smoke.left_out
+    ]
+    rows = [("", note) for note in verdict.notes] + reasons + left_out
     yield _table("What was not covered, and what else there is to say", ("", ""), [*rows, *NEVER])
 
 
@@ -121,7 +128,12 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     if several:
         title = f"Collectives, {smoke.device}: {several.verdict}: {several.backend}, {several.world} ranks"
         yield _probes(title, several.probes)
-    facts = [("seeding before the first program", smoke.hook), ("documented by", smoke.expectations)]
+    facts = [
+        ("seeding before the first program", smoke.hook),
+        ("documented by", smoke.expectations),
+        ("hundreds of repeats", "yes" if smoke.thorough else "no"),
+        *([("collectives by", ", ".join(several.algorithms))] if several and several.algorithms else []),
+    ]
     yield _table(f"Platform and settings, {smoke.device}", ("", ""), [*facts, *flat(smoke.fingerprint)])
 
 
@@ -161,7 +173,7 @@ def _against(found: Against | None) -> Iterator[str]:
         return
     lists = (
         ("failed", found.failed), ("platform", found.platform), ("expected there", found.other),
-        ("only in one", found.unmatched),
+        ("not comparable", found.unmatched), ("changes no result", found.beside),
     )  # fmt: skip
     rows = [
         (what, d.scope, d.name, *("nothing" if value is None else value for value in (d.then, d.now)))

@@ -72,12 +72,13 @@ class ControlAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CollectivesAnswer(Struct, frozen=True, kw_only=True):
-    """Reductions over several processes or GPUs."""
+    """Reductions over several processes or GPUs, and by which algorithms, where the library tells."""
 
     verdict: Seen
     why: Text = ""
     backend: Text = ""
     world: Count = 0
+    algorithms: Annotated[tuple[Name, ...], Meta(max_length=200)] = ()
     probes: Annotated[tuple[Answer, ...], Meta(max_length=200)] = ()
 
 
@@ -87,6 +88,13 @@ class Expectations(Struct, frozen=True, kw_only=True):
     source: Text = ""
     deterministic: Annotated[tuple[Text, ...], Meta(max_length=1000)] = ()
     refused: Annotated[tuple[Text, ...], Meta(max_length=1000)] = ()
+
+
+class Stress(Struct, frozen=True, kw_only=True):
+    """Whether what is to disturb the probes ran beside them, and else why not."""
+
+    ran: bool
+    why: Text = ""
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -104,6 +112,7 @@ class Document(Struct, frozen=True, kw_only=True):
     comparator: Annotated[dict[Name, bool], Meta(max_length=100)] = {}
     collectives: CollectivesAnswer | None = None
     seconds: Seconds = 0
+    stress: Stress | None = None
 
 
 def read_document(data: bytes, device: Device) -> Document | str:
