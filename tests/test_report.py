@@ -146,7 +146,7 @@ def test_the_page_has_the_probes() -> None:
     seen = f"IDENTICAL, N = 10 in 2, &lt; 30.0%, {digest[:12]}"
     assert text.count(f"<td>{seen}</td>") == 4
     assert "<h2>Smoke test, cpu: identical</h2>" in text
-    assert "<h2>Collectives, cpu: identical: gloo, 2 ranks</h2>" in text
+    assert "<h2>Collectives, cpu: identical: gloo, 4 ranks</h2>" in text
     for name in (*(p.name for p in smoke.probes), *(c.name for c in smoke.controls), *smoke.comparator):
         assert f"<td>{name}</td>" in text
     assert "default: DRIFT, N = 10 in 2: 3 different results; strict: IDENTICAL" in text
@@ -184,7 +184,7 @@ def test_the_closing_lines() -> None:
         "  N = 10: fewer than 30% of runs drift, at 95 %",
         "  not run without --thorough: compiled_gpt_block, compiled_reduction, compiled_flex_attention",
         f"controls, cpu: {controls} of {controls} drifted by default, and stopped when cured",
-        f"collectives, cpu: gloo, 2 ranks: {several} of {several} identical",
+        f"collectives, cpu: gloo, 4 ranks: {several} of {several} identical",
         "not in the image as captured: nothing else",
     ]
     assert "run it: reprobuild run 'my results' --seed 7 -- COMMAND" in lines

@@ -10,7 +10,7 @@ from reprobuild.halflife import Forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
 from reprobuild.verify.document import ModeName, flat
-from reprobuild.verify.verdict import Against, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
+from reprobuild.verify.verdict import Against, Control, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
 
 # No check on one machine covers these.
 NEVER = (
@@ -104,20 +104,7 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     """Yield the tables of one device: probes, controls, the comparison's own control, collectives, platform."""
     yield _probes(f"Smoke test, {smoke.device}: {smoke.verdict}", smoke.probes)
     yield f"<p>{escape(LEGEND)}</p>"
-    yield _table(
-        f"Controls, {smoke.device}",
-        ("control", "device", "answer", "why", "seen"),
-        [
-            (
-                c.name,
-                c.device,
-                c.verdict,
-                c.why,
-                "; ".join(f"{name}: {_mode(m)}" for name, m in c.modes.items()),
-            )
-            for c in smoke.controls
-        ],
-    )
+    yield _controls(f"Controls, {smoke.device}", smoke.controls)
     told = {True: "told apart", False: "NOT told apart"}
     yield _table(
         f"Changes that the comparison must tell apart, {smoke.device}",
@@ -128,6 +115,7 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     if several:
         title = f"Collectives, {smoke.device}: {several.verdict}: {several.backend}, {several.world} ranks"
         yield _probes(title, several.probes)
+        yield _controls(f"Controls of collectives, {smoke.device}", several.controls)
     facts = [
         ("seeding before the first program", smoke.hook),
         ("documented by", smoke.expectations),
@@ -135,6 +123,14 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
         *([("collectives by", ", ".join(several.algorithms))] if several and several.algorithms else []),
     ]
     yield _table(f"Platform and settings, {smoke.device}", ("", ""), [*facts, *flat(smoke.fingerprint)])
+
+
+def _controls(title: str, controls: Sequence[Control]) -> str:
+    rows = [
+        (c.name, c.device, c.verdict, c.why, "; ".join(f"{name}: {_mode(m)}" for name, m in c.modes.items()))
+        for c in controls
+    ]
+    return _table(title, ("control", "device", "answer", "why", "seen"), rows)
 
 
 def _work(verdict: Verdict) -> str:

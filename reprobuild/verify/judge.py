@@ -11,7 +11,7 @@ from reprobuild.verify.document import (
     ControlAnswer,
     Device,
     Document,
-    Stress,
+    StressAnswer,
 )
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.probe import Rules, judge_probe, judged, modes, row, short
@@ -88,7 +88,7 @@ def _ran(answer: Answer) -> bool:
     return any(seen.verdict != "SKIPPED" for seen in answer.modes.values())
 
 
-def _stress(told: Stress | None) -> str:
+def _stress(told: StressAnswer | None) -> str:
     """Return why the probes were not all disturbed, as they were to be."""
     if told is None or told.ran:
         return ""
@@ -155,15 +155,25 @@ def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collec
         seen = probe.modes.get("strict")
         verdict, why = judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
         rows.append(row(probe, verdict, why, modes(probe.modes, {})))
-    return _reduced(answer, tuple(rows), expected)
+    controls = tuple(_control(each) for each in answer.controls)
+    return _reduced(answer, tuple(rows), controls, expected)
 
 
-def _reduced(answer: CollectivesAnswer, probes: tuple[Probe, ...], expected: Expected) -> Collectives:
-    """Return one answer for all collectives: what is said of them all counts only where each agrees with it."""
+def _reduced(
+    answer: CollectivesAnswer, probes: tuple[Probe, ...], controls: tuple[Control, ...], expected: Expected
+) -> Collectives:
+    """Return one answer for all collectives: what is said of them all counts only where each agrees with it.
+
+    The order of a sum of two cannot show, so the controls need three ranks.
+    """
     why = short(answer.why)
     verdict: V = "inconclusive"
     open_ones = [f"{probe.name}: {probe.why}" for probe in probes if probe.verdict == "inconclusive"]
-    if answer.verdict == "DRIFT" or any(probe.verdict == "drift" for probe in probes):
+    if "drift" in (
+        answer.verdict.lower(),
+        *(probe.verdict for probe in probes),
+        *(c.verdict for c in controls),
+    ):
         verdict = "drift"
     elif answer.verdict == "SKIPPED" and not open_ones:
         verdict = "not-covered"
@@ -171,11 +181,13 @@ def _reduced(answer: CollectivesAnswer, probes: tuple[Probe, ...], expected: Exp
         reasons = [
             *_missing("probe", expected.collectives, [probe.name for probe in probes]),
             *_open_probes(probes),
+            *_missing("control", expected.collective_controls, [control.name for control in controls]),
+            *(f"control {each.name}: {each.why}" for each in controls if each.verdict == "ineffective"),
         ]
         why = short("; ".join(reasons)) or why
-        passed = answer.verdict == "IDENTICAL" and answer.world > 1 and not reasons
+        passed = answer.verdict == "IDENTICAL" and answer.world > 2 and not reasons
         verdict = "identical" if passed else "inconclusive"
     return Collectives(
         verdict=verdict, backend=answer.backend, world=answer.world, probes=probes, why=why,
-        algorithms=answer.algorithms,
+        algorithms=answer.algorithms, controls=controls,
     )  # fmt: skip

@@ -84,14 +84,15 @@ class Control(Struct, frozen=True, kw_only=True):
 
 
 class Collectives(Struct, frozen=True, kw_only=True):
-    """Reductions over `world` processes, or GPUs, and by which `algorithms`, where the library tells."""
+    """Reductions over `world` processes, or GPUs, their controls, and by which `algorithms`, where NCCL tells."""
 
     verdict: V
     backend: Text = ""
     world: Count = 0
     probes: Annotated[tuple[Probe, ...], Meta(max_length=200)] = ()
     why: Text = ""
-    algorithms: Annotated[tuple[Name, ...], Meta(max_length=200)] = ()
+    algorithms: Annotated[tuple[Text, ...], Meta(max_length=200)] = ()
+    controls: Annotated[tuple[Control, ...], Meta(max_length=10)] = ()
 
 
 class Smoke(Struct, frozen=True, kw_only=True):

@@ -144,7 +144,8 @@ def control(name: str) -> dict[str, Any]:
 
 def collectives(device: Device, **more: Any) -> dict[str, Any]:
     return {
-        "verdict": "IDENTICAL", "why": "", "backend": "gloo" if device == "cpu" else "nccl", "world": 2,
+        "verdict": "IDENTICAL", "why": "", "backend": "gloo" if device == "cpu" else "nccl", "world": 4,
+        "controls": [control(f"{device} {name}") for name in EXPECTED[device].collective_controls],
         "probes": [probe(name, ["strict"]) for name in EXPECTED[device].collectives], **more,
     }  # fmt: skip
 

@@ -504,6 +504,8 @@ def test_a_comparison_that_is_blind() -> None:
         ({"verdict": "REFUSED"}, "inconclusive"),
         ({"verdict": "SKIPPED"}, "not-covered"),
         ({"world": 1}, "inconclusive"),
+        ({"world": 2}, "inconclusive"),
+        ({"controls": []}, "inconclusive"),
         ({"probes": []}, "inconclusive"),
     ],
 )
@@ -528,6 +530,20 @@ def test_collectives_that_are_skipped_are_not_passed_over() -> None:
         assert len(smoke.collectives.why) < 700
         determinism, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
         assert (determinism.collectives, len(notes)) == ("inconclusive", 1)
+
+
+def test_the_order_of_a_sum_must_be_seen() -> None:
+    found = collectives("cpu")
+    (one,) = found["controls"]
+    for modes, verdict in (
+        ({"default": observed("x"), "strict": observed("x")}, "inconclusive"),
+        ({"default": drift(), "strict": drift()}, "drift"),
+        ({"default": drift(), "cured": observed("x")}, "identical"),
+    ):
+        smoke = judged(document(collectives={**found, "controls": [{**one, "modes": modes}]}))
+        assert smoke.collectives is not None
+        assert smoke.collectives.verdict == verdict
+        assert [control.name for control in smoke.collectives.controls] == [one["name"]]
 
 
 def test_the_algorithms_of_collectives_are_kept() -> None:

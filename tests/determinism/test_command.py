@@ -1,0 +1,28 @@
+"""`verify --command` as people call it: drift has its exit code, and both reports name the artefact and the rule."""
+
+from __future__ import annotations
+
+import json
+
+from tests.conftest import Built, reprobuild
+
+LINE = (
+    'echo "{\\"step\\": 1, \\"loss\\": $(od -An -N2 -tu2 /dev/urandom)}" >log.jsonl; '
+    'echo 1 >"{out}/same.json"'
+)
+
+
+def test_drift_is_told_everywhere(built_example: Built) -> None:
+    done = reprobuild(
+        "verify", built_example.out, "--store", built_example.store, "--no-smoke", "--json",
+        "--command", LINE, "--artefact", "log.jsonl", "--artefact", "{out}/*.json",
+    )  # fmt: skip
+    assert done.returncode == 8, done.stderr
+    assert json.loads(done.stdout)["verdict"]["determinism"]["cpu"] == "drift"
+    verdict = json.loads((built_example.out / "verdict.json").read_text())
+    drift, same = verdict["comparisons"]
+    assert (drift["name"], drift["verdict"]) == ("artefact log.jsonl", "drift")
+    assert drift["details"][0].startswith("log.jsonl: line 1 (step 1).loss: ")
+    assert (same["name"], same["verdict"]) == ("artefact {out}/*.json", "identical")
+    page = (built_example.out / "report.html").read_text()
+    assert "log.jsonl: line 1 (step 1).loss: " in page
