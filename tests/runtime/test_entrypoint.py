@@ -39,6 +39,7 @@ def test_what_a_chosen_seed_sets(start: list[str]) -> None:
         "REPROBUILD_SEED_EXPLICIT": "1",
         "PYTHONHASHSEED": "7",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "REPROBUILD_SETTLED": "CUBLAS_WORKSPACE_CONFIG=:4096:8 REPROBUILD_SEED=7 PYTHONHASHSEED=7",
         "REPROBUILD_ENVIRON": "/opt/reprobuild",
     }
 
@@ -57,6 +58,7 @@ def test_what_a_drawn_seed_sets(start: list[str]) -> None:
             "REPROBUILD_SEED": seed,
             "REPROBUILD_SEED_EXPLICIT": "0",
             "PYTHONHASHSEED": seed,
+            "REPROBUILD_SETTLED": f"REPROBUILD_SEED={seed} PYTHONHASHSEED={seed}",
             "REPROBUILD_ENVIRON": "/opt/reprobuild",
         }
 

@@ -134,7 +134,8 @@ def test_megatrons_words_for_nccl_before_and_since_0_19(
     assert env == {"NCCL_ALGO": value}
     assert (said == []) == valid
     unset: dict[str, str] = {}
-    assert (apply.export(unset, [entry]), unset) == ([], {"NCCL_ALGO": "Ring"})
+    noted = {"NCCL_ALGO": "Ring", "REPROBUILD_SETTLED": "NCCL_ALGO=Ring"}
+    assert (apply.export(unset, [entry]), unset) == ([], noted)
 
 
 @pytest.mark.parametrize(

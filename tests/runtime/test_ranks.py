@@ -127,7 +127,10 @@ def test_entrypoint_and_hook_find_the_same(hooked: Environment, environ: Mapping
     assert entry.err.count("Using seed") == 1
 
 
-SETTLED = {"REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SEED_EXPLICIT": "0", "REPROBUILD_SEED": "5"}
+SETTLED = {
+    "REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SEED_EXPLICIT": "0", "REPROBUILD_SEED": "5",
+    "REPROBUILD_SETTLED": "REPROBUILD_SEED=5 PYTHONHASHSEED=5",
+}  # fmt: skip
 SHOW = "import os; print(os.environ['REPROBUILD_SEED'], os.environ['PYTHONHASHSEED'])"
 
 
@@ -191,10 +194,7 @@ def test_a_child_with_an_empty_environment_finds_the_seed(hooked: Environment) -
     env = {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "7"}
     direct = hooked.run(TOLD, env=env)
     scrubbed = run(str(hooked.python), "-c", SCRUBBED, TOLD, env=env)
-    assert scrubbed.out == direct.out
-    assert scrubbed.err == (
-        "reprobuild: PYTHONHASHSEED was not set before this interpreter started; hash order is not seeded\n"
-    )
+    assert (scrubbed.out, scrubbed.err) == (direct.out, "")  # whose lines would stand in what its parent reads
     through_shell = (
         "import subprocess, sys\n"
         "shell = ['env', '-i', '/bin/sh', '-c', '\"$0\" -c \"$1\"; true']\n"

@@ -185,7 +185,8 @@ def test_records_are_readable_by_those_who_may_read_the_outputs(job: Job) -> Non
 
 def test_what_the_program_changed_is_said_once_and_a_preset_is_not_said_again(job: Job) -> None:
     code = "import torch; torch.backends.cudnn.benchmark = True; torch.manual_seed(3)"
-    ran = job.run(code, env={"CUBLAS_WORKSPACE_CONFIG": ":1:1", "REPROBUILD_ENVIRON": "settled"})
+    settled = {"REPROBUILD_ENVIRON": "settled", "REPROBUILD_SETTLED": "REPROBUILD_SEED=7"}
+    ran = job.run(code, env={"CUBLAS_WORKSPACE_CONFIG": ":1:1", **settled})
     found = {one["setting"]: (one["effective"], one["valid"], one["when"]) for one in job.one()["overrides"]}
     assert found == {
         "CUBLAS_WORKSPACE_CONFIG": (":1:1", False, "start"),
