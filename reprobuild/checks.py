@@ -31,6 +31,7 @@ class Checks(Struct, frozen=True, kw_only=True):
     Attributes:
         engine: what runs containers; None for what answers.
         control: run the controls.
+        smoke: run the smoke test.
         cpu_only: the CPU is enough for now.
         gpus: "auto" (all where this machine has any), "all", "none", or ids.
         thorough: hundreds of repeats of each probe.
@@ -41,6 +42,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 
     engine: str | None = None
     control: bool = True
+    smoke: bool = True
     cpu_only: bool = False
     gpus: str = "auto"
     thorough: bool = False
@@ -77,7 +79,7 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         session.say(f"loaded {image.reference} into {engine.NAME}")
     asked = Asked(
         reference=image.reference, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
-        control=checks.control, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
+        control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=checks.work, ignored=checks.ignored,
     )  # fmt: skip

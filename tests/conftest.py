@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """The example after `from-snapshot`: what it printed, its folder of results, the store."""
+    """The example after `from-snapshot`: what it printed, its folder of results, the store, its certificate."""
 
     out: Path
     store: Path
@@ -47,6 +47,7 @@ class Built:
     image: Image
     stdout: str
     stderr: str
+    certificate: bytes = b""
 
 
 def reprobuild(
@@ -74,7 +75,10 @@ def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     done = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", out, "--store", test_store)
     assert done.returncode == 0, done.stderr + done.stdout
     lock, image = read_image(out)
-    return Built(out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr)
+    return Built(
+        out=out, store=test_store, lock=lock, image=image, stdout=done.stdout, stderr=done.stderr,
+        certificate=(out / "verdict.json").read_bytes(),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,11 @@ thorough_option = click.option(
     is_flag=True,
     help="Hundreds of repeats of each probe, in place of a few: this takes an hour.",
 )
+smoke_option = click.option(
+    "--smoke/--no-smoke",
+    default=True,
+    help="Leave out the smoke test: the round trip and your own work alone.",
+)
 store_option = click.option(
     "--store", type=PATH, help="Folder of the store. [default: the user's cache folder]"
 )

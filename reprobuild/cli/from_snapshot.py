@@ -26,12 +26,13 @@ from reprobuild.report.text import render_text
 @common.thorough_option
 @common.scope_option
 @common.control_option
+@common.smoke_option
 @click.option("--no-verify", is_flag=True, help="Build only; the verdict is then not-run.")
 @common.json_option
 def command(
     directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,
     offline: bool, tag: str | None, sif: bool, sqsh: bool, builder: str, compressor: str, engine: str | None,
-    gpus: str, thorough: bool, scope: str, control: bool, no_verify: bool, as_json: bool, **options: Any,
+    gpus: str, thorough: bool, scope: str, control: bool, smoke: bool, no_verify: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Turn the snapshot in DIR into a frozen, checked image.
 
@@ -42,7 +43,9 @@ def command(
     decisions, folder = common.make_decisions(directory, decisions_path, **options)
     making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
     session = common.make_session(store, offline=offline, folder=folder)
-    checks = Checks(engine=engine, control=control, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough)
+    checks = Checks(
+        engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
+    )
     lock, image, verdict = pipeline.from_snapshot(
         directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
     )  # fmt: skip

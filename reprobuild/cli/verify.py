@@ -36,12 +36,13 @@ from reprobuild.verify.work import work_of_options
 @common.engine_option
 @common.scope_option
 @common.control_option
+@common.smoke_option
 @common.store_option
 @common.json_option
 def command(
     out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, scope: str, control: bool,
-    store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...], distinct: tuple[str, ...],
-    ignored: tuple[str, ...],
+    smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
+    distinct: tuple[str, ...], ignored: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Check the image in OUT again, now, on this machine.
 
@@ -54,6 +55,7 @@ def command(
     checks = Checks(
         engine=engine,
         control=control,
+        smoke=smoke,
         cpu_only=scope == "cpu",
         gpus=gpus,
         thorough=thorough,

@@ -50,6 +50,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         expected: the probes that must be answered, by device; None where the image has no such smoke test.
         now: in seconds since 1970.
         control: run the controls, which must be seen drifting; without them the verdict is inconclusive.
+        smoke: run the smoke test; without it determinism is not known.
         cpu_only: the CPU is enough for now, also for a torch built for CUDA.
         gpus: which GPUs the containers get (`Task.gpus`).
         gpus_optional: an engine that cannot give them leaves the GPU uncovered, and is no error.
@@ -64,6 +65,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     expected: dict[Device, Expected] | None
     now: int
     control: bool = True
+    smoke: bool = True
     cpu_only: bool = False
     gpus: str = ""
     gpus_optional: bool = False
@@ -106,7 +108,7 @@ def verify_image(
         gpus = _gpus_of_work(asked, gpu)
         comparisons += compare_work(work, seed, asked.reference, engine, env, gpus=gpus, say=say)
     determinism, notes = judge_determinism(
-        cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile
+        cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile, left_out=not asked.smoke
     )
     made = datetime.datetime.fromtimestamp(asked.now, datetime.timezone.utc)
     return Verdict(
@@ -122,7 +124,7 @@ def _smoke(
     lock: Lock, asked: Asked, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
 ) -> tuple[Smoke | None, Smoke | None]:
     """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
-    if not has_torch(lock):
+    if not asked.smoke or not has_torch(lock):
         return None, None
     run = partial(run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough)
     say("the smoke test on the CPU, in two fresh containers")

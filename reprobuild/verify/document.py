@@ -72,13 +72,22 @@ class ControlAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CollectivesAnswer(Struct, frozen=True, kw_only=True):
-    """Reductions over several processes or GPUs."""
+    """Reductions over several processes or GPUs, their control, and what NCCL says that it used."""
 
     verdict: Seen
     why: Text = ""
     backend: Text = ""
     world: Count = 0
     probes: Annotated[tuple[Answer, ...], Meta(max_length=200)] = ()
+    controls: Annotated[tuple[ControlAnswer, ...], Meta(max_length=10)] = ()
+    algorithms: Annotated[tuple[Text, ...], Meta(max_length=200)] = ()
+
+
+class StressAnswer(Struct, frozen=True, kw_only=True):
+    """Whether something kept the processors or the GPU busy beside each process that it was asked for."""
+
+    ran: bool
+    why: Text = ""
 
 
 class Expectations(Struct, frozen=True, kw_only=True):
@@ -103,6 +112,8 @@ class Document(Struct, frozen=True, kw_only=True):
     controls: Annotated[tuple[ControlAnswer, ...], Meta(max_length=50)] = ()
     comparator: Annotated[dict[Name, bool], Meta(max_length=100)] = {}
     collectives: CollectivesAnswer | None = None
+    stress: StressAnswer | None = None
+    threads: Annotated[dict[ModeName, Count], Meta(max_length=4)] = {}
     seconds: Seconds = 0
 
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V
 
 NO_TORCH = "the smoke test needs torch, which is not in the image: nothing shows that a drift would be seen"
+NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
 LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
 UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
 NO_GPU = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
 
 
 def judge_determinism(
-    cpu: Smoke | None, gpu: Smoke | None, work: Sequence[Comparison], *, cpu_only: bool, profile: str
-) -> tuple[Determinism, list[str]]:
+    cpu: Smoke | None, gpu: Smoke | None, work: Sequence[Comparison], *, cpu_only: bool, profile: str,
+    left_out: bool = False,
+) -> tuple[Determinism, list[str]]:  # fmt: skip
     """Return one answer for each scope, and what there is to say about those that were not checked.
 
     Args:
@@ -23,7 +25,13 @@ def judge_determinism(
         work: comparisons of the user's own work.
         cpu_only: the user said that the CPU is enough for now.
         profile: the name of the profile in force.
+        left_out: the user wanted no smoke test.
     """
+    if left_out:
+        drifted = any(comparison.verdict == "drift" for comparison in work)
+        return Determinism(cpu="drift" if drifted else "not-run", gpu="not-run", collectives="not-run"), [
+            NOT_RUN
+        ]
     answer = Determinism(
         cpu=_cpu(cpu, work), gpu=_gpu(cpu, gpu, cpu_only), collectives=_collectives(cpu, gpu, cpu_only)
     )

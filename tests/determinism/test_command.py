@@ -14,7 +14,7 @@ LINE = (
 
 def test_drift_is_told_everywhere(built_example: Built) -> None:
     done = reprobuild(
-        "verify", built_example.out, "--store", built_example.store, "--scope", "cpu", "--json",
+        "verify", built_example.out, "--store", built_example.store, "--no-smoke", "--json",
         "--command", LINE, "--artefact", "log.jsonl", "--artefact", "{out}/*.json",
     )  # fmt: skip
     assert done.returncode == 8, done.stderr
