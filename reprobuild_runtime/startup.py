@@ -26,7 +26,7 @@ WATCHED = (
 )  # fmt: skip
 
 # What this process was started with, of the variables that say whether hash order follows the seed.
-GIVEN = {}
+GIVEN: "dict[str, str]" = {}
 
 
 def start() -> None:

@@ -249,6 +249,19 @@ def test_signals_are_forwarded(name: str) -> None:
     assert (out, process.returncode) == (f"got {name}\n", 3)
 
 
+@pytest.mark.parametrize("number", [signal.SIGRTMIN, signal.SIGRTMIN + 3, signal.SIGRTMAX - 1])
+def test_real_time_signals_are_forwarded(number: int) -> None:
+    """SIGRTMIN+3 is what a container of systemd is stopped by; Python has no name for it."""
+    program = (
+        f"import signal, sys; signal.signal({int(number)}, lambda *_: sys.exit(5))\n"
+        "print('ready', flush=True)\nwhile True: signal.pause()"
+    )
+    with looked_after(sys.executable, "-S", "-c", program) as (process, init):
+        os.kill(init, number)
+        process.communicate(timeout=10)
+    assert process.returncode == 5
+
+
 def test_a_command_without_handlers_ends_by_the_signal() -> None:
     with looked_after("sh", "-c", "echo ready; exec sleep 60") as (process, init):
         os.kill(init, signal.SIGTERM)

@@ -53,7 +53,12 @@ def test_nothing_is_imported_by_it(hooked: Environment, env: Mapping[str, str]) 
 def test_a_child_of_a_settled_process_imports_next_to_nothing_of_ours(hooked: Environment) -> None:
     code = "import sys; print(sorted(m for m in sys.modules if m.startswith('reprobuild')))"
     ours = ["reprobuild_runtime", "reprobuild_runtime.importhook", "reprobuild_runtime.startup"]
-    for env, options in ((BELOW, []), (BELOW, ["-I"]), (BELOW, ["-E"]), ({**BELOW, "PYTHONHASHSEED": "random"}, [])):
+    for env, options in (
+        (BELOW, []),
+        (BELOW, ["-I"]),
+        (BELOW, ["-E"]),
+        ({**BELOW, "PYTHONHASHSEED": "random"}, []),
+    ):
         ran = hooked.run(code, *options, env=env)
         assert (ran.out, ran.err) == (f"{ours}\n", "")
 
