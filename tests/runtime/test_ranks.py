@@ -129,7 +129,13 @@ def test_entrypoint_and_hook_find_the_same(hooked: Environment, environ: Mapping
     assert entry.err.count("Using seed") == 1
 
 
-SETTLED = {"REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SEED_EXPLICIT": "0", "REPROBUILD_SEED": "5"}
+def settled(seed: str) -> dict[str, str]:
+    return {
+        "REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SEED_EXPLICIT": "0", "REPROBUILD_SEED": seed,
+        "PYTHONHASHSEED": seed, "REPROBUILD_SETTLED": f"REPROBUILD_SEED={seed} PYTHONHASHSEED={seed}",
+    }  # fmt: skip
+
+
 SHOW = "import os; print(os.environ['REPROBUILD_SEED'], os.environ['PYTHONHASHSEED'])"
 
 
@@ -137,17 +143,12 @@ SHOW = "import os; print(os.environ['REPROBUILD_SEED'], os.environ['PYTHONHASHSE
 def test_a_seed_that_each_node_drew_gives_way_to_that_of_all(
     hooked: Environment, environ: Mapping[str, str]
 ) -> None:
-    nodes = [
-        hooked.run(SHOW, env={**environ, **SETTLED, "REPROBUILD_SEED": seed, "PYTHONHASHSEED": seed})
-        for seed in ("5", "6")
-    ]
+    nodes = [hooked.run(SHOW, env={**environ, **settled(seed)}) for seed in ("5", "6")]
     seed = ranks.agreed(environ)[0]
     assert nodes[0].out == nodes[1].out == f"{seed} {seed}\n"
     assert nodes[0].err.splitlines()[0] == f"Using seed: {seed}"
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-    ran = run(
-        str(hooked.python), "-c", child, SHOW, env={**environ, **SETTLED, "PYTHONHASHSEED": "5"},
-    )  # fmt: skip
+    ran = run(str(hooked.python), "-c", child, SHOW, env={**environ, **settled("5")})
     assert ran.out == nodes[0].out
     assert ran.err.count("Using seed") == 1
 
@@ -157,12 +158,12 @@ def test_a_seed_that_each_node_drew_gives_way_to_that_of_all(
     [{**ELASTIC, "GROUP_WORLD_SIZE": "1"}, {**OMPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, SLURM, PYTORCHJOB],
 )
 def test_ranks_below_one_launch_keep_what_it_drew(hooked: Environment, environ: Mapping[str, str]) -> None:
-    ran = hooked.run(SHOW, env={**environ, **SETTLED, "PYTHONHASHSEED": "5"})
+    ran = hooked.run(SHOW, env={**environ, **settled("5")})
     assert (ran.out, ran.err) == ("5 5\n", "")
 
 
 def test_a_chosen_seed_is_never_changed(hooked: Environment) -> None:
-    env = {**ELASTIC, **SETTLED, "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "5"}
+    env = {**ELASTIC, **settled("5"), "REPROBUILD_SEED_EXPLICIT": "1"}
     assert hooked.run(SHOW, env=env).out == "5 5\n"
 
 
@@ -193,10 +194,10 @@ def test_a_child_with_an_empty_environment_finds_the_seed(hooked: Environment) -
     env = {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "7"}
     direct = hooked.run(TOLD, env=env)
     scrubbed = run(str(hooked.python), "-c", SCRUBBED, TOLD, env=env)
-    assert scrubbed.out == direct.out
-    assert scrubbed.err == (
-        "reprobuild: PYTHONHASHSEED was not set before this interpreter started; hash order is not seeded\n"
-    )
+    assert (scrubbed.out, scrubbed.err) == (
+        direct.out,
+        "",
+    )  # whose lines would stand in what its parent reads
     through_shell = (
         "import subprocess, sys\n"
         "shell = ['env', '-i', '/bin/sh', '-c', '\"$0\" -c \"$1\"; true']\n"
