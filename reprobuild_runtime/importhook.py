@@ -3,6 +3,8 @@
 import sys
 from _thread import get_ident
 
+import reprobuild_runtime.forks  # noqa: F401  it counts from interpreter start on
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable, Set, Tuple

@@ -21,7 +21,7 @@ def seed_random(random: "Any", seed: int) -> None:
     entropy.steady_random(random)
     random.seed(seed)
     _left["random"] = (place.here(), place.depth(), random.getstate())
-    place.in_forked_children(_seed_forked)
+    place.in_forked_children(_seed_forked, getattr(random, "_inst", random))
 
 
 # For which process each was seeded, at which depth of forks, and the state that this left.

@@ -10,26 +10,17 @@ subinterpreter has its number. Process ids, times and addresses, which differ ea
 
 import os
 import sys
-from _thread import _local
-from itertools import count
 
+from reprobuild_runtime import forks
 from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, List, Tuple
 
-ABOVE = "REPROBUILD_PLACE"  # the name of the forked child that started this process, or a process above it
-LONGEST = 1000  # programs may fork and start each other without end
-# Whose forks leave no name: workers have numbers of their own, and may get their tasks by chance; what `subprocess`
-# starts begins as a first process does, with preexec_fn (for which it forks) and without.
-NAMELESS = ("multiprocessing.popen_fork", "multiprocessing.forkserver", "subprocess")
-
-_forks: "List[Iterator[int]]" = [count(1)]  # the numbers of this process's forks
-_forking: "Any" = _local()  # the number of the fork that this thread makes: two threads may fork at once
 _path: "List[Tuple[str, int]]" = []  # of each fork above: the worker that forked, and the number of the fork
-_in_children: "List[Callable[[], None]]" = []
-_above = os.environ.get(ABOVE, "")[: LONGEST + 99]
+_in_children: "List[Tuple[Callable[[], None], object]]" = []
+_above = os.environ.get(forks.ABOVE, "")[: forks.LONGEST + 99]
 _names: "Dict[Tuple[object, ...], str]" = {}  # the last name that was put together, by what it was made of
 
 
@@ -106,47 +97,35 @@ def depth() -> int:
     return len(_path)
 
 
-def in_forked_children(action: "Callable[[], None]") -> None:
-    """Run `action` from now on in each child that is forked, once its place is known; the same action only once."""
+def in_forked_children(action: "Callable[[], None]", module: object = None) -> None:
+    """Run `action` from now on in each child that is forked, once its place is known, and once for each module.
+
+    It runs after what the module itself registered: Python's `random` seeds itself there.
+    """
     watch_forks()
-    if action not in _in_children:
-        _in_children.append(action)
+    if (action, module) not in _in_children and hasattr(os, "register_at_fork"):
+        _in_children.append((action, module))
+        os.register_at_fork(after_in_child=action)
 
 
 def watch_forks() -> None:
-    """Count forks from now on."""
-    if not _watching and hasattr(os, "register_at_fork"):
-        _watching.append(True)
-        os.register_at_fork(
-            before=_before, after_in_child=_after_in_child
-        )  # runs after what random.py registered
+    """Name forked children from now on."""
+    if not forks.told:
+        forks.told.append(_after_in_child)
 
 
-_watching: "List[bool]" = []
-
-
-def _before() -> None:
-    _forking.number = next(_forks[0])
-
-
-def _after_in_child() -> None:
+def _after_in_child(number: int, named: bool) -> None:
     now = _worker()
-    _path.append((now, _forking.number))
-    _forks[:] = [count(1)]
+    _path.append((now, number))
     _names.clear()
-    try:
-        forker = sys._getframe(1).f_globals.get("__name__")
-    except ValueError:  # called from nowhere above
-        forker = None
-    if forker not in NAMELESS:
-        os.environ[ABOVE] = _shortened("/".join(_words(now)))
-    for action in _in_children:
-        action()
+    if named:
+        leave_name("/".join(_words(now)))
 
 
-def _shortened(name: str) -> str:
-    if len(name) <= LONGEST:
-        return name
-    from reprobuild_runtime.seeding import streams
+def leave_name(name: str) -> None:
+    """Leave a name for the interpreters that are started below this process, a number for a long one."""
+    if len(name) > forks.LONGEST:
+        from reprobuild_runtime.seeding import streams
 
-    return f"{streams.number(name, 256):064x}"
+        name = f"{streams.number(name, 256):064x}"
+    os.environ[forks.ABOVE] = name

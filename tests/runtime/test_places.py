@@ -95,13 +95,35 @@ def test_what_is_started_below_a_fork_is_another(hooked: Environment, tmp_path: 
     assert len({number for _, numbers in lines for number in numbers.split()}) == 22
 
 
+def test_children_forked_before_anything_is_seeded_differ(hooked: Environment) -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "draw = 'import random; print(random.random(), random.Random().random(), flush=True)'\n"
+        "for turn in range(4):\n"
+        "    if turn == 2: import random\n"
+        "    if os.fork() == 0:\n"
+        "        subprocess.run([sys.executable, '-c', draw]); exec(draw)\n"
+        "        if os.fork() == 0: exec(draw); os._exit(0)\n"
+        "        os.wait(); os._exit(0)\n"
+        "    os.wait()"
+    )
+    one, two = (hooked.run(code, env=SEVEN) for _ in range(2))
+    assert (one.out, one.err) == (two.out, "")
+    assert len(one.out.split()) == 24
+    assert (
+        len(set(one.out.split())) == 20
+    )  # what a fork starts has its generators' numbers, in another process
+
+
 def test_the_name_of_a_place_does_not_grow_without_end(hooked: Environment) -> None:
     code = (
-        "import os, random\nfor _ in range(400):\n"
+        "import os%s\nfor _ in range(400):\n"
         "    if os.fork(): os._exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
         "print(len(os.environ['REPROBUILD_PLACE']), len(set(os.environ['REPROBUILD_PLACE'])) > 9)"
     )
-    assert hooked.run(code, env=SEVEN).out == "64 True\n"
+    for early in ("", ", random"):
+        length, is_hash = hooked.run(code.replace("%s", early), env=SEVEN).out.split()
+        assert (int(length) <= 1100, is_hash) == (True, "True")
 
 
 def test_a_rank_that_the_program_sets_counts_at_once(hooked: Environment) -> None:

@@ -52,7 +52,12 @@ def test_nothing_is_imported_by_it(hooked: Environment, env: Mapping[str, str]) 
 
 def test_a_child_of_a_settled_process_imports_next_to_nothing_of_ours(hooked: Environment) -> None:
     code = "import sys; print(sorted(m for m in sys.modules if m.startswith('reprobuild')))"
-    ours = ["reprobuild_runtime", "reprobuild_runtime.importhook", "reprobuild_runtime.startup"]
+    ours = [
+        "reprobuild_runtime",
+        "reprobuild_runtime.forks",
+        "reprobuild_runtime.importhook",
+        "reprobuild_runtime.startup",
+    ]
     for env, options in (
         (BELOW, []),
         (BELOW, ["-I"]),
@@ -188,12 +193,14 @@ def test_reload_and_second_import(hooked: Environment) -> None:
         "import importlib, random, torch; random.random(); import random as again; print(random.random())\n"
         "importlib.reload(torch); print(torch.calls); importlib.reload(random); print(random.random())\n"
         "import sys; del sys.modules['random']; import random; print(random.random(), random.Random().random() < 1)\n"
-        "del sys.modules['torch']; import torch; print(torch.calls[0])"
+        "del sys.modules['torch']; import torch; print(torch.calls[0], flush=True)\n"
+        "import os; os.fork() or (print(random.random(), flush=True), os._exit(0)); os.wait()"
     )
     ran = hooked.run(code, env=SEVEN)
     expected = random.Random(7)
     expected.random()
-    assert ran.out == f"{expected.random()}\n[]\n{FIRST}\n{FIRST} True\n['torch', 7]\n"
+    child = random.Random("7/fork 1").random()
+    assert ran.out == f"{expected.random()}\n[]\n{FIRST}\n{FIRST} True\n['torch', 7]\n{child}\n"
     assert (ran.code, ran.err) == (0, "")
 
 
