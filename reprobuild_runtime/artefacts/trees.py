@@ -66,7 +66,7 @@ class Walk:
         for which, there, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
             for name, value in zip(there, (one if which == "first" else two).values()):
                 if name not in others:
-                    self._missing(_below(where, name), name, which, isinstance(value, Array))
+                    self._missing(_below(where, name[1]), name[1], which, isinstance(value, Array))
         common = set(names[0]) & set(names[1])
         if [name for name in names[0] if name in common] != [name for name in names[1] if name in common]:
             self.found.differ("%s: the same keys in another order" % (where or "at the top"))
@@ -75,8 +75,9 @@ class Walk:
             if name in common:
                 # Below a number (an optimizer's state by index) the key that has a meaning stands above, as below
                 # one that nothing excuses: the `duration` of a dictionary of losses is a loss.
-                above = isinstance(key, str) and (name.strip("()").isdigit() or self.found.rules.always(key))
-                self.compare(_below(where, name), key if above else name, value, values[name], depth + 1)
+                shown = name[1]
+                above = isinstance(key, str) and (shown.isdigit() or self.found.rules.always(key))
+                self.compare(_below(where, shown), key if above else shown, value, values[name], depth + 1)
 
     def _missing(self, where: str, name: str, which: str, array: bool) -> None:
         if array or not self.found.rules.ignores(name):
@@ -137,9 +138,9 @@ def canonical(value: "Any") -> str:
     )  # fmt: skip
 
 
-def _key(name: "Any") -> str:
-    """Return a key as it is shown, none like another: 1 and "1" are two."""
-    return name if isinstance(name, str) else "(%s)" % canonical(name)
+def _key(name: "Any") -> "Tuple[bool, str]":
+    """Return whether a key is a text, and the text that shows it: 1 and "1" are two keys."""
+    return (True, name) if isinstance(name, str) else (False, canonical(name))
 
 
 def _below(where: str, name: str) -> str:
