@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST = 16 << 20  # bytes of one line
 WHOLE = 256 << 20  # bytes of a JSON document
-# tqdm's bars and those of Keras: when they are drawn anew depends on the clock.
-_BAR = re.compile(r"%\||\[\d+:\d\d|\b(?:it|s)/(?:it|s|step)\b|\bETA\b|\[[=>.]{5,}\]")
+# tqdm's bars, those of Keras, and bare percentages: when they are drawn anew depends on the clock.
+_BAR = re.compile(r"%\||^\s*\d{1,3}(?:\.\d+)? ?%|\[\d+:\d\d|\b(?:it|s)/(?:it|s|step)\b|\bETA\b|\[[=>.]{5,}\]")
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch", "batch")
 
 

@@ -105,6 +105,7 @@ def test_a_key_twice_in_safetensors_is_no_file_of_it(tmp_path: Path) -> None:
 SAME: list[tuple[str, bytes, bytes]] = [
     ("a.pkl", dumped({(1, "a"): 1, "s": {(1, 2), (3, 4)}}), pickle.dumps({(1, "a"): 1, "s": {(3, 4), (1, 2)}}, 3)),
     ("a.pkl", dumped({Phase("x"): 1, "t": 5.0}), pickle.dumps({Phase("x"): 1, "t": 5.0}, 3)),
+    ("run.log", b" 0%\r 20%\r100%|##| 5/5\n", b" 0%\r 20%\r 40%\r100%|##| 5/5\n"),
     ("run.log", b"eta: 0:00:08 step 1\n", b"eta: 0:00:09 step 1\n"),
     ("a.jsonl", lines({"eta": "0:00:08"}), lines({"eta": "0:00:09"})),
     ("a.jsonl", lines({"batch_time": 0.5, "step_time": [1.5]}), lines({"batch_time": 0.6, "step_time": [1.6]})),
