@@ -162,11 +162,7 @@ class Zip:
         if info.file_size > room(self.scratch):
             raise Unreadable("there is no room to unpack %d bytes" % info.file_size)
         try:
-            with (
-                zipfile.ZipFile(self.path) as opened,
-                opened.open(info) as source,
-                open(target, "wb") as copy,
-            ):
+            with zipfile.ZipFile(self.path) as whole, whole.open(info) as source, open(target, "wb") as copy:
                 left = info.file_size
                 while left and (piece := source.read(min(BLOCK, left))):
                     copy.write(piece)
