@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -289,5 +291,25 @@ def test_environments_made_by_venv_have_the_hook(hooked: Environment, tmp_path: 
         str(folder), hooked.run(code, env=env).json[1]
     ]  # fmt: skip
     (site,) = (folder / "lib").glob("python3.*/site-packages")
-    assert (site / "reprobuild.start").read_text() == "reprobuild_runtime.startup:start\n"
+    assert (site / "reprobuild.start").read_text() == "reprobuild_hook:start\n"
+    code = "import json, pkgutil, random, sys; del sys.modules['random']; sys.meta_path.pop(0)\n"
+    code += "pkgutil.resolve_name('reprobuild_hook:start')(); import random; print(random.random())"
+    assert float(run(str(folder / "bin" / "python"), "-c", code, env=env).out) == random.Random(7).random()
     assert json.loads(run(str(hooked.python), "-m", "json.tool", stdin="[1]").out) == [1]
+
+
+def test_such_an_environment_runs_silently_where_our_folder_is_not(tmp_path: Path) -> None:
+    ours = tmp_path / "it's {ours} é"
+    shutil.copytree(RUNTIME, ours / RUNTIME.name)
+    made = tmp_path / "made"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import venv; from reprobuild_runtime.seeding import venvs\n"
+        "venvs.hook_into(venv); venv.create(sys.argv[2], symlinks=True)"
+    )
+    assert run(sys.executable, "-c", code, str(ours), str(made)).err == ""
+    python, env = str(made / "bin" / "python"), {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "0"}
+    code = "import random, sys; print(random.random(), sys.path[-1])"
+    assert run(python, "-c", code, env=env).out == f"{random.Random(7).random()} {ours}\n"
+    ours.rename(tmp_path / "elsewhere")
+    ran = run(python, "-c", "import pkgutil; print(pkgutil.resolve_name('reprobuild_hook:start')())", env=env)
+    assert (ran.out, ran.err) == ("None\n", "")

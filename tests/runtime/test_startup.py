@@ -186,12 +186,14 @@ def test_find_spec_finds_without_import_and_its_loader_is_the_usual_one(hooked: 
 def test_reload_and_second_import(hooked: Environment) -> None:
     code = (
         "import importlib, random, torch; random.random(); import random as again; print(random.random())\n"
-        "importlib.reload(torch); print(torch.calls); importlib.reload(random); random.random()"
+        "importlib.reload(torch); print(torch.calls); importlib.reload(random); print(random.random())\n"
+        "import sys; del sys.modules['random']; import random; print(random.random(), random.Random().random() < 1)\n"
+        "del sys.modules['torch']; import torch; print(torch.calls[0])"
     )
     ran = hooked.run(code, env=SEVEN)
     expected = random.Random(7)
     expected.random()
-    assert ran.out == f"{expected.random()}\n[]\n"
+    assert ran.out == f"{expected.random()}\n[]\n{FIRST}\n{FIRST} True\n['torch', 7]\n"
     assert (ran.code, ran.err) == (0, "")
 
 
