@@ -44,7 +44,7 @@ def may_be_absent(function: Any, module: ModuleType) -> bool:
     )
 
 
-def listed(device: str) -> dict[str, list[str]]:
+def listed(device: str) -> dict[str, Any]:
     """Return what the smoke test on a device must answer."""
     known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
@@ -61,6 +61,7 @@ def listed(device: str) -> dict[str, list[str]]:
         ],
         "races": [f"{device} {name}" for name in controls.RACES[device]],
         "comparator": list(CHANGES),
+        "documented": {name: list(probe.documented) for name, probe in known.items() if probe.documented},
         "collectives": [name for name in ranks.names(device) if name not in ranks.optional(device)],
         "collective_controls": [ranks.CONTROL],
     }

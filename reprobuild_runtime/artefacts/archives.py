@@ -146,11 +146,7 @@ class Zip:
         self.unpacked += 1
         target = os.path.join(self.scratch, str(self.unpacked))
         try:
-            with (
-                zipfile.ZipFile(self.path) as opened,
-                opened.open(info) as source,
-                open(target, "wb") as copy,
-            ):
+            with zipfile.ZipFile(self.path) as whole, whole.open(info) as source, open(target, "wb") as copy:
                 left = info.file_size
                 while left and (piece := source.read(min(BLOCK, left))):
                     copy.write(piece)

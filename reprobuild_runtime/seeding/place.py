@@ -2,7 +2,8 @@
 
 A worker of multiprocessing is named by multiprocessing's own numbers, whatever its start method, so that it has the
 same name under fork, spawn and forkserver (loky's workers are such, too). Another forked child is named by the number
-of the fork in its parent. Process ids, times and addresses, which differ each time, are in no name.
+of the fork in its parent, and leaves its name in REPROBUILD_PLACE for the interpreters that are started below it. A
+subinterpreter has its number. Process ids, times and addresses, which differ each time, are in no name.
 """
 
 # ruff: noqa: TID251  the environment is what it reads
@@ -16,22 +17,64 @@ from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+ABOVE = "REPROBUILD_PLACE"  # the name of the forked child that started this process, or a process above it
+LONGEST = 1000  # programs may fork and start each other without end
+# Whose forks leave no name: workers have numbers of their own, and may get their tasks by chance; what `subprocess`
+# starts begins as a first process does, with preexec_fn (for which it forks) and without.
+NAMELESS = ("multiprocessing.popen_fork", "multiprocessing.forkserver", "subprocess")
 
 _forks: "List[Iterator[int]]" = [count(1)]  # the numbers of this process's forks
 _forking: "Any" = _local()  # the number of the fork that this thread makes: two threads may fork at once
 _path: "List[Tuple[str, int]]" = []  # of each fork above: the worker that forked, and the number of the fork
 _in_children: "List[Callable[[], None]]" = []
+_above = os.environ.get(ABOVE, "")[: LONGEST + 99]
+_names: "Dict[Tuple[object, ...], str]" = {}  # the last name that was put together, by what it was made of
+
+
+def _interpreter() -> int:
+    """Return the number of this interpreter in its process, 0 for the main one."""
+    try:
+        import _thread
+
+        if _thread._is_main_interpreter():  # type: ignore[attr-defined]  # 3.12 and newer: nothing is loaded for it
+            return 0
+    except AttributeError:
+        pass
+    try:
+        if sys.version_info >= (3, 13):
+            import _interpreters as interpreters
+        else:
+            import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]
+        now: "Any" = interpreters.get_current()
+        return int(now[0] if isinstance(now, tuple) else now)
+    except Exception:  # a Python without them
+        return 0
+
+
+_number = _interpreter()
 
 
 def here() -> str:
     """Return the name of this process; empty for the first process of a program that has no rank, or rank 0."""
-    words = []
-    rank = ranks.rank(os.environ)
-    if rank:
-        words.append(f"rank {rank}")
-    worker = ""
     now = _worker()
+    asked = (ranks.texts(os.environ), now, len(_path))
+    name = _names.get(asked)
+    if name is None:
+        rank = ranks.rank(os.environ)
+        name = "/".join([f"rank {rank}"] * bool(rank) + _words(now))
+        _names.clear()
+        _names[asked] = name
+    return name
+
+
+def _words(now: str) -> "List[str]":
+    """Return the parts of this process's name, but for its rank; `now` is the worker that it is."""
+    words = [_above] if _above else []
+    if _number:
+        words.append(f"interpreter {_number}")
+    worker = ""
     for number, (forker, fork) in enumerate(_path):
         after = _path[number + 1][0] if number + 1 < len(_path) else now
         if forker != worker:
@@ -41,7 +84,7 @@ def here() -> str:
             words.append(f"fork {fork}")
     if now != worker:
         words.append(now)
-    return "/".join(words)
+    return words
 
 
 def _worker() -> str:
@@ -56,6 +99,11 @@ def _worker() -> str:
         return "worker " + ":".join(map(str, numbers))
     name = getattr(process, "name", "MainProcess")
     return "" if name == "MainProcess" else f"worker {name}"
+
+
+def depth() -> int:
+    """Return how many forks are between this process and the one that began to count them."""
+    return len(_path)
 
 
 def in_forked_children(action: "Callable[[], None]") -> None:
@@ -82,7 +130,23 @@ def _before() -> None:
 
 
 def _after_in_child() -> None:
-    _path.append((_worker(), _forking.number))
+    now = _worker()
+    _path.append((now, _forking.number))
     _forks[:] = [count(1)]
+    _names.clear()
+    try:
+        forker = sys._getframe(1).f_globals.get("__name__")
+    except ValueError:  # called from nowhere above
+        forker = None
+    if forker not in NAMELESS:
+        os.environ[ABOVE] = _shortened("/".join(_words(now)))
     for action in _in_children:
         action()
+
+
+def _shortened(name: str) -> str:
+    if len(name) <= LONGEST:
+        return name
+    from reprobuild_runtime.seeding import streams
+
+    return f"{streams.number(name, 256):064x}"
