@@ -120,6 +120,7 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
         ("seeding before the first program", smoke.hook),
         ("documented by", smoke.expectations),
         ("hundreds of repeats", "yes" if smoke.thorough else "no"),
+        ("threads in each mode", ", ".join(f"{name} {n}" for name, n in smoke.threads.items()) or "not told"),
         *([("collectives by", ", ".join(several.algorithms))] if several and several.algorithms else []),
     ]
     yield _table(f"Platform and settings, {smoke.device}", ("", ""), [*facts, *flat(smoke.fingerprint)])

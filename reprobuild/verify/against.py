@@ -90,7 +90,7 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
 
 def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
     """Yield what differs of the two machines, and in the settings in force."""
-    one, two = dict(flat(then.fingerprint)), dict(flat(now.fingerprint))
+    one, two = (dict(flat({**each.fingerprint, "probe_threads": each.threads})) for each in (then, now))
     for name in sorted({*one, *two} - set(NO_MATTER)):
         if one.get(name) != two.get(name):
             yield Deviation(scope=device, name=name, then=one.get(name), now=two.get(name))

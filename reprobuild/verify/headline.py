@@ -10,7 +10,8 @@ NO_TORCH = "the smoke test needs torch, which is not in the image: nothing shows
 NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
 LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
 UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
-ONE_THREAD = "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show"
+ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"
+OWN_THREAD = "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show"
 # Of what drifts with a profile: what strict mode does there.
 _STRICT = {
     "identical": "strict mode cures it", "refused": "strict mode refuses it", "drift": "and in strict mode",
@@ -127,8 +128,10 @@ def _of(smoke: Smoke, profile: str) -> Iterator[str]:
         by_verdict.setdefault(probe.verdict, []).append(probe.name)
     for verdict, names in by_verdict.items():
         yield f"{smoke.device}: drifts with profile {profile}; {_STRICT[verdict]}: {', '.join(names)}"
-    if smoke.device == "cpu" and smoke.fingerprint.get("threads") == 1:
+    if smoke.device == "cpu" and smoke.threads.get("strict") == 1:
         yield ONE_THREAD
+    elif smoke.device == "cpu" and smoke.fingerprint.get("threads") == 1:
+        yield OWN_THREAD
     if smoke.stress:
         yield f"{smoke.device}: {smoke.stress}"
     if smoke.collectives and smoke.collectives.verdict in ("not-covered", "inconclusive"):

@@ -69,7 +69,7 @@ def judge_smoke(
         expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
         open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
         left_out=tuple(name for name in left_out if name not in there),
-        stress=_stress(first.stress),
+        stress=_stress(first.stress), threads=first.threads,
     )  # fmt: skip
 
 

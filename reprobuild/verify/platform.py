@@ -7,7 +7,7 @@ import re
 from reprobuild.verify.verdict import Deviation
 
 # A fact that only one of both has is no other fact: nothing is known of it. Variables may be unset.
-_FACTS = re.compile(r"machine|cpu_model|cpu_capability|threads|settings\.\w+")
+_FACTS = re.compile(r"machine|cpu_model|cpu_capability|threads|probe_threads\.\w+|settings\.\w+")
 _VARIABLES = re.compile(
     r"environment\.((OMP|MKL|OPENBLAS|BLIS)_NUM_THREADS|OMP_(DYNAMIC|SCHEDULE|THREAD_LIMIT)"
     r"|MKL_(CBWR|DYNAMIC|ENABLE_INSTRUCTIONS|DEBUG_CPU_TYPE)|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE)"

@@ -100,7 +100,8 @@ class Smoke(Struct, frozen=True, kw_only=True):
 
     `hook` says whether what was drawn before anything was seeded was the same in both containers, and `start`
     holds digests of those draws. `open` says why it is inconclusive. `left_out` are probes that were not run: they
-    take long, and `thorough` was not asked for. `stress` says why what was to disturb them did not.
+    take long, and `thorough` was not asked for. `stress` says why what was to disturb them did not, and
+    `threads` how many torch had in each mode.
     """
 
     device: Device
@@ -118,6 +119,7 @@ class Smoke(Struct, frozen=True, kw_only=True):
     thorough: bool = False
     left_out: Annotated[tuple[Name, ...], Meta(max_length=500)] = ()
     stress: Text = ""
+    threads: Annotated[dict[ModeName, Count], Meta(max_length=4)] = {}
 
 
 # Why a captured line is not in the image as it was: docs/round-trip.md.

@@ -146,6 +146,12 @@ def test_what_makes_another_platform_of_gpus(fields: dict[str, Any]) -> None:
     assert (found.verdict, names(found.other)) == ("other-platform", [f"cuda: {name} (strict)"])
 
 
+def test_the_threads_of_the_probes_are_part_of_the_platform() -> None:
+    one, two = (smoke_of(*steps, threads={"strict": n}) for n, steps in ((1, ()), (2, (DIGEST,))))
+    found = compared(make_verdict(smoke=(two,)), make_verdict(smoke=(one,)))
+    assert (found.verdict, names(found.platform)) == ("other-platform", ["cpu: probe_threads.strict"])
+
+
 def test_the_number_of_processors_is_no_part_of_the_platform() -> None:
     found = compared(with_facts(cpus=64))
     assert (found.verdict, found.platform, found.beside) == ("same", (), ())

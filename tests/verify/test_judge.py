@@ -381,6 +381,13 @@ def test_a_thread_alone_and_probes_that_nothing_disturbed_are_notes() -> None:
     ]
     for told in (None, {"ran": True}):
         assert judged(document(stress=told)).stress == ""
+    for number, said in (
+        (1, ["cpu: the probes ran with 1 thread: an order of threads cannot show"]),
+        (2, []),
+    ):
+        smoke = judged(document(threads={"strict": number, "profile": 1}))
+        _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+        assert notes == said
 
 
 def test_times_that_are_too_long_can_be_written_and_read() -> None:
