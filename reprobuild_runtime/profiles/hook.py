@@ -121,18 +121,17 @@ def _take_back(named: "Container[str]") -> "List[str]":
     """Undo what we set for another profile, but for some names; return what stays in this process, in words."""
     every = choose.data()["profiles"].values()
     known = {entry["name"]: entry for one in every for entry in one["settings"]}
-    stays = []
+    stays: "Dict[str, List[str]]" = {}
     for name in settled.names(os.environ):
         if name in known and name not in named:
             del os.environ[name]
-            why = _bound(known[name])
-            stays += [f"{name}, set for another profile: {why}"] if why else []
+            stays.setdefault(_bound(known[name]), []).append(name)
     for name in [name for name in changed if name not in named]:
         why = _restore(known[name], changed[name])
-        stays += [f"{name}, set for another profile: {why}"] if why else []
+        stays.setdefault(why, []).append(name)
         if not why:
             del changed[name]
-    return stays
+    return [f"{', '.join(names)}, set for another profile: {why}" for why, names in stays.items() if why]
 
 
 def _restore(entry: "Dict[str, Any]", was: "Dict[str, object]") -> str:

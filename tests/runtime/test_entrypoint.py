@@ -113,6 +113,13 @@ def test_bad_seed(start: list[str], env: Mapping[str, str]) -> None:
     assert second.startswith("reprobuild: hint: ")
 
 
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "JOB_COMPLETION_INDEX"])
+def test_what_a_launcher_says_of_ranks_refuses_no_job(name: str) -> None:
+    ran = run(*ENTRYPOINT, "echo", "ran", env={name: "\xb2"})
+    assert (ran.code, ran.out) == (0, "ran\n")
+    assert "error" not in ran.err
+
+
 @WAYS
 @pytest.mark.parametrize("code", [0, 3, 255])
 def test_exit_code(start: list[str], code: int) -> None:

@@ -177,6 +177,12 @@ def test_the_name_of_a_folder_that_cannot_be_written_is_short_and_printable(job:
     assert len(ran.err) < 250
 
 
+def test_what_only_looks_like_a_digit_is_no_rank(job: Job) -> None:
+    ran = job.run("import torch", env={"RANK": "\xb2"})
+    assert (ran.code, ran.err) == (0, "")
+    assert job.one()["rank"] is None
+
+
 def test_a_full_disk_leaves_no_half_record(job: Job) -> None:
     limit = "import resource, torch; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
     ran = job.run("import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + limit)

@@ -197,7 +197,7 @@ def test_a_profile_that_sets_less_takes_back_what_another_set(inside: Environmen
     assert json.loads(below(inside, "", ENFORCE.format(""), env=env)[0])[0] == [True, False]
     out, said = below(inside, "NCCL_NVLS_ENABLE=1", ENFORCE.format("e(7, profile='log-only')"), env=env)
     assert json.loads(out) == [[False, True], {"NCCL_NVLS_ENABLE": "1"}]
-    assert "OMP_DYNAMIC, set for another profile: torch is imported already" in said
+    assert "OMP_DYNAMIC, MKL_DYNAMIC, set for another profile: torch is imported already" in said
 
 
 def test_what_the_program_changed_is_not_taken_back(inside: Environment) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from reprobuild_runtime.probes import (
     gather,
     processes,
     ranks,
+    start,
 )
 from reprobuild_runtime.probes.judge import judge
 
@@ -353,3 +355,32 @@ def test_the_platform_has_no_identity_and_no_secret(monkeypatch: pytest.MonkeyPa
     assert kept == {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "3", "TORCH_HOME": "a path"}
     assert found["libc"].startswith("glibc 2.")
     assert found["cpus"] >= 1
+
+
+class Draws:
+    """Stands for a torch with a GPU: its draws on each device are of that device."""
+
+    class cuda:
+        @staticmethod
+        def is_available() -> bool:
+            return True
+
+    @staticmethod
+    def rand(count: int, device: str = "cpu") -> Any:
+        return SimpleNamespace(tolist=lambda: [device] * count)
+
+
+def test_the_start_has_a_draw_of_the_gpu_where_it_is_asked_for() -> None:
+    asked, other = start.start(Draws, "cuda"), start.start(Draws, "cpu")
+    assert asked["cuda"] not in (None, asked["torch"])
+    assert "cuda" not in other
+
+
+def test_a_word_is_said_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 10.5, 11.2, 11.2, 11.9, 12.3, 12.3])
+    monkeypatch.setattr(child.time, "monotonic", lambda: next(clock))
+    said: list[dict[str, Any]] = []
+    alive = child.Alive(said.append)
+    for _ in range(4):
+        alive()
+    assert said == [{"alive": True}] * 2
