@@ -132,7 +132,7 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
                     number = numbers.setdefault((found.st_dev, found.st_ino), str(len(numbers)))
                     target = os.path.join(part, number)
                     if not os.path.exists(target):
-                        changed[number] = before.get(path) != state(path)
+                        changed[number] = state(path) not in before.values()  # also by the name of a new link
                         put_aside(path, target)
                     stored[path] = (number, changed[number])
                 entry["stored"], entry["written"] = stored[path]

@@ -76,7 +76,9 @@ class Walk:
                 # Below a number (an optimizer's state by index) the key that has a meaning stands above, as below
                 # one that nothing excuses: the `duration` of a dictionary of losses is a loss.
                 shown = name[1]
-                above = isinstance(key, str) and (shown.isdigit() or self.found.rules.always(key))
+                rules = self.found.rules
+                above = isinstance(key, str) and (shown.isdigit() or rules.always(key))
+                above = above and not rules.ignores(shown)
                 self.compare(_below(where, shown), key if above else shown, value, values[name], depth + 1)
 
     def _missing(self, where: str, name: str, which: str, array: bool) -> None:

@@ -51,9 +51,9 @@ def test_what_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     for name in ("old", "new", "same"):
         (tmp_path / "work" / name).write_text("1")
-    _, index = collected(tmp_path, "echo 2 >new; printf 1 >same", "old", "new", "same")
+    _, index = collected(tmp_path, "echo 2 >new; printf 1 >same; ln -s old alias", "*")
     written = {entry["path"]: entry["written"] for entry in index["files"]}
-    assert written == {"old": False, "new": True, "same": True}
+    assert written == {"old": False, "alias": False, "new": True, "same": True}
 
 
 def test_no_two_names_are_shown_alike(tmp_path: Path) -> None:

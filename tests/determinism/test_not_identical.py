@@ -128,6 +128,12 @@ def test_a_missing_key_that_is_ignored_is_told(tmp_path: Path) -> None:
     assert compare(tmp_path, "a.safetensors", one, two, "v")["details"] == ["v: only in the first run"]
 
 
+def test_the_user_ignores_a_part_of_the_losses(tmp_path: Path) -> None:
+    one, two = (lines({"loss": {"duration": value, "all": 1}}) for value in (0.5, 0.6))
+    assert compare(tmp_path, "a.jsonl", one, two, "duration")["verdict"] == "identical"
+    assert compare(tmp_path, "a.jsonl", one, two, "all")["verdict"] == "drift"
+
+
 def test_one_broken_file_does_not_silence_the_others(tmp_path: Path) -> None:
     """A checkpoint of the old format whose list of storages names one that is not there."""
     broken = b"".join(
