@@ -28,7 +28,7 @@ HOOK_ROOMS = ("reprobuild_runtime", "payload", "realise")
 # What the entrypoint leaves to all processes below it.
 SETTLED = {
     "REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "7",
-    "REPROBUILD_ENVIRON": "/opt/reprobuild",
+    "REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SETTLED": "REPROBUILD_SEED=7 PYTHONHASHSEED=7",
 }  # fmt: skip
 
 

@@ -161,6 +161,8 @@ def uncovered(found: "dict[str, dict[str, Any]]") -> "list[str]":
         for probe in part.get("probes", []):
             whys = sorted({mode["why"] for mode in probe["modes"].values() if mode["verdict"] == "SKIPPED"})
             lines += [f"{name}: {probe['name']}: {why}" for why in whys]
+        if part.get("stress") and not part["stress"]["ran"]:
+            lines.append(f"{name}: the stress did not run: {part['stress']['why']}")
     collectives = found.get("cuda", {}).get("collectives") or {}
     if collectives.get("verdict") == "SKIPPED":
         lines.append(f"collectives: {collectives['why']}")

@@ -24,6 +24,7 @@ from reprobuild_runtime.probes import bench, child, controls, ranks
 NOT_HERE = re.compile(r"\bb\.need\(|NotHereError")
 CHANGES = (
     "lowest bit", "sign of zero", "payload of NaN", "order", "one element more", "type", "shape", "stride",
+    "conjugate view", "negative view",
 )  # fmt: skip
 # Probes of what stands in reprobuild_runtime/probes/alerts.json: torch refuses it on a GPU, and its documentation does
 # not say so.
@@ -43,7 +44,7 @@ def may_be_absent(function: Any, module: ModuleType) -> bool:
     )
 
 
-def listed(device: str) -> dict[str, list[str]]:
+def listed(device: str) -> dict[str, Any]:
     """Return what the smoke test on a device must answer."""
     known = child.register()
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
@@ -51,7 +52,7 @@ def listed(device: str) -> dict[str, list[str]]:
         "probes": [name for name, probe in known.items() if not probe.thorough],
         "thorough": [name for name, probe in known.items() if probe.thorough],
         "optional": [name for name, probe in known.items() if device not in probe.devices or absent(probe)],
-        "informational": [name for name, probe in known.items() if probe.informational],
+        "informational": [name for name, probe in known.items() if device in probe.informational],
         "alerting": [name for name in known if device == "cuda" and name in ALERTING],
         "controls": [
             f"{each} {name}"
@@ -60,7 +61,9 @@ def listed(device: str) -> dict[str, list[str]]:
         ],
         "races": [f"{device} {name}" for name in controls.RACES[device]],
         "comparator": list(CHANGES),
-        "collectives": [name for name in ranks.names(device) if name not in ranks.OPTIONAL],
+        "documented": {name: list(probe.documented) for name, probe in known.items() if probe.documented},
+        "collectives": [name for name in ranks.names(device) if name not in ranks.optional(device)],
+        "collective_controls": [ranks.CONTROL],
     }
 
 

@@ -67,7 +67,7 @@ def _lines(evidence: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "| control | by default | cured | verdict |"
     yield "|---|---|---|---|"
-    for control in smoke["controls"]:
+    for control in (*smoke["controls"], *smoke["collectives"]["controls"]):
         cure = "cured" if "cured" in control["modes"] else "strict"
         default = _cell(control["modes"]["default"])
         yield f"| `{control['name']}` | {default} | {cure}: {_cell(control['modes'][cure])} | {control['verdict']} |"

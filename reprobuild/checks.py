@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from reprobuild.lock import Lock
 from reprobuild.report.html import render_html
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import Certificate, read_certificate, refuse_other
+from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other
 from reprobuild.verify.check import Asked, seed_of, verify_image
 from reprobuild.verify.expected import expected
 from reprobuild.verify.verdict import Verdict
@@ -65,12 +66,15 @@ def ready(checks: Checks, session: Session) -> Engine:
 def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
     """Load the image, check it, and write the verdict and the report into `out`.
 
+    A verdict that is there is kept beside the new one.
+
     Raises:
         UsageError: the certificate cannot be compared with, or a GPU is none.
         EngineError: no engine answers, or it fails.
     """
     former = read_certificate(checks.against) if checks.against else None
     if former:
+        refuse_failed(former)
         refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
     engine = ready(checks, session)
     wanted = expected(lock, session.store, session.say)
@@ -86,17 +90,19 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
     verdict = verify_image(lock, asked, engine, session.env, session.say)
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
-        _keep(former, out, session)
+    _keep(out, session)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
     page = render_html(lock, image, verdict, forecast(lock, session.store, session.today))
     write_file(out / REPORT, page.encode())
     return verdict
 
 
-def _keep(former: Certificate, out: Path, session: Session) -> None:
-    """Put a certificate aside that the new verdict is about to replace: it may be the only one."""
-    if former.path.resolve() != (out / VERDICT).resolve():
+def _keep(out: Path, session: Session) -> None:
+    """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed."""
+    place = out / VERDICT
+    if not place.is_file():
         return
-    aside = out / f"verdict-{former.sha256[:12]}.json"
-    write_file(aside, former.path.read_bytes())
-    session.say(f"the certificate that was compared with is kept as {aside}")
+    former = place.read_bytes()
+    aside = out / f"verdict-{hashlib.sha256(former).hexdigest()[:12]}.json"
+    write_file(aside, former)
+    session.say(f"the certificate of the check before is kept as {aside}")

@@ -14,9 +14,10 @@ DEFAULT = "torch"
 
 
 class Entry(Struct, frozen=True):
-    """One setting, as far as it matters here."""
+    """One setting, as far as it matters here; `value` is that of a switch, a variable's text, or null."""
 
     name: str
+    value: bool | int | str | None = None
 
 
 class Profile(Struct, frozen=True):
@@ -67,3 +68,15 @@ def variables(text: str) -> frozenset[str]:
             waiting += profile.includes
             found |= {entry.name for entry in profile.settings if "." not in entry.name}
     return frozenset(found)
+
+
+def values(text: str) -> dict[str, bool | int | str | None]:
+    """Return {name: value} of what profiles set; of a name that is none, nothing. Included ones are outweighed."""
+    known, found = read_profiles(), dict[str, bool | int | str | None]()
+    for name in text.split(","):
+        profile = known.get(name)
+        if profile is not None:
+            for included in profile.includes:
+                found |= values(included)
+            found |= {entry.name: entry.value for entry in profile.settings}
+    return found

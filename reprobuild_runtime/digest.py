@@ -20,6 +20,12 @@ def digest(values: "Iterable[Any]") -> str:
 
 def _tensor(value: "Any") -> "tuple[bytes, bytes]":
     head = f"{tuple(value.shape)} {value.dtype} {tuple(value.stride())}".encode()
-    flat = value.detach().cpu().contiguous()
+    flat = value.detach().cpu()
+    for resolve in (
+        "resolve_conj",
+        "resolve_neg",
+    ):  # views that stand for other values than their bytes; torch 1.10
+        flat = getattr(flat, resolve, lambda: flat)()  # noqa: B023  called at once
+    flat = flat.contiguous()
     size = flat.numel() * flat.element_size()
     return head, ctypes.string_at(flat.data_ptr(), size) if size else b""

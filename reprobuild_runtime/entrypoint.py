@@ -42,7 +42,7 @@ def main(argv: "List[str]") -> int:
     """Run the command, a shell where there is none; return the code to exit with."""
     uncoerce_locale()
     try:
-        launch.settle(os.environ, argv)
+        launch.settle(os.environ)
     except ValueError as err:
         seed_hint = f"give {launch.SEED}=N, or leave it out and a seed is drawn and logged"
         launch.say(f"reprobuild: error: {err}")

@@ -1,30 +1,35 @@
-"""Run an action right after a module's first import, without importing it or changing how it is found."""
+"""Run an action right after a module is loaded, without importing it or changing how it is found."""
 
 import sys
 from _thread import get_ident
 
+import reprobuild_runtime.forks  # noqa: F401  it counts from interpreter start on
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable, Set, Tuple
+
+STARTED_BY = get_ident()  # the main thread, where the start-up hook imports this
 
 
 class Finder:
     """A meta path finder that asks the others, and watches the loader they give for one of the names.
 
     The specification is theirs and unchanged; only its loader's `exec_module` is shadowed until it has run. A
-    module that fails to import is watched again next time; one that is done is never looked at again. It stays
+    module that fails to import is watched again next time, and so is one that is loaded a second time. It stays
     in `sys.meta_path`: taking it out while another import walks that list would hide a finder from it.
     """
 
     def __init__(self, names: "Iterable[str]", action: "Callable[[str, Any], None]") -> None:
-        self.waiting = set(names)
+        self.names = frozenset(names)
+        self.seen: "Set[str]" = set()  # of which the module of everybody was acted on
         self.action = action  # must not raise
         self.asking: "Set[Tuple[int, str]]" = set()
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """Return the others' specification of a module still waited for, None for any other module."""
+        """Return the others' specification of a module that is watched, None for any other module."""
         key = (get_ident(), name)
-        if name not in self.waiting or key in self.asking:
+        if name not in self.names or key in self.asking:
             return None
         self.asking.add(key)
         try:
@@ -61,8 +66,9 @@ class Finder:
             vars(loader)[method] = watched
 
     def done(self, name: str, module: "Any") -> None:
-        """Act on a module that was imported, and wait no longer for it; a private copy is not the one waited for."""
-        if name in self.waiting:
-            if sys.modules.get(name) is module:
-                self.waiting.discard(name)
-            self.action(name, module)
+        """Act on a module that was loaded, and on a private copy only where there is no other."""
+        if sys.modules.get(name) is module:
+            self.seen.add(name)
+        elif name in self.seen:
+            return
+        self.action(name, module)

@@ -40,7 +40,8 @@ def look_after(command: "List[str]") -> int:
 
     The child stays in this session and process group, so a shell in it controls the terminal as usual.
     """
-    forwarded = {s for s in signal.Signals if s.name not in _NOT_FORWARDED}
+    # Python has names for the first and the last real-time signal only; those between are numbers.
+    forwarded = {s for s in signal.valid_signals() if getattr(s, "name", "") not in _NOT_FORWARDED}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded | {signal.SIGCHLD})
     child = os.fork()
     if child == 0:

@@ -5,15 +5,19 @@
 import os
 import sys
 
+from reprobuild_runtime import settled
+
 TYPE_CHECKING = False  # importing typing would cost every process some milliseconds
 if TYPE_CHECKING:
-    from typing import List, MutableMapping, Optional, Sequence, Tuple
+    from typing import List, Mapping, MutableMapping, Optional, Tuple
 
 SEED = "REPROBUILD_SEED"
 EXPLICIT = "REPROBUILD_SEED_EXPLICIT"  # "1": somebody chose the seed, "0": it was drawn
 FROM = "REPROBUILD_SEED_FROM"  # what the ranks of a job made a drawn seed of, "none" where they share nothing
 HASH_SEED = "PYTHONHASHSEED"
 PROFILE = "REPROBUILD_PROFILE"  # names of profiles, comma separated; in force for a chosen seed
+RECORD = "REPROBUILD_RECORD"  # the folder for records of settings; "0" or empty: none
+HASH_SAID = "REPROBUILD_HASH_ORDER_SAID"  # "1": that hash order is not seeded was said in a process above
 FILES = "REPROBUILD_FILES"  # the folder of reprobuild's own files; for tests and unusual images
 APPLIED = "REPROBUILD_ENVIRON"  # the folder whose environ.json was applied: what is unset later stays unset
 LIMIT = 2**32  # numpy.random.seed and PYTHONHASHSEED take 0 to 2**32 - 1
@@ -45,22 +49,24 @@ def draw() -> int:
 def read(environ: "MutableMapping[str, str]") -> "Optional[Tuple[int, bool]]":
     """Return (seed, explicit) as the variables say, None without a seed; raise ValueError on a bad one.
 
-    A seed without a word on who chose it was chosen by whoever set it (`docker run -e REPROBUILD_SEED=7`).
+    A seed without a word on who chose it was chosen by whoever set it (`docker run -e REPROBUILD_SEED=7`), and so was
+    one that is not the one that was settled above: what was noted on the first is not about this one.
     """
     text, chosen = environ.get(SEED, ""), environ.get(EXPLICIT, "")
     if not text.strip():
         return None
     if chosen not in ("", "0", "1"):
         raise ValueError(f"{EXPLICIT} is 0 or 1, not {chosen[:80]!r}")
-    return parse(text), chosen != "0"
+    another = bool(environ.get(settled.NAME)) and not settled.ours(environ, SEED)
+    return parse(text), chosen != "0" or another
 
 
 def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> None:
-    """Write the seed where child processes look for it; what is set already stays, but for the seed itself."""
-    environ[SEED] = str(seed)
+    """Write the seed where child processes look for it; a PYTHONHASHSEED that is not ours stays."""
+    settled.put(environ, SEED, str(seed))
     environ[EXPLICIT] = "1" if explicit else "0"
-    if not environ.get(HASH_SEED):
-        environ[HASH_SEED] = str(seed)
+    if not environ.get(HASH_SEED) or settled.ours(environ, HASH_SEED):
+        settled.put(environ, HASH_SEED, str(seed))
 
 
 def folder(environ: "MutableMapping[str, str]") -> str:
@@ -90,7 +96,7 @@ def _in_force(
     return ranks.settle(environ, given, draw)
 
 
-def settle(environ: "MutableMapping[str, str]", command: "Sequence[str]" = ()) -> None:
+def settle(environ: "MutableMapping[str, str]") -> None:
     """Settle variables, seed and profile for the launch of a command, and log the seed.
 
     ValueError on a bad seed or an unknown profile; one with a `hint` of its own for a profile.
@@ -98,16 +104,16 @@ def settle(environ: "MutableMapping[str, str]", command: "Sequence[str]" = ()) -
     apply_variables(environ)
     seed, explicit, lines = _in_force(environ, read(environ))
     if explicit or environ.get(PROFILE):
-        lines += _put_in_force(environ, explicit, command)
+        lines += _put_in_force(environ, explicit)
     export(environ, seed, explicit)
     announce(seed)
+    if explicit and environ[HASH_SEED] == "random":
+        say_hash_order(environ)
     for line in lines:
         say("reprobuild: " + line)
 
 
-def _put_in_force(
-    environ: "MutableMapping[str, str]", explicit: bool, command: "Sequence[str]"
-) -> "List[str]":
+def _put_in_force(environ: "MutableMapping[str, str]", explicit: bool) -> "List[str]":
     """Put the profile's variables into the environment for a chosen seed; return what is to be said.
 
     A profile that is none raises a ValueError also where none takes effect.
@@ -116,7 +122,7 @@ def _put_in_force(
 
     try:
         choose.names(environ.get(PROFILE))
-        return apply.launch(environ, command, versions.search_path(environ)) if explicit else []
+        return apply.launch(environ, versions.search_path(environ)) if explicit else []
     except OSError as err:  # the data cannot be read: the job is worth more than its profile
         return [f"no profile is in force: {err}"]
 
@@ -126,29 +132,53 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
 
     ValueError on a bad seed.
     """
-    hash_seed = environ.get(HASH_SEED, "")
     if APPLIED not in environ:
         apply_variables(environ)
+    recovered = False
     if SEED not in environ:
         from reprobuild_runtime.seeding import inherited
 
-        inherited.recover(environ, (SEED, EXPLICIT, FROM, PROFILE))
+        names = (SEED, EXPLICIT, FROM, PROFILE, settled.NAME, HASH_SAID, RECORD)
+        recovered = inherited.recover(environ, names)
     given = read(environ)
     first = not environ.get(EXPLICIT)
+    # Settled by a process above, which has said what there was to say. PYTHONHASHSEED may be lost on the way all the
+    # same, but a line from each child would stand in outputs that programs read.
+    above = settled.ours(environ, SEED) or (recovered and not first)
     seed, explicit, lines = _in_force(environ, given)
+    another = bool(environ.get(settled.NAME)) and not above
     export(environ, seed, explicit)
-    if first or given != (seed, explicit):
+    if first or another or given != (seed, explicit):
         announce(seed)
     for line in lines:
         say("reprobuild: " + line)
     if explicit:
         _put_in_force_late(environ)
-    if explicit and sys.flags.ignore_environment:
-        say("reprobuild: PYTHONHASHSEED is ignored under -E and -I; hash order is not seeded")
-    elif explicit and not hash_seed.isdigit():
-        say(
-            "reprobuild: PYTHONHASHSEED was not set before this interpreter started; hash order is not seeded"
-        )
+        if not above:
+            say_hash_order(environ)
+
+
+def say_hash_order(environ: "MutableMapping[str, str]") -> None:
+    """Say in one line, once for this process and those below it, why the order of sets does not follow the seed.
+
+    Nothing is said where it does, or where somebody chose another seed for it.
+    """
+    why = _why_not(environ)
+    if why and environ.get(HASH_SAID) != "1":
+        environ[HASH_SAID] = "1"
+        say(f"reprobuild: PYTHONHASHSEED {why}; hash order is not seeded")
+
+
+def _why_not(environ: "Mapping[str, str]") -> str:
+    if environ.get(HASH_SEED) == "random":
+        return "is random, as it was set"
+    if sys.flags.ignore_environment:
+        return "is ignored under -E and -I"
+    if hash_order_is_chosen():
+        return ""
+    if given_at_start().get(HASH_SEED):
+        return f"was {given_at_start()[HASH_SEED]}, of another seed, when this interpreter started"
+    return "was not set before this interpreter started"
 
 
 def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
@@ -156,7 +186,7 @@ def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
     from reprobuild_runtime.profiles import apply, versions
 
     try:
-        lines = apply.launch(environ, (), versions.own_path())
+        lines = apply.launch(environ, versions.own_path())
     except (OSError, ValueError) as err:
         lines = [f"no profile is in force: {err}"]
     for line in lines:
@@ -169,14 +199,30 @@ def hash_order_is_chosen() -> bool:
     Only what the process was started with counts: `os.environ` may have been written later, and `sys.flags` do not
     tell a drawn seed from a chosen one.
     """
-    if sys.flags.ignore_environment:
+    given = given_at_start()
+    if sys.flags.ignore_environment or not given.get(HASH_SEED, "").isdigit():
         return False
+    if not given.get(settled.NAME):
+        return given.get(EXPLICIT) != "0"
+    if not settled.ours(given, HASH_SEED):
+        return True
+    return given.get(EXPLICIT) != "0" and settled.ours(given, SEED)
+
+
+def given_at_start() -> "Mapping[str, str]":
+    """Return the variables that this process was started with: as the hook saw them, else as the kernel has them.
+
+    The kernel's may be gone: a program that changes its own title (setproctitle, of vLLM and Ray) writes over them.
+    """
+    kept: "Mapping[str, str]" = getattr(sys.modules.get("reprobuild_runtime.startup"), "GIVEN", {})
+    if kept:
+        return kept
     try:
         with open("/proc/self/environ", "rb") as file:
-            given = dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0"))
+            entries = file.read().decode("utf-8", "surrogateescape").split("\0")
     except OSError:
-        return os.environ.get(HASH_SEED, "").isdigit()
-    return given.get(HASH_SEED.encode(), b"").isdigit() and given.get(EXPLICIT.encode()) != b"0"
+        return os.environ
+    return dict(entry.partition("=")[::2] for entry in entries)
 
 
 def say(text: str) -> None:

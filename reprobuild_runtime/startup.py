@@ -25,12 +25,17 @@ WATCHED = (
     "torch_musa", "habana_frameworks.torch", "megatron.core", "multiprocessing.util", "venv",
 )  # fmt: skip
 
+# What this process was started with, of the variables that say whether hash order follows the seed.
+GIVEN: "dict[str, str]" = {}
+
 
 def start() -> None:
     """Seed this interpreter, once; a fault is one line on stderr and never more."""
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     try:
+        for name in ("PYTHONHASHSEED", "REPROBUILD_SEED", "REPROBUILD_SEED_EXPLICIT", "REPROBUILD_SETTLED"):
+            GIVEN[name] = os.environ.get(name, "")
         if not _settled():
             from reprobuild_runtime import launch
 
@@ -47,10 +52,11 @@ def start() -> None:
 def _settled() -> bool:
     """Return whether a parent, or the entrypoint, has left nothing to do but to seed: the common and fast case.
 
-    A seed that was drawn is not that of other nodes' ranks, which such a variable tells of.
+    A seed that was drawn is not that of other nodes' ranks, which such a variable tells of. Under -E and -I Python
+    ignores variables, and these are there all the same.
     """
     env = os.environ
-    if sys.flags.ignore_environment or "REPROBUILD_ENVIRON" not in env:
+    if "REPROBUILD_ENVIRON" not in env:
         return False
     explicit = env.get("REPROBUILD_SEED_EXPLICIT")
     if explicit == "0" and "REPROBUILD_SEED_FROM" not in env:
@@ -58,7 +64,10 @@ def _settled() -> bool:
             return False
     elif explicit not in ("0", "1"):
         return False
-    return env.get("REPROBUILD_SEED", "").isdigit() and env.get("PYTHONHASHSEED", "").isdigit()
+    seed, hash_seed = env.get("REPROBUILD_SEED", ""), env.get("PYTHONHASHSEED", "")
+    if not (seed.isdigit() and (hash_seed.isdigit() or hash_seed == "random")):
+        return False
+    return "REPROBUILD_SEED=" + seed in env.get("REPROBUILD_SETTLED", "").split()  # else it was chosen since
 
 
 def _imported(name: str, module: object) -> None:

@@ -32,6 +32,7 @@ from tests.image.made import Made
 from tests.snapshot.samples import SECRETS
 from tests.verify.samples import (
     EXPECTED,
+    FINGERPRINT,
     PreparedEngine,
     captured,
     changed,
@@ -308,6 +309,7 @@ def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
     assert second.endswith(f", at no address; all in {made.store.root}")
 
 
+CUDA_BUILD = {**FINGERPRINT, "cuda_build": True}
 SUMMARY = {"out", "lock", "image", "verdict", "deviations"}
 
 
@@ -350,14 +352,38 @@ def test_verify_against_a_certificate(said: Said, results: Path, engine: Prepare
     assert document(said, 0, "verify", results, "--against", results)["verdict"]["against"] == "same"
     (kept,) = results.glob("verdict-*.json")
     assert kept.read_bytes() == before
-    assert f"the certificate that was compared with is kept as {kept}" in said.err
+    assert f"the certificate of the check before is kept as {kept}" in said.err
     first = EXPECTED["cpu"].probes[0]
     engine.answers["cpu"] = [done(changed(smoke(), first, digest="9" * 64))]
     engine.answers["cpu quick"] = [done(changed(smoke(quick=True), first, digest="9" * 64))]
     assert document(said, 8, "verify", results, "--against", kept)["verdict"]["against"] == "differ"
     assert said("verify", results, "--against", kept) == 8
     assert f"  cpu: {first} (strict): " in said.out
-    assert list(results.glob("verdict-*.json")) == [kept]
+    assert kept in results.glob("verdict-*.json")
+
+
+def test_a_check_that_failed_does_not_pass_when_it_is_run_again(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    """The certificate that it stands in the place of is kept; its own is no measure."""
+    document(said, 0, "verify", results)
+    before = (results / "verdict.json").read_bytes()
+    first = EXPECTED["cpu"].probes[0]
+    engine.answers["cpu"] = [done(changed(smoke(), first, digest="9" * 64))]
+    engine.answers["cpu quick"] = [done(changed(smoke(quick=True), first, digest="9" * 64))]
+    document(said, 8, "verify", results, "--against", results)
+    (kept,) = results.glob("verdict-*.json")
+    assert kept.read_bytes() == before
+    code, error, hint = said.failed("verify", results, "--against", results)
+    assert (code, error) == (
+        2,
+        f"{results / 'verdict.json'} is the certificate of a check that failed: "
+        "another result than the certificate before it",
+    )
+    assert hint.endswith("is kept there as verdict-DIGEST.json")
+    document(said, 0, "verify", results)
+    assert kept.read_bytes() == before
+    assert len(list(results.glob("verdict-*.json"))) == 2
 
 
 def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engine: PreparedEngine) -> None:
@@ -377,7 +403,10 @@ def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engin
 def test_verify_gives_containers_the_gpus_that_are_asked_for(
     said: Said, results: Path, engine: PreparedEngine
 ) -> None:
-    engine.answers["cpu"] = [done(smoke(fingerprint={"cuda_build": True}))]
+    engine.answers |= {
+        "cpu": [done(smoke(fingerprint=CUDA_BUILD))],
+        "cpu quick": [done(smoke(quick=True, fingerprint=CUDA_BUILD))],
+    }
     found = document(said, 0, "verify", results, "--gpu", "0,1")
     assert found["verdict"]["determinism"] == {
         "cpu": "identical",
@@ -395,7 +424,10 @@ def test_verify_gives_containers_the_gpus_that_are_asked_for(
 
 
 def test_verify_of_a_torch_for_cuda(said: Said, results: Path, engine: PreparedEngine) -> None:
-    engine.answers["cpu"] = [done(smoke(fingerprint={"cuda_build": True}))]
+    engine.answers |= {
+        "cpu": [done(smoke(fingerprint=CUDA_BUILD))],
+        "cpu quick": [done(smoke(quick=True, fingerprint=CUDA_BUILD))],
+    }
     assert document(said, 9, "verify", results)["verdict"]["determinism"]["gpu"] == "not-covered"
     assert (
         document(said, 0, "verify", results, "--scope", "cpu")["verdict"]["determinism"]["gpu"]

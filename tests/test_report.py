@@ -80,10 +80,10 @@ def hostile_smoke(bad: str) -> Smoke:
     control = msgspec.structs.replace(
         smoke.controls[0], name=bad, why=bad, modes={bad: mode}, verdict="ineffective"
     )
-    several = Collectives(verdict="drift", backend=bad, world=2, why=bad, probes=(probe,))
+    several = Collectives(verdict="drift", backend=bad, world=2, why=bad, probes=(probe,), algorithms=(bad,))
     return msgspec.structs.replace(
         smoke, probes=(probe,), controls=(control,), comparator={bad: False}, collectives=several,
-        fingerprint={bad: bad, "nested": {bad: [bad], "a": {"b": bad}}}, hook="drift",
+        fingerprint={bad: bad, "nested": {bad: [bad], "a": {"b": bad}}}, hook="drift", left_out=(bad,),
     )  # fmt: skip
 
 
@@ -102,9 +102,10 @@ def page(bad: str = "plain") -> tuple[str, Page]:
         smoke=(hostile_smoke(bad),),
         comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
         differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
-        notes=(bad,),
+        notes=(bad,), engine=bad, gpus=bad,
         against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=(deviation(bad),),
-                        platform=(deviation(bad),), other=(deviation(bad),), unmatched=(deviation(bad),)),
+                        beside=(deviation(bad),), platform=(deviation(bad),), other=(deviation(bad),),
+                        unmatched=(deviation(bad),)),
     )  # fmt: skip
     image = Image(layout="image", reference=bad, tree=bad, config=bad, manifest=bad, layers=1)
     text = render_html(lock, image, verdict)
@@ -145,7 +146,7 @@ def test_the_page_has_the_probes() -> None:
     seen = f"IDENTICAL, N = 10 in 2, &lt; 30.0%, {digest[:12]}"
     assert text.count(f"<td>{seen}</td>") == 4
     assert "<h2>Smoke test, cpu: identical</h2>" in text
-    assert "<h2>Collectives, cpu: identical: gloo, 2 ranks</h2>" in text
+    assert "<h2>Collectives, cpu: identical: gloo, 4 ranks</h2>" in text
     for name in (*(p.name for p in smoke.probes), *(c.name for c in smoke.controls), *smoke.comparator):
         assert f"<td>{name}</td>" in text
     assert "default: DRIFT, N = 10 in 2: 3 different results; strict: IDENTICAL" in text
@@ -179,10 +180,11 @@ def test_the_closing_lines() -> None:
     start = lines.index(
         f"smoke test, cpu, seed 42: {count} probes in strict mode: {count - told} identical, {told} informational"
     )
-    assert lines[start + 1 : start + 5] == [
+    assert lines[start + 1 : start + 6] == [
         "  N = 10: fewer than 30% of runs drift, at 95 %",
+        "  not run without --thorough: compiled_gpt_block, compiled_reduction, compiled_flex_attention",
         f"controls, cpu: {controls} of {controls} drifted by default, and stopped when cured",
-        f"collectives, cpu: gloo, 2 ranks: {several} of {several} identical",
+        f"collectives, cpu: gloo, 4 ranks: {several} of {several} identical",
         "not in the image as captured: nothing else",
     ]
     assert "run it: reprobuild run 'my results' --seed 7 -- COMMAND" in lines
@@ -229,7 +231,13 @@ def test_an_earlier_certificate() -> None:
     one = Deviation(scope="cpu", name="index_add (strict)", then="a" * 64, now="b" * 64)
     host = Deviation(scope="cpu", name="cpu_model", then="old", now=None)
     assert against("same") == [f"{start}: the same platform, and all 9 digests are the same"]
-    assert against("inconclusive") == [f"{start}: inconclusive: the two have no digest in common"]
+    assert against("inconclusive", unmatched=(one,), beside=(host,)) == [
+        f"{start}: inconclusive: 1 digests cannot be compared, 9 can",
+        f"  computed on another kind of device: cpu: index_add (strict): {'a' * 12} -> {'b' * 12}",
+        "  changes no result: cpu: cpu_model: old -> nothing",
+    ]
+    nothing = Against(certificate="sha256:1", made="x", verdict="inconclusive", compared=0)
+    assert against_lines(nothing)[0].endswith(": inconclusive: the two have no digest in common")
     assert against("differ", failed=(one,)) == [
         f"{start}: FAILED: 1 of 9 digests differ on the same platform",
         f"  cpu: index_add (strict): {'a' * 12} -> {'b' * 12}",
@@ -248,8 +256,9 @@ def test_what_comes_from_the_image_cannot_write_to_the_terminal() -> None:
     deviations = (deviation(bad),)
     verdict = make_verdict(
         smoke=(hostile_smoke(bad),), notes=(bad,), comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
+        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
         against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=deviations,
-                        platform=deviations, other=deviations, unmatched=deviations),
+                        platform=deviations, other=deviations, unmatched=deviations, beside=deviations),
     )  # fmt: skip
     text = render_text(make_lock(), IMAGE, verdict, Path("out"))
     assert text.count("gone") > 10
@@ -282,7 +291,9 @@ def test_drift_of_a_probe_and_of_the_start_are_told() -> None:
         in lines
     )
     assert "  open: no time" in lines
-    nothing = make_smoke(probes=(), controls=(), collectives=None, verdict="inconclusive", open=("no torch",))
+    nothing = make_smoke(
+        probes=(), controls=(), collectives=None, verdict="inconclusive", open=("no torch",), left_out=()
+    )
     assert certificate_lines(make_verdict(smoke=(nothing,))) == [
         "smoke test, cpu, seed 42: inconclusive",
         "  open: no torch",

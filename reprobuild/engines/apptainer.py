@@ -24,7 +24,7 @@ from pathlib import Path
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
 from reprobuild.engines.kept import keep_folder
-from reprobuild.engines.model import Finished, Sink, Task
+from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.layout import read_layout
 from reprobuild.image.single import write_sif
@@ -115,11 +115,11 @@ def _check_squashfs(env: Mapping[str, str]) -> None:
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end; nothing of it remains."""
-    came: dict[int, list[bytes]] = {1: [], 2: []}
+    streams = Streams()
     with _folder() as folder:
-        code = _follow(reference, task, env, folder, lambda number, data: came[number].append(data))
+        code = _follow(reference, task, env, folder, streams.take)
         return Finished(
-            code=code, stdout=b"".join(came[1]), stderr=b"".join(came[2]),
+            code=code, stdout=streams.of(1), stderr=streams.of(2),
             outputs=_outputs(folder / "outputs", task.kept) if task.outputs else {},
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from docker.utils.socket import frames_iter
 from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import with_gpus
 from reprobuild.engines.kept import Pieces, keep_tar
-from reprobuild.engines.model import Finished, Sink, Task
+from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
 from reprobuild.image.layout import read_layout
@@ -230,7 +230,8 @@ def _container(
 def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
         container.put_archive("/", _folder_tar(task.outputs))
-    output = pool.submit(list, _Output(container))
+    streams, output = Streams(), _Output(container)
+    reading = pool.submit(_read, output, streams)
     container.start()
     try:
         code = int(container.wait(timeout=task.timeout or None)["StatusCode"])
@@ -241,13 +242,16 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
             hint="is the command waiting for input or for the network? There is none in a check",
         ) from None
-    came = output.result()
+    reading.result()
     return Finished(
-        code=code,
-        stdout=b"".join(data for stream, data in came if stream == 1),
-        stderr=b"".join(data for stream, data in came if stream == 2),
+        code=code, stdout=streams.of(1), stderr=streams.of(2),
         outputs=_outputs(container, task) if task.outputs else {},
-    )
+    )  # fmt: skip
+
+
+def _read(output: _Output, streams: Streams) -> None:
+    for stream, data in output:
+        streams.take(stream, data)
 
 
 def _folder_tar(path: str) -> bytes:

@@ -55,6 +55,7 @@ def keep_tar(stream: IO[bytes], folder: Path) -> None:
             for info in tar:
                 opened = tar.extractfile(info) if info.isreg() else None
                 if opened:
+                    _room_for(info.size, folder)
                     with _placed(folder, info.name.partition("/")[2]) as path, path.open("xb") as target:
                         shutil.copyfileobj(opened, target, CHUNK)
     except UNREADABLE as err:
@@ -76,6 +77,16 @@ def keep_folder(source: Path, folder: Path) -> None:
                 with _placed(folder, str(file.relative_to(source))) as target:
                     file.chmod(0o600)
                     shutil.move(file, target)
+
+
+def _room_for(size: int, folder: Path) -> None:
+    """Refuse a file before it fills the disk of this machine: one of holes is as long as its command likes."""
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise EngineError(
+            f"what a container wrote cannot be kept in {folder}: a file has {size} bytes, and {free} are free",
+            hint=_ROOM,
+        )
 
 
 @contextlib.contextmanager

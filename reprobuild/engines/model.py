@@ -12,7 +12,8 @@ from msgspec import Struct
 class Finished(Struct, frozen=True, kw_only=True):
     """How a container ended: exit code, both streams, and the files below its output folder by name.
 
-    Those that were put into a folder of the host (`Task.kept`) are not among them.
+    Those that were put into a folder of the host (`Task.kept`) are not among them. The streams are cut as `Streams`
+    says.
     """
 
     code: int
@@ -40,6 +41,34 @@ class Task(Struct, frozen=True, kw_only=True):
     volumes: tuple[tuple[str, str], ...] = ()
     timeout: int = 1800
     gpus: str = ""
+
+
+class Streams:
+    """The output of a container, kept up to a bound: a program may print without end.
+
+    Of standard output the beginning is kept, and one byte more than `LARGEST` where there was more; of standard error
+    the end.
+    """
+
+    LARGEST = 32 << 20
+
+    def __init__(self) -> None:
+        self.held = {1: bytearray(), 2: bytearray()}
+
+    def take(self, stream: int, data: bytes) -> None:
+        """Take a piece of a stream (1 standard output, 2 standard error)."""
+        kept = self.held[stream]
+        if stream == 1:
+            kept += data[: self.LARGEST + 1 - len(kept)]
+            return
+        kept += data
+        if len(kept) > 2 * self.LARGEST:
+            del kept[: -self.LARGEST]
+
+    def of(self, stream: int) -> bytes:
+        """Return what is kept of a stream."""
+        kept = self.held[stream]
+        return bytes(kept if stream == 1 else kept[-self.LARGEST :])
 
 
 # Takes a stream's number (1 standard output, 2 standard error) and bytes as they come.

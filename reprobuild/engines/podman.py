@@ -20,7 +20,7 @@ from pathlib import Path
 from reprobuild import proc
 from reprobuild.engines import gpu
 from reprobuild.engines.kept import keep_tar
-from reprobuild.engines.model import Finished, Sink, Task
+from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 
 NAME = "podman"
@@ -117,14 +117,14 @@ def _image_id(reference: str, env: Mapping[str, str]) -> str:
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and remove it whatever happens."""
-    came: dict[int, list[bytes]] = {1: [], 2: []}
+    streams = Streams()
     with _container(reference, task, env) as container:
         if task.outputs:
             folder = _folder_tar(task.outputs)
             call(env, "cp", "-", f"{container}:/", purpose="make the folder of results", stdin=folder)
-        code = _start(container, task, env, lambda stream, data: came[stream].append(data))
+        code = _start(container, task, env, streams.take)
         outputs = _outputs(container, task, env) if task.outputs else {}
-    return Finished(code=code, stdout=b"".join(came[1]), stderr=b"".join(came[2]), outputs=outputs)
+    return Finished(code=code, stdout=streams.of(1), stderr=streams.of(2), outputs=outputs)
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:

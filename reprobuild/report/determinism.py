@@ -41,6 +41,11 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
         yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
     yield from _bound(smoke)
+    away = [safe(probe.name) for probe in smoke.probes if probe.verdict == "not-applicable"]
+    if away:
+        yield f"  not applicable here: {', '.join(away)}"
+    if smoke.left_out:
+        yield f"  not run without --thorough: {', '.join(map(safe, smoke.left_out))}"
     yield from _limited(
         f"  {safe(probe.name)}: drift: {safe(probe.why, 600)}"
         for probe in smoke.probes
@@ -60,8 +65,9 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
     several = smoke.collectives
     if several and several.verdict not in ("not-covered", "inconclusive"):  # those are notes
         same = sum(probe.verdict == "identical" for probe in several.probes)
+        by = f", by {', '.join(map(safe, several.algorithms))}" if several.algorithms else ""
         yield f"collectives, {smoke.device}: {safe(several.backend)}, {several.world} ranks: " + (
-            f"{same} of {len(several.probes)} identical"
+            f"{same} of {len(several.probes)} identical{by}"
         )
         yield from _limited(
             f"  {safe(p.name)}: {p.verdict}: {safe(p.why, 600)}"
@@ -89,7 +95,8 @@ def against_lines(found: Against) -> list[str]:
     if found.verdict == "differ":
         head = f"{start}: FAILED: {len(found.failed)} of {found.compared} digests differ on the same platform"
     elif found.verdict == "inconclusive":
-        head = f"{start}: inconclusive: the two have no digest in common"
+        alone = f"{len(found.unmatched)} digests cannot be compared, {found.compared} can"
+        head = f"{start}: inconclusive: {alone if found.compared else 'the two have no digest in common'}"
     elif found.verdict == "same":
         head = f"{start}: the same platform, and all {found.compared} digests are the same"
     else:
@@ -99,7 +106,8 @@ def against_lines(found: Against) -> list[str]:
         *_limited(f"  {describe(item)}" for item in found.failed),
         *_limited(f"  platform: {describe(item)}" for item in found.platform),
         *_limited(f"  {describe(item)}" for item in found.other),
-        *_limited(f"  only in one of them: {describe(item)}" for item in found.unmatched),
+        *_limited(f"  {_alone(item)}: {describe(item)}" for item in found.unmatched),
+        *_limited(f"  changes no result: {describe(item)}" for item in found.beside),
     ]
 
 
@@ -107,6 +115,11 @@ def describe(item: Deviation) -> str:
     """Return one line on a difference from a certificate, escaped."""
     values = " -> ".join("nothing" if value is None else _value(value) for value in (item.then, item.now))
     return f"{safe(item.scope)}: {safe(item.name)}: {values}"
+
+
+def _alone(item: Deviation) -> str:
+    one = item.then is None or item.now is None
+    return "only in one of them" if one else "computed on another kind of device"
 
 
 def _value(text: str) -> str:

@@ -10,7 +10,7 @@ from reprobuild.halflife import Forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, Ruling
 from reprobuild.verify.document import ModeName, flat
-from reprobuild.verify.verdict import Against, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
+from reprobuild.verify.verdict import Against, Control, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
 
 # No check on one machine covers these.
 NEVER = (
@@ -70,10 +70,17 @@ def _answers(verdict: Verdict) -> Iterator[str]:
             ("seed", str(verdict.seed)),
             ("profile", verdict.profile),
             ("made", f"{verdict.made}, by reprobuild {verdict.program}"),
+            ("engine", verdict.engine or "not told"),
+            ("GPUs asked for", verdict.gpus or "none"),
         ],
     )
     reasons = [(smoke.device, reason) for smoke in verdict.smoke for reason in smoke.open]
-    rows = [("", note) for note in verdict.notes] + reasons
+    left_out = [
+        (smoke.device, f"not run without --thorough: {', '.join(smoke.left_out)}")
+        for smoke in verdict.smoke
+        if smoke.left_out
+    ]
+    rows = [("", note) for note in verdict.notes] + reasons + left_out
     yield _table("What was not covered, and what else there is to say", ("", ""), [*rows, *NEVER])
 
 
@@ -97,20 +104,7 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     """Yield the tables of one device: probes, controls, the comparison's own control, collectives, platform."""
     yield _probes(f"Smoke test, {smoke.device}: {smoke.verdict}", smoke.probes)
     yield f"<p>{escape(LEGEND)}</p>"
-    yield _table(
-        f"Controls, {smoke.device}",
-        ("control", "device", "answer", "why", "seen"),
-        [
-            (
-                c.name,
-                c.device,
-                c.verdict,
-                c.why,
-                "; ".join(f"{name}: {_mode(m)}" for name, m in c.modes.items()),
-            )
-            for c in smoke.controls
-        ],
-    )
+    yield _controls(f"Controls, {smoke.device}", smoke.controls)
     told = {True: "told apart", False: "NOT told apart"}
     yield _table(
         f"Changes that the comparison must tell apart, {smoke.device}",
@@ -121,8 +115,23 @@ def _smoke(smoke: Smoke) -> Iterator[str]:
     if several:
         title = f"Collectives, {smoke.device}: {several.verdict}: {several.backend}, {several.world} ranks"
         yield _probes(title, several.probes)
-    facts = [("seeding before the first program", smoke.hook), ("documented by", smoke.expectations)]
+        yield _controls(f"Controls of collectives, {smoke.device}", several.controls)
+    facts = [
+        ("seeding before the first program", smoke.hook),
+        ("documented by", smoke.expectations),
+        ("hundreds of repeats", "yes" if smoke.thorough else "no"),
+        ("threads in each mode", ", ".join(f"{name} {n}" for name, n in smoke.threads.items()) or "not told"),
+        *([("collectives by", ", ".join(several.algorithms))] if several and several.algorithms else []),
+    ]
     yield _table(f"Platform and settings, {smoke.device}", ("", ""), [*facts, *flat(smoke.fingerprint)])
+
+
+def _controls(title: str, controls: Sequence[Control]) -> str:
+    rows = [
+        (c.name, c.device, c.verdict, c.why, "; ".join(f"{name}: {_mode(m)}" for name, m in c.modes.items()))
+        for c in controls
+    ]
+    return _table(title, ("control", "device", "answer", "why", "seen"), rows)
 
 
 def _work(verdict: Verdict) -> str:
@@ -161,7 +170,7 @@ def _against(found: Against | None) -> Iterator[str]:
         return
     lists = (
         ("failed", found.failed), ("platform", found.platform), ("expected there", found.other),
-        ("only in one", found.unmatched),
+        ("not comparable", found.unmatched), ("changes no result", found.beside),
     )  # fmt: skip
     rows = [
         (what, d.scope, d.name, *("nothing" if value is None else value for value in (d.then, d.now)))

@@ -72,7 +72,7 @@ def _round_trip(verdict: Verdict) -> list[str]:
     """Return what is not explained, line by line, and how many lines each code explains."""
     counts = Counter(difference.code for difference in verdict.differences)
     bare = [
-        f"  {d.list}: captured {d.captured or 'nothing'}, image {d.image or 'nothing'}: UNEXPLAINED"
+        f"  {safe(d.list)}: captured {safe(d.captured) or 'nothing'}, image {safe(d.image) or 'nothing'}: UNEXPLAINED"
         for d in verdict.differences
         if d.code == "unexplained"
     ]

@@ -10,65 +10,97 @@ from collections.abc import Iterator
 
 from reprobuild.verify.certificate import Certificate
 from reprobuild.verify.document import ModeName, flat
-from reprobuild.verify.headline import cured
+from reprobuild.verify.headline import drifting
+from reprobuild.verify.platform import explains
+from reprobuild.verify.trust import NO_MATTER
 from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
 # What strict mode and the image's own profile give; default mode may drift, and says nothing.
 MODES: tuple[ModeName, ...] = ("strict", "profile")
-# How many processors there are changes no result: how many threads are used does, and is compared.
-NO_MATTER = ("cpus",)
 WORK = "your work"
 
 
-def compare_against(now: Verdict, found: Certificate) -> Against:
+class _Found:
+    """What was compared so far. `open` says that something is not known, and no platform explains it."""
+
+    def __init__(self) -> None:
+        self.platform: list[Deviation] = []
+        self.beside: list[Deviation] = []
+        self.failed: list[Deviation] = []
+        self.other: list[Deviation] = []
+        self.unmatched: list[Deviation] = []
+        self.compared = 0
+        self.open = False
+
+    def take_smoke(self, device: str, then: Smoke | None, now: Smoke | None) -> None:
+        """Compare the smoke test on one device. Only one of both has it: nothing is explained by that."""
+        explained = False
+        if then and now:
+            self.open |= not (then.fingerprint and now.fingerprint)
+            for item in _differences(device, then, now):
+                found = explains(device, item)
+                explained |= found
+                (self.platform if found else self.beside).append(item)
+        self._take(device, _answers(then), _answers(now), explained=explained)
+        self.open |= not explained and any(item.scope == device for item in self.unmatched)
+
+    def take_work(self, then: Verdict, now: Verdict) -> None:
+        """Compare the user's own work. Where only one of both had a GPU, it was computed on other devices."""
+        elsewhere = {smoke.device for smoke in then.smoke} != {smoke.device for smoke in now.smoke}
+        self._take(WORK, _work(then), _work(now), explained=bool(self.platform), elsewhere=elsewhere)
+        self.open |= any(item.scope == WORK for item in self.unmatched)
+
+    def _take(
+        self,
+        scope: str,
+        then: dict[str, str],
+        now: dict[str, str],
+        *,
+        explained: bool,
+        elsewhere: bool = False,
+    ) -> None:
+        for name in sorted({*then, *now}):
+            pair = Deviation(scope=scope, name=name, then=then.get(name), now=now.get(name))
+            if pair.then is None or pair.now is None or (elsewhere and pair.then != pair.now):
+                self.unmatched.append(pair)
+                continue
+            self.compared += 1
+            if pair.then != pair.now:
+                (self.other if explained else self.failed).append(pair)
+
+
+def compare_against(now: Verdict, earlier: Certificate) -> Against:
     """Compare a verdict with a certificate of the same image, seed and profile."""
-    then = found.verdict
+    then = earlier.verdict
     before: dict[str, Smoke] = {smoke.device: smoke for smoke in then.smoke}
     after: dict[str, Smoke] = {smoke.device: smoke for smoke in now.smoke}
-    platform: list[Deviation] = []
-    failed: list[Deviation] = []
-    other: list[Deviation] = []
-    unmatched: list[Deviation] = []
-    compared = 0
-    for scope in (*sorted({*before, *after}), WORK):
-        if scope == WORK:
-            one, two, explained = _work(then), _work(now), bool(platform)
-        else:
-            differences = list(_platform(scope, before.get(scope), after.get(scope)))
-            platform += differences
-            one, two, explained = _answers(before.get(scope)), _answers(after.get(scope)), bool(differences)
-        for name in sorted({*one, *two}):
-            pair = Deviation(scope=scope, name=name, then=one.get(name), now=two.get(name))
-            if pair.then is None or pair.now is None:
-                unmatched.append(pair)
-                continue
-            compared += 1
-            if pair.then != pair.now:
-                (other if explained else failed).append(pair)
+    found = _Found()
+    for device in sorted({*before, *after}):
+        found.take_smoke(device, before.get(device), after.get(device))
+    found.take_work(then, now)
+    unknown = found.open or not found.compared
     return Against(
-        certificate=f"sha256:{found.sha256}", made=then.made, compared=compared,
-        verdict="differ" if failed else "inconclusive" if not compared else "other-platform" if platform else "same",
-        platform=tuple(platform), failed=tuple(failed), other=tuple(other), unmatched=tuple(unmatched),
+        certificate=f"sha256:{earlier.sha256}", made=then.made, compared=found.compared,
+        verdict="differ" if found.failed else "inconclusive" if unknown else
+                "other-platform" if found.platform else "same",
+        platform=tuple(found.platform), failed=tuple(found.failed), other=tuple(found.other),
+        unmatched=tuple(found.unmatched), beside=tuple(found.beside),
     )  # fmt: skip
 
 
-def _platform(scope: str, then: Smoke | None, now: Smoke | None) -> Iterator[Deviation]:
+def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
     """Yield what differs of the two machines, and in the settings in force."""
-    if then is None or now is None:
-        said = "checked" if then else None
-        yield Deviation(scope=scope, name="smoke test", then=said, now=None if then else "checked")
-        return
-    one, two = dict(flat(then.fingerprint)), dict(flat(now.fingerprint))
+    one, two = (dict(flat({**each.fingerprint, "probe_threads": each.threads})) for each in (then, now))
     for name in sorted({*one, *two} - set(NO_MATTER)):
         if one.get(name) != two.get(name):
-            yield Deviation(scope=scope, name=name, then=one.get(name), now=two.get(name))
+            yield Deviation(scope=device, name=name, then=one.get(name), now=two.get(name))
 
 
 def _answers(smoke: Smoke | None) -> dict[str, str]:
     """Return {what: digest} of all that must be the same on the same platform."""
     if smoke is None:
         return {}
-    unstable = {probe.name for probe in cured(smoke)}
+    unstable = {probe.name for probe in drifting(smoke)}
     found = dict(_digests(smoke.probes, "", unstable))
     if smoke.collectives:
         found |= _digests(smoke.collectives.probes, "collectives: ", set())

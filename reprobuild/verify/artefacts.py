@@ -22,6 +22,7 @@ Number = Annotated[str, Meta(pattern=r"^[0-9]{0,6}$")]
 _TIMED = re.compile(
     r"\d{4}-?\d\d-?\d\d[T_-]?\d\d[:_-]?\d\d[:_-]?\d\d(?:[._]\d+)?|(?<!\d)1\d{9}(?:\.\d+)?(?!\d)"
 )
+_TEMPORARY = re.compile(r"/tmp/(?:tmp|pymp-)[A-Za-z0-9_]{6,}")  # names that Python's tempfile draws
 _KINDS = {
     "fifo": "a named pipe", "socket": "a socket", "device": "a device", "folder": "an empty folder",
     "system": "a file of the kernel, which nobody wrote", "dangling": "a link to nothing",
@@ -92,10 +93,15 @@ def _timeless(entries: Mapping[str, Entry], host: str) -> dict[str, str]:
     """Return {name without times: path} of those that such a name tells apart."""
     found: dict[str, list[str]] = {}
     for path in entries:
-        reduced = _TIMED.sub("<time>", path.replace(host, "<host>") if host else path)
+        reduced = _reduced(path, host)
         if reduced != path:
             found.setdefault(reduced, []).append(path)
     return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
+
+
+def _reduced(path: str, host: str) -> str:
+    path = _TIMED.sub("<time>", path.replace(host, "<host>") if host else path)
+    return _TEMPORARY.sub("/tmp/<name>", path)
 
 
 def judge_artefact(
@@ -113,18 +119,20 @@ def judge_artefact(
         return Comparison(
             name=label,
             verdict="inconclusive",
-            detail=_shown(f"the command wrote no such file; there is {there}"),
+            detail=shown(f"the command wrote no such file; there is {there}"),
         )
     judged: list[FileAnswer] = [
         FileAnswer(name=entry.path, verdict="drift", details=(f"only in the {which} run",))
         for which, entries in (("first", first), ("second", second))
         for entry in entries
     ]
-    judged += [_judge_pair(both, answers) for both in pairs]
+    judged += [_judge_pair(both, (one.host, two.host), answers) for both in pairs]
     return _sum_up(label, judged)
 
 
-def _judge_pair(both: Pair, answers: Mapping[tuple[str, str], FileAnswer]) -> FileAnswer:
+def _judge_pair(
+    both: Pair, hosts: tuple[str, str], answers: Mapping[tuple[str, str], FileAnswer]
+) -> FileAnswer:
     one, two = both.one, both.two
     name = one.path
     if one.kind != two.kind:
@@ -132,6 +140,14 @@ def _judge_pair(both: Pair, answers: Mapping[tuple[str, str], FileAnswer]) -> Fi
             name=name,
             verdict="drift",
             details=(f"{_kind(one)} in the first run, {_kind(two)} in the second",),
+        )
+    links = [_reduced(entry.link, host) for entry, host in zip((one, two), hosts, strict=True)]
+    if links[0] != links[1]:
+        # `latest` leads to the last step: another one is another result, whatever it holds.
+        return FileAnswer(name=name, verdict="drift", details=(f"{_led(one)} and {_led(two)}",))
+    if one.kind == "folder" and one.link:
+        return FileAnswer(
+            name=name, verdict="inconclusive", details=(f"it is a link to the folder {one.link}",)
         )
     if one.kind != "file":
         return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(one)}",))
@@ -157,6 +173,10 @@ def _kind(entry: Entry) -> str:
     return _KINDS.get(entry.kind, "a file")
 
 
+def _led(entry: Entry) -> str:
+    return f"a link to {entry.link}" if entry.link else "no link"
+
+
 def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
     """Return one comparison for all files of an artefact; what tells nothing counts only where nothing else does."""
     drifted = [answer for answer in judged if answer.verdict == "drift"]
@@ -180,7 +200,7 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
     return Comparison(
-        name=_shown(label), verdict=verdict, detail=_shown(detail), details=tuple(map(_shown, lines))
+        name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines))
     )
 
 
@@ -205,11 +225,11 @@ def judge_distinct(judged: Comparison, files: Sequence[tuple[str, str]]) -> Comp
         if equal
         else (f"{len(files)} files, and two are needed to tell whether they differ")
     )
-    lines = tuple(_shown(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
+    lines = tuple(shown(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
     if judged.verdict == "drift":
         return structs.replace(judged, details=(*judged.details, *lines))
     return structs.replace(
-        judged, verdict="inconclusive", detail=_shown(why), details=(*judged.details, *lines)
+        judged, verdict="inconclusive", detail=shown(why), details=(*judged.details, *lines)
     )
 
 
@@ -229,8 +249,8 @@ def _lines(answer: FileAnswer) -> Iterator[str]:
         yield f"{answer.name}: note: {line}"
 
 
-def _shown(line: str) -> str:
-    """Return a line as it can be printed: nothing of a secret, no control character, not endless."""
+def shown(line: str) -> str:
+    """Return a line of what a container says as it can be printed: no secret, no control character, not endless."""
     line = secrets.redact(line)
     if secrets.find(line.encode(errors="replace")):
         return f"{line.partition(':')[0][:100]}: {WITHHELD}"

@@ -14,6 +14,9 @@ from reprobuild.verify.verdict import VERSION, Verdict
 NAME = "verdict.json"  # in a folder of results
 LARGEST = 32 << 20
 AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
+BEFORE = (
+    "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
+)
 OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
 
 
@@ -67,7 +70,10 @@ def _decode(data: bytes, path: Path) -> Verdict:
             hint="update reprobuild",
         )
     try:
-        return msgspec.json.decode(data, type=Verdict)
+        found = msgspec.json.decode(data, type=Verdict)
+        if len({smoke.device for smoke in found.smoke}) < len(found.smoke):
+            raise ValueError("one device stands in it twice")
+        return found
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
 
@@ -97,6 +103,20 @@ def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> N
             raise UsageError(
                 f"{found.path} was made with {what} {_brief(before)}, and this image has {now}", hint=OTHER
             )
+
+
+def refuse_failed(found: Certificate) -> None:
+    """Stop before anything is run where a certificate says itself that the check failed: it is no measure.
+
+    Raises:
+        UsageError: something drifted, or the check differed from a certificate before it.
+    """
+    then = found.verdict
+    answers = then.determinism
+    drifted = "drift" in (answers.cpu, answers.gpu, answers.collectives)
+    if drifted or (then.against and then.against.verdict == "differ"):
+        said = "drift" if drifted else "another result than the certificate before it"
+        raise UsageError(f"{found.path} is the certificate of a check that failed: {said}", hint=BEFORE)
 
 
 def _brief(text: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -17,11 +16,13 @@ from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError
 from reprobuild.lock import FILES, Lock
 from reprobuild.snapshot import read_snapshot
+from reprobuild.snapshot.kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
+from reprobuild.verify.frozen import read_frozen
 from reprobuild.verify.headline import built_for_cuda, judge_determinism
-from reprobuild.verify.judge import short
+from reprobuild.verify.probe import short
 from reprobuild.verify.round_trip import (
     FREEZE,
     PACKAGES,
@@ -38,6 +39,7 @@ from reprobuild.verify.verdict import VERSION, Comparison, Difference, Smoke, Ve
 from reprobuild.verify.work import OUTPUTS, Work, compare_work, work_of_workload
 
 SEED = 42  # where nobody chose one
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
 THOROUGH_SECONDS = 4 * 3600
 
@@ -117,6 +119,7 @@ def verify_image(
         determinism=determinism, round_trip=judge_round_trip(differences, unanswered),
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
+        engine=engine.NAME, gpus=asked.gpus,
     )  # fmt: skip
 
 
@@ -126,7 +129,10 @@ def _smoke(
     """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
     if not asked.smoke or not has_torch(lock):
         return None, None
-    run = partial(run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough)
+    run = partial(
+        run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough, profile=lock.profile,
+        pinned={wheel.name for wheel in lock.wheels if wheel.role == "environment"},
+    )  # fmt: skip
     say("the smoke test on the CPU, in two fresh containers")
     cpu = run("cpu", container, asked.expected)
     if asked.cpu_only or not asked.gpus or built_for_cuda(cpu) is not True:
@@ -170,11 +176,11 @@ def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[
     frozen = container(PYTHON, "-I", f"{_RUNTIME}/freeze.py", bypass=True)
     captured = container(PYTHON, f"{_RUNTIME}/capture.py", "-o", f"{OUTPUTS}/again", outputs=OUTPUTS)
     differences, unanswered = compare_captured(lock), []
-    answer = _answer(frozen)
-    if "distributions" in answer:
-        differences += compare_freeze(lock, answer) + compare_folders(lock, answer)
+    answer = read_frozen(frozen.stdout)
+    if isinstance(answer, str):
+        unanswered.append(f"{FREEZE} was not compared: {answer} ({why(frozen)})")
     else:
-        unanswered.append(f"{FREEZE} was not compared: {answer.get('why', why(frozen))}")
+        differences += compare_freeze(lock, answer) + compare_folders(lock, answer)
     again = _again(captured)
     if isinstance(again, str):
         unanswered += [f"{name} was not compared: {again}" for name in (PACKAGES, VARIABLES)]
@@ -188,9 +194,12 @@ def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[
 
 
 def _again(done: Finished) -> Snapshot | str:
-    """Return what a capture inside the image wrote, read as every snapshot is, or why it cannot be."""
+    """Return what a capture inside the image wrote, read as every snapshot is, or why it cannot be.
+
+    Only files with the plain names that a capture gives: others are the image's own idea.
+    """
     files = {path.removeprefix("again/"): data for path, data in done.outputs.items()}
-    plain = {name: data for name, data in files.items() if "/" not in name}
+    plain = {name: data for name, data in files.items() if _PLAIN.fullmatch(name) and kind_of(name)}
     if done.code or not plain:
         return why(done)
     with tempfile.TemporaryDirectory() as made:
@@ -200,12 +209,3 @@ def _again(done: Finished) -> Snapshot | str:
             return read_snapshot(Path(made))
         except SnapshotError as err:
             return str(err)
-
-
-def _answer(done: Finished) -> dict[str, Any]:
-    """Return the JSON document of a runtime script, or why there is none."""
-    try:
-        found = json.loads(done.stdout)
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"ran": False, "why": why(done)}

@@ -150,6 +150,7 @@ def _misfit(found: Document, device: Device) -> str:
         [probe.name for probe in found.probes],
         [probe.name for probe in several],
         [f"{control.device} {control.name}" for control in found.controls],
+        [control.name for control in found.collectives.controls] if found.collectives else [],
     ):
         if len(set(names)) < len(names):
             return "a name stands in it twice"

@@ -28,6 +28,8 @@ class Expected(Struct, frozen=True, kw_only=True):
         controls: named with their device; all must answer.
         races: the controls that show that a drift of this device's own threads is seen; one must be effective.
         collectives: those that every torch can do; others may be skipped.
+        collective_controls: what shows that the order of a sum over ranks is seen, where there are three or more.
+        documented: for each probe the lines of torch's own text that concern it: a name, and words of the line.
     """
 
     probes: tuple[str, ...]
@@ -39,6 +41,8 @@ class Expected(Struct, frozen=True, kw_only=True):
     races: tuple[str, ...]
     comparator: tuple[str, ...]
     collectives: tuple[str, ...]
+    collective_controls: tuple[str, ...]
+    documented: dict[str, tuple[tuple[str, ...], ...]]
 
 
 def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:

@@ -10,6 +10,14 @@ NO_TORCH = "the smoke test needs torch, which is not in the image: nothing shows
 NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
 LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
 UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
+ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"
+OWN_THREAD = "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show"
+# Of what drifts with a profile: what strict mode does there.
+_STRICT = {
+    "identical": "strict mode cures it", "refused": "strict mode refuses it", "drift": "and in strict mode",
+    "inconclusive": "strict mode showed nothing", "not-applicable": "strict mode cannot run it",
+    "informational": "torch promises nothing there",
+}  # fmt: skip
 NO_GPU = "torch is built for CUDA, and no GPU was checked: run `reprobuild verify` on a machine with one"
 
 
@@ -46,14 +54,12 @@ def built_for_cuda(cpu: Smoke | None) -> bool | None:
     return told if isinstance(told, bool) else None
 
 
-def cured(smoke: Smoke) -> list[Probe]:
-    """Return the probes that drift with the image's profile, and not in strict mode."""
+def drifting(smoke: Smoke) -> list[Probe]:
+    """Return the probes that drift with the image's profile, whatever strict mode did."""
     found = []
     for probe in smoke.probes:
         mode = probe.modes.get("profile")
-        if mode is None or probe.verdict not in ("identical", "refused"):
-            continue
-        if mode.verdict == "DRIFT" or (mode.digest and mode.again and mode.digest != mode.again):
+        if mode and (mode.verdict == "DRIFT" or (mode.digest and mode.again and mode.digest != mode.again)):
             found.append(probe)
     return found
 
@@ -90,9 +96,11 @@ def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     if built is None:
         return "inconclusive"
     if not built:
-        if cpu.collectives is None or cpu.collectives.verdict == "not-covered":
+        if cpu.collectives is None:
             return "inconclusive" if not cpu.probes else "not-applicable"
-        return cpu.collectives.verdict
+        # Every torch for Linux has gloo: what it did not do is not known.
+        skipped = cpu.collectives.verdict == "not-covered"
+        return "inconclusive" if skipped else cpu.collectives.verdict
     return gpu.collectives.verdict if gpu and gpu.collectives else "not-covered"
 
 
@@ -115,12 +123,17 @@ def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -
 
 
 def _of(smoke: Smoke, profile: str) -> Iterator[str]:
-    stopped = [probe.name for probe in cured(smoke) if probe.verdict == "identical"]
-    refused = [probe.name for probe in cured(smoke) if probe.verdict == "refused"]
-    if stopped:
-        yield f"{smoke.device}: drifts with profile {profile}; strict mode cures it: {', '.join(stopped)}"
-    if refused:
-        yield f"{smoke.device}: drifts with profile {profile}; strict mode refuses it: {', '.join(refused)}"
+    by_verdict: dict[str, list[str]] = {}
+    for probe in drifting(smoke):
+        by_verdict.setdefault(probe.verdict, []).append(probe.name)
+    for verdict, names in by_verdict.items():
+        yield f"{smoke.device}: drifts with profile {profile}; {_STRICT[verdict]}: {', '.join(names)}"
+    if smoke.device == "cpu" and smoke.threads.get("strict") == 1:
+        yield ONE_THREAD
+    elif smoke.device == "cpu" and smoke.fingerprint.get("threads") == 1:
+        yield OWN_THREAD
+    if smoke.stress:
+        yield f"{smoke.device}: {smoke.stress}"
     if smoke.collectives and smoke.collectives.verdict in ("not-covered", "inconclusive"):
         why = smoke.collectives.why or "no reason given"
         yield f"{smoke.device}: collectives {smoke.collectives.verdict}: {why}"

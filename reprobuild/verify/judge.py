@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 from reprobuild.verify.document import (
     Answer,
@@ -11,20 +11,19 @@ from reprobuild.verify.document import (
     ControlAnswer,
     Device,
     Document,
-    ModeName,
-    Observed,
+    StressAnswer,
 )
 from reprobuild.verify.expected import Expected
-from reprobuild.verify.verdict import Collectives, Control, Mode, Probe, ProbeV, Smoke, V
+from reprobuild.verify.probe import Rules, judge_probe, judged, modes, row, short
+from reprobuild.verify.trust import judge_start, open_platform, open_profile
+from reprobuild.verify.verdict import Collectives, Control, Probe, Smoke, V
 
-N = TypeVar("N", bound=str)
-# Of a reason, as it is kept; the end of a Python error says more than its beginning.
-LONGEST = 600
+MOST_SECONDS = 1e9  # as much as a certificate holds
 
 
 def judge_smoke(
     device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool,
-    thorough: bool = False,
+    thorough: bool = False, profile: str = "log-only", pinned: Collection[str] = (),
 ) -> Smoke:  # fmt: skip
     """Judge the smoke test on one device.
 
@@ -32,6 +31,8 @@ def judge_smoke(
         first, second: what two fresh containers answered, or why they did not; the second one's is short.
         expected: what the first must answer; less is no pass.
         controls, thorough: the controls, and what takes long, were asked for.
+        profile: the one that must be in force in the image.
+        pinned: the distributions that must be in the image.
     """
     for answer in (first, second):
         if isinstance(answer, str) or not answer.ran:
@@ -39,28 +40,36 @@ def judge_smoke(
     assert isinstance(first, Document)
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
-    told = bool(first.expectations.refused)
+    rules = Rules(device=device, expected=expected, told=first.expectations, pinned=frozenset(pinned))
     names = (*expected.probes, *(expected.thorough if thorough else ()))
-    probes = tuple(_probe(answer, again.get(answer.name), expected, told=told) for answer in first.probes)
+    left_out = () if thorough else expected.thorough
+    probes = tuple(
+        judge_probe(answer, again.get(answer.name), rules)
+        for answer in first.probes
+        if answer.name not in left_out or _ran(answer)
+    )
     found = tuple(_control(answer) for answer in first.controls)
-    hook: V = "inconclusive"
-    if first.start and second.start:
-        hook = "identical" if first.start == second.start else "drift"
+    hook = judge_start(first, second)
     reasons = [
         *_missing("probe", names, [probe.name for probe in probes]),
         *_open_probes(probes),
         *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
+        *open_platform(first.fingerprint, second.fingerprint),
+        *open_profile(profile, first.fingerprint),
         *(_open_controls(found, expected) if controls else ["the controls were left out"]),
         *_open_comparator(first.comparator, expected.comparator),
     ]
     verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in found)]
     drift = hook == "drift" or "drift" in verdicts
+    there = {probe.name for probe in probes}
     return Smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
         probes=probes, controls=found, comparator=first.comparator,
         collectives=_collectives(first.collectives, expected),
-        expectations=first.expectations.source, fingerprint=first.fingerprint,
-        start=first.start, open=tuple(reasons), seconds=first.seconds + second.seconds,
+        expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
+        open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
+        left_out=tuple(name for name in left_out if name not in there),
+        stress=_stress(first.stress), threads=first.threads,
     )  # fmt: skip
 
 
@@ -75,70 +84,15 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
     )  # fmt: skip
 
 
-def short(why: str) -> str:
-    """Return a reason of one line, shortened at its beginning."""
-    line = " / ".join(part.strip() for part in why.splitlines() if part.strip())
-    return line if len(line) <= LONGEST else f"...{line[-LONGEST:]}"
+def _ran(answer: Answer) -> bool:
+    return any(seen.verdict != "SKIPPED" for seen in answer.modes.values())
 
 
-def _probe(answer: Answer, again: Answer | None, expected: Expected, *, told: bool) -> Probe:
-    """Judge one probe; `told` says that torch's own text names operations that it refuses."""
-    later = again.modes if again else {}
-    refusable = (answer.documented == "refused" and told) or answer.name in expected.alerting
-    verdict, why = _judged(
-        answer.modes.get("strict"), later.get("strict"), refusable=refusable,
-        optional=answer.name in expected.optional,
-    )  # fmt: skip
-    if answer.name in expected.informational:
-        verdict, why = "informational", "torch promises nothing here"
-    return _row(answer, verdict, why, _modes(answer.modes, later))
-
-
-def _row(answer: Answer, verdict: ProbeV, why: str, modes: dict[ModeName, Mode]) -> Probe:
-    return Probe(
-        name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
-        documented=answer.documented, verdict=verdict, why=why, modes=modes,
-    )  # fmt: skip
-
-
-def _modes(modes: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
-    return {name: _mode(seen, later.get(name)) for name, seen in modes.items()}
-
-
-def _mode(seen: Observed, later: Observed | None) -> Mode:
-    runs = seen.repeats
-    return Mode(
-        verdict=seen.verdict, digest=seen.digest, again=later.digest if later else None, distinct=seen.distinct,
-        runs=runs, processes=seen.processes, upper=round(min(1.0, 3 / runs), 6) if runs else 1.0,
-        why=short(seen.why),
-    )  # fmt: skip
-
-
-def _judged(
-    seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
-) -> tuple[ProbeV, str]:
-    """Return what one mode showed of one probe, and why; `later` is the second container's answer."""
-    if seen is None:
-        return "inconclusive", "no answer in the mode that counts"
-    if seen.verdict == "DRIFT":
-        return "drift", short(seen.why) or f"{seen.distinct} different results in {seen.repeats} runs"
-    if seen.verdict == "SKIPPED" and optional:
-        return "not-applicable", short(seen.why)
-    if seen.verdict in ("ERROR", "SKIPPED"):
-        return "inconclusive", short(seen.why) or seen.verdict
-    if later is None or later.verdict in ("ERROR", "SKIPPED", "DRIFT"):
-        return "inconclusive", f"no answer of the second container: {short(later.why) if later else 'none'}"
-    if seen.verdict != later.verdict:
-        return "inconclusive", f"{seen.verdict} in one container, {later.verdict} in another"
-    if seen.verdict == "REFUSED":
-        if refusable:
-            return "refused", short(seen.why)
-        return "inconclusive", f"torch refused, and its own text does not say so: {short(seen.why)}"
-    if not seen.whole or not later.whole or seen.repeats < 2:
-        return "inconclusive", f"an answer that says less than IDENTICAL: {seen.repeats} runs"
-    if seen.digest != later.digest:
-        return "drift", f"{seen.digest} in one container and {later.digest} in another"
-    return "identical", ""
+def _stress(told: StressAnswer | None) -> str:
+    """Return why the probes were not all disturbed, as they were to be."""
+    if told is None or told.ran:
+        return ""
+    return f"nothing disturbed some of the probes: {short(told.why) or 'no reason given'}"
 
 
 def _control(answer: ControlAnswer) -> Control:
@@ -159,7 +113,7 @@ def _control(answer: ControlAnswer) -> Control:
         verdict = "effective"
         why = f"{default.distinct} different results in {default.repeats} runs by default, one {name}"
     return Control(
-        name=answer.name, device=answer.device, verdict=verdict, modes=_modes(answer.modes, {}), why=why
+        name=answer.name, device=answer.device, verdict=verdict, modes=modes(answer.modes, {}), why=why
     )
 
 
@@ -199,26 +153,41 @@ def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collec
     rows = []
     for probe in answer.probes:
         seen = probe.modes.get("strict")
-        verdict, why = _judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
-        rows.append(_row(probe, verdict, why, _modes(probe.modes, {})))
-    return _reduced(answer, tuple(rows), expected)
+        verdict, why = judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
+        rows.append(row(probe, verdict, why, modes(probe.modes, {})))
+    controls = tuple(_control(each) for each in answer.controls)
+    return _reduced(answer, tuple(rows), controls, expected)
 
 
-def _reduced(answer: CollectivesAnswer, probes: tuple[Probe, ...], expected: Expected) -> Collectives:
-    """Return one answer for all collectives."""
+def _reduced(
+    answer: CollectivesAnswer, probes: tuple[Probe, ...], controls: tuple[Control, ...], expected: Expected
+) -> Collectives:
+    """Return one answer for all collectives: what is said of them all counts only where each agrees with it.
+
+    The order of a sum of two cannot show, so the controls need three ranks.
+    """
     why = short(answer.why)
     verdict: V = "inconclusive"
-    if answer.verdict == "DRIFT" or any(probe.verdict == "drift" for probe in probes):
+    open_ones = [f"{probe.name}: {probe.why}" for probe in probes if probe.verdict == "inconclusive"]
+    if "drift" in (
+        answer.verdict.lower(),
+        *(probe.verdict for probe in probes),
+        *(c.verdict for c in controls),
+    ):
         verdict = "drift"
-    elif answer.verdict == "SKIPPED":
+    elif answer.verdict == "SKIPPED" and not open_ones:
         verdict = "not-covered"
-    elif answer.verdict == "IDENTICAL":
+    elif answer.verdict in ("IDENTICAL", "SKIPPED"):
         reasons = [
             *_missing("probe", expected.collectives, [probe.name for probe in probes]),
             *_open_probes(probes),
+            *_missing("control", expected.collective_controls, [control.name for control in controls]),
+            *(f"control {each.name}: {each.why}" for each in controls if each.verdict == "ineffective"),
         ]
-        why = "; ".join(reasons) or why
-        verdict = "inconclusive" if reasons or answer.world < 2 else "identical"
+        why = short("; ".join(reasons)) or why
+        passed = answer.verdict == "IDENTICAL" and answer.world > 2 and not reasons
+        verdict = "identical" if passed else "inconclusive"
     return Collectives(
         verdict=verdict, backend=answer.backend, world=answer.world, probes=probes, why=why,
+        algorithms=answer.algorithms, controls=controls,
     )  # fmt: skip

@@ -5,8 +5,7 @@ Each difference has a code that explains it; what nothing explains is residue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -15,6 +14,7 @@ from reprobuild.lock import Lock, Ruling, Source, dpkg_name
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.frozen import Frozen, Item
 from reprobuild.verify.verdict import Code, Difference, RoundTrip
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
@@ -60,47 +60,45 @@ def _code(ruling: Ruling) -> Code | None:
     return _EXCLUDED.get(ruling.kind, "unexplained")
 
 
-def compare_freeze(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
+def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
     """Compare the image's own freeze with the captured one, line by line, and its interpreter with the locked one.
 
     Args:
         lock: its rulings hold the captured lines and what became of each.
         frozen: the answer of the runtime's `freeze.py` inside the image.
     """
-    inside = {canonicalize_name(item["name"]): item for item in frozen["distributions"]}
+    inside = {canonicalize_name(item.name): item for item in frozen.distributions}
     sources = {source.name: source for source in lock.sources if source.installed}
     found: list[Difference] = []
     for ruling in lock.rulings:
         if ruling.captured:
             name = canonicalize_name(ruling.subject)
             found += _compare_line(ruling, inside.pop(name, None), sources.get(name))
-    found += [_difference(FREEZE, "", item["freeze"]) for item in inside.values()]
-    wanted, python = lock.interpreter.version, str(frozen.get("python"))
+    found += [_difference(FREEZE, "", item.freeze) for item in inside.values()]
+    wanted, python = lock.interpreter.version, frozen.python
     if python != wanted and not python.startswith(f"{wanted}."):  # 3.11 asks for no more than that
         found.append(_difference("python", wanted, python))
     return found
 
 
-def _compare_line(
-    ruling: Ruling, item: Mapping[str, Any] | None, source: Source | None
-) -> Iterator[Difference]:
+def _compare_line(ruling: Ruling, item: Item | None, source: Source | None) -> Iterator[Difference]:
     captured, code = ruling.captured, _code(ruling)
     reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
     if item is None:
         yield _difference(FREEZE, captured, "", reason, code)
         return
-    if source and item.get("tree") != source.tree:
-        yield _difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.get('tree')}")
-    elif item["freeze"] == captured:
+    if source and item.tree != source.tree:
+        yield _difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.tree}")
+    elif item.freeze == captured:
         return
-    elif _simple(item["freeze"]) == _simple(captured):
+    elif _simple(item.freeze) == _simple(captured):
         reason = "the same, spelled differently by another version of pip or uv"
-        yield _difference(FREEZE, captured, item["freeze"], reason, "other-spelling")
-    elif source and _is_path(captured) and source.path in item["freeze"]:
+        yield _difference(FREEZE, captured, item.freeze, reason, "other-spelling")
+    elif source and _is_path(captured) and source.path in item.freeze:
         reason = "the same files, at their place in the image"
-        yield _difference(FREEZE, captured, item["freeze"], reason, "path-rewritten")
+        yield _difference(FREEZE, captured, item.freeze, reason, "path-rewritten")
     else:
-        yield _difference(FREEZE, captured, item["freeze"], reason, code)
+        yield _difference(FREEZE, captured, item.freeze, reason, code)
 
 
 def _is_path(line: str) -> bool:
@@ -121,9 +119,9 @@ def _difference(
     return Difference(list=where, captured=captured, image=image, reason=reason, code=code or "unexplained")
 
 
-def compare_folders(lock: Lock, frozen: Mapping[str, Any]) -> list[Difference]:
+def compare_folders(lock: Lock, frozen: Frozen) -> list[Difference]:
     """Compare the files of the sources that nothing is installed from: the folders that the job ran in."""
-    trees = {item["name"]: item["tree"] for item in frozen.get("sources", ())}
+    trees = {folder.name: folder.tree for folder in frozen.sources}
     return [
         _difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
         for source in lock.sources

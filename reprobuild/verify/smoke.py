@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from reprobuild.engines.model import Finished
 from reprobuild.lock import FILES, PREFIX
@@ -22,7 +22,7 @@ OTHER = (
 
 def run_smoke(
     device: Device, container: Callable[..., Finished], expected: Mapping[Device, Expected] | None, *,
-    seed: int, controls: bool, thorough: bool,
+    seed: int, controls: bool, thorough: bool, profile: str, pinned: Collection[str],
 ) -> Smoke:  # fmt: skip
     """Run the smoke test on a device and judge it.
 
@@ -31,6 +31,8 @@ def run_smoke(
         expected: what must be answered; None where the image cannot be asked.
         controls: run the controls, too.
         thorough: hundreds of repeats.
+        profile: the one that must be in force in the image.
+        pinned: the distributions that must be in the image.
 
     Raises:
         EngineError: the engine failed; a probe that fails is an answer, not an error.
@@ -41,7 +43,9 @@ def run_smoke(
     asked = {"device": device, "seed": seed, "controls": controls, "thorough": thorough}
     first = _ask(container, device, asked)
     second = _ask(container, device, {"device": device, "seed": seed, "quick": True, "thorough": thorough})
-    return judge_smoke(device, first, second, wanted, controls=controls, thorough=thorough)
+    return judge_smoke(
+        device, first, second, wanted, controls=controls, thorough=thorough, profile=profile, pinned=pinned
+    )
 
 
 def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:

@@ -84,20 +84,24 @@ class Control(Struct, frozen=True, kw_only=True):
 
 
 class Collectives(Struct, frozen=True, kw_only=True):
-    """Reductions over `world` processes, or GPUs."""
+    """Reductions over `world` processes, or GPUs, their controls, and by which `algorithms`, where NCCL tells."""
 
     verdict: V
     backend: Text = ""
     world: Count = 0
     probes: Annotated[tuple[Probe, ...], Meta(max_length=200)] = ()
     why: Text = ""
+    algorithms: Annotated[tuple[Text, ...], Meta(max_length=200)] = ()
+    controls: Annotated[tuple[Control, ...], Meta(max_length=10)] = ()
 
 
 class Smoke(Struct, frozen=True, kw_only=True):
     """The smoke test on one device, and all that its verdict follows from.
 
     `hook` says whether what was drawn before anything was seeded was the same in both containers, and `start`
-    holds digests of those draws. `open` says why it is inconclusive.
+    holds digests of those draws. `open` says why it is inconclusive. `left_out` are probes that were not run: they
+    take long, and `thorough` was not asked for. `stress` says why what was to disturb them did not, and
+    `threads` how many torch had in each mode.
     """
 
     device: Device
@@ -112,6 +116,10 @@ class Smoke(Struct, frozen=True, kw_only=True):
     start: Free = {}
     open: tuple[Text, ...] = ()
     seconds: Seconds = 0
+    thorough: bool = False
+    left_out: Annotated[tuple[Name, ...], Meta(max_length=500)] = ()
+    stress: Text = ""
+    threads: Annotated[dict[ModeName, Count], Meta(max_length=4)] = {}
 
 
 # Why a captured line is not in the image as it was: docs/round-trip.md.
@@ -148,7 +156,8 @@ class Against(Struct, frozen=True, kw_only=True):
 
     `certificate` is the sha256 of its file. `platform` are differences of the machines, which explain others;
     `failed` are digests that differ though the platform is the same, `other` those on another platform, and
-    `unmatched` is what only one of the two has.
+    `unmatched` is what only one of the two has, or was computed on another kind of device. `beside` are differences
+    that change no result, and explain none.
     """
 
     certificate: str
@@ -159,13 +168,14 @@ class Against(Struct, frozen=True, kw_only=True):
     failed: tuple[Deviation, ...] = ()
     other: tuple[Deviation, ...] = ()
     unmatched: tuple[Deviation, ...] = ()
+    beside: tuple[Deviation, ...] = ()
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
     """The certificate of one check: which image, with which seed, when, on what, and every answer.
 
     `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The
-    comparisons are of the user's own work.
+    comparisons are of the user's own work. `engine` ran the containers, and `gpus` are those that were asked for.
     """
 
     version: int
@@ -183,6 +193,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
     against: Against | None = None
+    engine: str = ""
+    gpus: str = ""
 
     @property
     def exit_code(self) -> int:

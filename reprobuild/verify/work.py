@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import FILES, PREFIX, Workload
-from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair
+from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
 from reprobuild.verify.verdict import Comparison
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -153,7 +153,7 @@ def compare_work(
             return [
                 Comparison(
                     name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
-                    details=tuple(failed.tail.splitlines()),
+                    details=tuple(map(shown, failed.tail.splitlines())),
                 )
             ]  # fmt: skip
         assert one.index is not None
@@ -187,8 +187,10 @@ def _inside(text: str) -> str:
 def _task(work: Work, seed: int, folder: Path, volumes: Sequence[tuple[str, str]]) -> Task:
     """Return one run of the command, looked after by the program that puts aside what it writes."""
     collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(_inside, work.artefacts), "--")
+    # Records of settings hold times and process numbers, and lie in the working folder, which may be an artefact.
+    environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
     return Task(
-        arguments=(*collect, *map(_inside, work.command)), environment={"REPROBUILD_SEED": str(seed)},
+        arguments=(*collect, *map(_inside, work.command)), environment=environment,
         outputs=OUTPUTS, kept=folder, volumes=tuple(volumes),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import json
 import os
+import shutil
 import struct
 import tempfile
 import zipfile
@@ -13,6 +14,7 @@ import zlib
 
 from reprobuild_runtime.artefacts.distance import BLOCK, KINDS
 from reprobuild_runtime.artefacts.found import Found, Unreadable
+from reprobuild_runtime.artefacts.lines import unique
 from reprobuild_runtime.artefacts.pickles import numpy_dtype, read_torch
 from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays
 from reprobuild_runtime.artefacts.trees import Walk
@@ -44,7 +46,7 @@ def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
             raise Unreadable("its header has %d bytes" % length)
         header = file.read(length)
     try:
-        facts = json.loads(header)
+        facts = json.loads(header, object_pairs_hook=unique)
         metadata = facts.pop("__metadata__", {})
         arrays = {}
         for name, fact in facts.items():
@@ -58,6 +60,13 @@ def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
                 raise Unreadable("an array has not as many bytes as its shape says")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
         raise Unreadable("its header cannot be read: %s" % type(err).__name__) from None
+    at = 8 + length
+    for start, size in sorted((array.section.start, array.section.length) for array in arrays.values()):
+        if start != at:
+            raise Unreadable("its arrays overlap, or leave bytes between them")
+        at += size
+    if at != os.path.getsize(path):
+        raise Unreadable("bytes follow its last array")
     return arrays, metadata, header
 
 
@@ -110,6 +119,11 @@ def _bytes(array: "Array") -> int:
     return array.elements * KINDS[array.dtype].width * (2 if array.dtype.startswith("complex") else 1)
 
 
+def room(folder: str) -> int:
+    """Return how many bytes may be unpacked into a folder: half of what is free there."""
+    return shutil.disk_usage(folder).free // 2
+
+
 class Zip:
     """A zip file: its members by name, and each one's bytes; packed ones are unpacked into a folder."""
 
@@ -117,7 +131,7 @@ class Zip:
         self.path, self.scratch = path, scratch
         try:
             with zipfile.ZipFile(path) as opened:
-                self.infos = opened.infolist()
+                self.infos, self.comment = opened.infolist(), opened.comment
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OverflowError) as err:
             raise Unreadable("no whole zip: %s" % ascii(str(err))[:200]) from None
         self.members = {info.filename: info for info in self.infos if not info.is_dir()}
@@ -145,12 +159,10 @@ class Zip:
     def _unpacked(self, info: "zipfile.ZipInfo") -> "Section":
         self.unpacked += 1
         target = os.path.join(self.scratch, str(self.unpacked))
+        if info.file_size > room(self.scratch):
+            raise Unreadable("there is no room to unpack %d bytes" % info.file_size)
         try:
-            with (
-                zipfile.ZipFile(self.path) as opened,
-                opened.open(info) as source,
-                open(target, "wb") as copy,
-            ):
+            with zipfile.ZipFile(self.path) as whole, whole.open(info) as source, open(target, "wb") as copy:
                 left = info.file_size
                 while left and (piece := source.read(min(BLOCK, left))):
                     copy.write(piece)
@@ -179,6 +191,7 @@ def compare_zip(one: str, two: str, found: "Found") -> str:
         if None not in tops:
             checkpoints = [_checkpoint(opened, str(top)) for opened, top in zip(zips, tops)]
             Walk(found).compare("", None, *checkpoints)
+            _beside(zips, [str(top) for top in tops], found)
             if not found.count:
                 found.note("the content is equal, the containers are not")
             return "torch checkpoint"
@@ -199,8 +212,24 @@ def _checkpoint(opened: "Zip", top: str) -> "Any":
     return read_torch(b"".join(section.pieces(BLOCK)), lambda key: opened.section("%sdata/%s" % (top, key)))
 
 
+def _beside(zips: "List[Zip]", tops: "List[str]", found: "Found") -> None:
+    """Compare what a checkpoint holds beside its pickle and storages: TorchScript's code and constants, the version.
+
+    The id that torch writes is a checksum of all records, those of bytes that no tensor shows among them.
+    """
+    for opened, top in zip(zips, tops):
+        opened.members = {
+            name[len(top) :] if name.startswith(top) else "/" + name: info
+            for name, info in opened.members.items()
+            if not name.startswith((top + "data/", top + ".data/")) and name != top + "data.pkl"
+        }
+    _members(zips, found, False)
+
+
 def _members(zips: "List[Zip]", found: "Found", arrays: bool) -> None:
     first, second = zips
+    if first.comment != second.comment:
+        found.differ("another comment of the zip")
     for name in sorted({*first.members, *second.members}):
         if name not in first.members or name not in second.members:
             found.differ(

@@ -48,9 +48,11 @@ def find(pattern: str) -> "List[str]":
     for path in found:
         inside = sorted(
             os.path.join(above, name)
-            for above, _, names in os.walk(path.rstrip("/") or "/")
-            for name in names
+            for above, folders, names in os.walk(path.rstrip("/") or "/")
+            for name in [*names, *(name for name in folders if os.path.islink(os.path.join(above, name)))]
         )
+        if inside and os.path.islink(path):
+            paths.append(path)  # where it leads is a result, too
         # A glob gives folders beside the files in them, which count once.
         paths += inside or ([path] if os.path.lexists(path) and (plain or not os.path.isdir(path)) else [])
     return sorted(set(map(os.path.normpath, paths)))
@@ -91,13 +93,16 @@ def put_aside(path: str, target: str) -> None:
     try:
         os.link(real, target)
     except OSError:
+        # One that is mostly holes takes all of its length in a copy.
+        if os.path.getsize(real) > shutil.disk_usage(os.path.dirname(target)).free:
+            raise ValueError("%s is larger than what is free" % readable(path)) from None
         with open(real, "rb") as source, open(target, "xb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
 
 
 def readable(path: str) -> str:
-    """Return a path as text that can be shown and written as JSON."""
-    return path if path.isprintable() else ascii(path)[1:-1]
+    """Return a path as text that can be shown and written as JSON, for no two paths the same."""
+    return path if path.isprintable() and "\\" not in path else ascii(path)[1:-1]
 
 
 def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ...]]") -> "Dict[str, Any]":
@@ -106,7 +111,9 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
     os.mkdir(part)
     files: "List[Dict[str, Any]]" = []
     there: "Dict[str, List[str]]" = {}
+    changed: "Dict[str, bool]" = {}
     stored: "Dict[str, Tuple[str, bool]]" = {}
+    numbers: "Dict[Tuple[int, int], str]" = {}  # a file of two names is put aside once: a tar has the second as a link
     for pattern in patterns:
         paths = find(pattern)
         if not paths:
@@ -121,8 +128,13 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
                 entry["link"] = readable(os.readlink(path))
             if what == "file":
                 if path not in stored:  # the second name that it gets changes its state
-                    stored[path] = (str(len(stored)), before.get(path) != state(path))
-                    put_aside(path, os.path.join(part, stored[path][0]))
+                    found = os.stat(path)
+                    number = numbers.setdefault((found.st_dev, found.st_ino), str(len(numbers)))
+                    target = os.path.join(part, number)
+                    if not os.path.exists(target):
+                        changed[number] = state(path) not in before.values()  # also by the name of a new link
+                        put_aside(path, target)
+                    stored[path] = (number, changed[number])
                 entry["stored"], entry["written"] = stored[path]
             files.append(entry)
     return {"files": files, "there": there}

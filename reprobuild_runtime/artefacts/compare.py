@@ -14,6 +14,7 @@ gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", 
 import gzip
 import json
 import os
+import resource
 import sys
 import tempfile
 import zlib
@@ -33,7 +34,10 @@ from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Dict, List
+
+LONGEST = 2000  # characters of a line of the answer
+_MEMORY = 4 << 30  # bytes that are always allowed: NumPy's threads reserve much that they do not use
 
 
 def same_bytes(one: str, two: str) -> bool:
@@ -112,10 +116,14 @@ def _unzipped(name: str, one: str, two: str, found: "Found") -> str:
         for path, target in zip((one, two), targets):
             try:
                 with gzip.open(path) as source, open(target, "wb") as copy:
+                    left = archives.room(folder)
                     while True:
                         piece = source.read(BLOCK)
                         if not piece:
                             break
+                        left -= len(piece)
+                        if left < 0:
+                            raise Unreadable("there is no room to unpack it")
                         copy.write(piece)
             except (OSError, EOFError, zlib.error) as err:
                 raise Unreadable("it cannot be unpacked: %s" % type(err).__name__) from None
@@ -145,17 +153,23 @@ def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, A
             if kinds[0] != kinds[1]:
                 raise Unreadable("it is %s in the first run and %s in the second" % kinds)
             how = compare_format(kinds[0], name, one, two, found)
-        except Unreadable as err:
+        except Exception as err:  # hostile or damaged: what it is made of can raise anything
             found, how = Found(rules), "bytes"
-            found.note("not read as %s: %s" % (kinds[0], err))
+            why = err if isinstance(err, Unreadable) else "%s: %s" % (type(err).__name__, ascii(str(err)))
+            found.note("not read as %s: %s" % (kinds[0], why))
             if kinds[0] in ("JSON", "JSON lines", "csv"):
                 how = _text_or_bytes(one, two, found)
             else:
                 compare_bytes(one, two, found)
     return {
         "name": name, "verdict": "drift" if found.count else "identical", "format": how, "count": found.count,
-        "details": found.differences, "excused": found.excuses(), "notes": found.notes,
+        "details": short(found.differences), "excused": short(found.excuses()), "notes": short(found.notes),
     }  # fmt: skip
+
+
+def short(told: "List[str]") -> "List[str]":
+    """Return lines that are not endless: keys come from the files."""
+    return [line if len(line) <= LONGEST else line[:LONGEST] + "..." for line in told]
 
 
 def _text_or_bytes(one: str, two: str, found: "Found") -> str:
@@ -187,7 +201,18 @@ def answer(text: str) -> "Dict[str, Any]":
     return {"ran": True, "files": files}
 
 
+def limit_memory() -> None:
+    """Let a file that is built to fill the memory fail in this program, which then compares its bytes."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = max(_MEMORY, whole // 2)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
+
+
 if __name__ == "__main__":
+    limit_memory()
     with open(sys.argv[1], encoding="utf-8") as options:
         asked = options.read()
     print(json.dumps(answer(asked)))

@@ -25,8 +25,14 @@ _FURTHEST = 14 * 3600
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "m": 60.0, "h": 3600.0}
 _STAMP = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)?$")
 _OF_DAY = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,]\d+)?$")
+_LASTED = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d\d(?:\.\d+)?)(?:<(?:\?|[\d:]+))?$")
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?) ?([a-zµ]*)$")
-_TOLD_KEY = re.compile(r"([A-Za-z_][\w./-]*)([\"']?\s*[=:]\s*)([-+]?\d[\w.+-]*|\"[^\"]*\"|'[^']*'|[^\s,;]+)")
+# Bounded, and begun at no letter within a word, so that a long line without any key is not read over and over.
+_TOLD_KEY = re.compile(
+    r"(?<!\w)([A-Za-z_][\w./-]{0,99})([\"']?\s{0,9}[=:]\s{0,9})"
+    r"(\d+(?::\d\d)+(?:\.\d+)?|[-+]?\d[\w.+-]*|\"[^\"]*\"|'[^']*'|[^\s,;|&(){}\[\]]+)"
+)
+_LONGEST = 1 << 17  # characters of a text in which anything is excused
 
 
 class Run:
@@ -103,11 +109,16 @@ def clock(value: "Any", run: "Run", key: str = "") -> bool:
     if found:
         word = found.group(2)
         return run.length(float(found.group(1)) * _UNITS.get(word, 60.0 if word.startswith("min") else 1.0))
-    return bool(re.match(r"\d+:\d\d(:\d\d)?(\.\d+)?(<.*)?$", value.strip()))
+    found = _LASTED.match(value.strip())
+    if not found:
+        return False
+    hours, minutes, seconds = found.groups()
+    return run.length(int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds))
 
 
 _FORMS: "Dict[str, Callable[[Any, Run, str], bool]]" = {
     "clock": clock,
+    "text": lambda value, run, key: isinstance(value, str) and clock(value, run, key),
     "rate": lambda value, run, key: isinstance(value, (int, float, str)) and not isinstance(value, bool),
     "host": lambda value, run, key: value == run.host,
     "whole": lambda value, run, key: isinstance(value, int) and 0 < value < 1 << 48,
@@ -142,7 +153,7 @@ class Rules:
             data = json.load(file)
         self.runs = runs
         self.ignored = [plain(key) if "*" not in key else key.lower() for key in ignored]
-        self.never = re.compile(data["never"])
+        self.never, self.anywhere = re.compile(data["never"]), frozenset(data["anywhere"])
         self.keys = [(rule["name"], re.compile(rule["pattern"]), rule["form"]) for rule in data["keys"]]
         self.forms = [(rule["name"], re.compile(rule["pattern"]), rule["check"]) for rule in data["forms"]]
 
@@ -150,13 +161,21 @@ class Rules:
         """Tell whether the user ignores a key."""
         return any(fnmatchcase(plain(key), wanted) for wanted in self.ignored)
 
+    def always(self, key: str) -> bool:
+        """Tell whether a key, and all below it, is of what no rule ever excuses: `loss` among its words."""
+        return not self.anywhere.isdisjoint(plain(key).split("_"))
+
+    def refuses(self, key: str) -> bool:
+        """Tell whether no rule but the user's own excuses a key."""
+        return self.always(key) or self.never.fullmatch(plain(key)) is not None
+
     def excuse(self, key: "Optional[str]", one: "Any", two: "Any") -> str:
         """Return the name of the rule that lets two values of one key differ; nothing where none does."""
         if key is not None:
             if self.ignores(key):
                 return "--ignore"
             spelled = plain(key)
-            if self.never.fullmatch(spelled):
+            if self.refuses(key):
                 return ""
             for name, pattern, form in self.keys:
                 if pattern.fullmatch(spelled):
@@ -172,6 +191,8 @@ class Rules:
 
     def same_text(self, one: str, two: str) -> bool:
         """Tell whether two texts differ only in what may differ."""
+        if max(len(one), len(two)) > _LONGEST:
+            return False
         return self.reduced(one, self.runs[0]) == self.reduced(two, self.runs[1])
 
     def reduced(self, text: str, run: "Run") -> str:
@@ -182,7 +203,7 @@ class Rules:
             key, between, _ = found.groups()
             if self.ignores(key):
                 kept = key + between + "<--ignore>"
-            elif self.never.fullmatch(plain(key)):
+            elif self.refuses(key):
                 kept = found.group()
             else:
                 continue

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from reprobuild_runtime.artefacts.excuses import Rules
 
 TOLD = 20  # differences that are told in words
+MOST = 100  # excused keys that are told
 LONGEST = 120  # characters of a value that are quoted
 
 
@@ -46,15 +47,20 @@ class Found:
         if not name:
             self.differ("%s: %s" % (where, text))
             return
-        kept = self.excused.setdefault((str(key) if isinstance(key, str) else "text", name), [0, where, text])
-        kept[0] += 1
+        self.excuse(key if isinstance(key, str) else "text", name, where, text)
+
+    def excuse(self, key: str, name: str, where: str, text: str) -> None:
+        """Note what a rule excused."""
+        self.excused.setdefault((key[:LONGEST], name), [0, where, text])[0] += 1
 
     def excuses(self) -> "List[str]":
         """Return what was excused, in words: one line for each key and rule."""
-        return [
+        told = [
             "%s (%s): %d time%s, the first %s: %s" % (key, name, count, "s" * (count != 1), where, text)
-            for (key, name), (count, where, text) in self.excused.items()
+            for (key, name), (count, where, text) in list(self.excused.items())[:MOST]
         ]
+        more = len(self.excused) - len(told)
+        return [*told, "and %d keys more" % more] if more > 0 else told
 
 
 def quoted(value: "Any") -> str:

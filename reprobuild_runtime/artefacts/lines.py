@@ -4,10 +4,12 @@
 
 import csv
 import json
+import math
+import re
 from itertools import zip_longest
 
 from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
-from reprobuild_runtime.artefacts.trees import Walk
+from reprobuild_runtime.artefacts.trees import Walk, canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST = 16 << 20  # bytes of one line
 WHOLE = 256 << 20  # bytes of a JSON document
+# tqdm's bars, those of Keras, and bare percentages: when they are drawn anew depends on the clock.
+_BAR = re.compile(r"%\||^\s*\d{1,3}(?:\.\d+)? ?%|\[\d+:\d\d|\b(?:it|s)/(?:it|s|step)\b|\bETA\b|\[[=>.]{5,}\]")
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch", "batch")
 
 
@@ -32,20 +36,34 @@ def lines(path: str) -> "Iterator[str]":
             except UnicodeDecodeError:
                 raise Unreadable("it is no text in UTF-8") from None
             text = text[:-1] if text.endswith("\n") else text
-            yield next((part for part in reversed(text.split("\r")) if part.strip()), "")
+            yield _left(text)
 
 
-def _unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
+def _left(text: str) -> str:
+    """Return a line without what a progress bar wrote and wrote over; all else that ends in `\\r` stays, and counts."""
+    parts = [part for part in text.split("\r") if part.strip()]
+    return "\r".join([*(part for part in parts[:-1] if not _BAR.search(part)), *parts[-1:]])
+
+
+def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
+    """Return the dictionary of these pairs; ValueError where a key stands twice."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a key stands twice")
     return made
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):  # `1e400` and `1e500` are two numbers
+        raise ValueError("a number is too large")
+    return number
+
+
 def parse(text: str) -> "Any":
     """Return the value of a JSON text; Unreadable where it is none, or has a key twice."""
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=unique, parse_float=_finite)
     except (ValueError, RecursionError) as err:
         raise Unreadable("no JSON: %s" % ascii(str(err))[:200]) from None
 
@@ -117,8 +135,12 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
         else:
             for index, (a, b) in enumerate(zip(first, second)):
                 name = names[index] if index < len(names) else "column %d" % (index + 1)
-                if a != b:
-                    Walk(found).compare("row %d %s" % (row, quoted(name)[1:-1]), name, _cell(a), _cell(b))
+                if a == b:
+                    continue
+                where, values = "row %d %s" % (row, quoted(name)[1:-1]), (_cell(a), _cell(b))
+                if canonical(values[0]) == canonical(values[1]):  # `007` and `7` are two names
+                    values = a, b
+                Walk(found).compare(where, name, *values)
         wrong += found.count > before
     _sum_up(wrong, row, found)
 

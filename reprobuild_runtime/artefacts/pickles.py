@@ -14,7 +14,7 @@ import struct
 from reprobuild_runtime.artefacts.distance import KINDS
 from reprobuild_runtime.artefacts.found import Unreadable
 from reprobuild_runtime.artefacts.sections import Array, Section
-from reprobuild_runtime.artefacts.trees import Opaque
+from reprobuild_runtime.artefacts.trees import Opaque, canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -238,13 +238,16 @@ class Plain:
 
     def _key(self, key: "Any", depth: int) -> "Any":
         made = self.of(key, depth)
-        return made if not isinstance(made, (list, dict, set)) else repr(made)
+        return made if not isinstance(made, (list, dict, set, tuple)) else Opaque("", (made,))
 
     def _record(self, record: "Record", depth: int) -> "Any":
         if record.called in _TENSORS and len(record.args) >= 4 and self.section is not None:
             return self._tensor(record.called, record.args)
         if record.called in _PARAMETERS and record.args:
-            return self.of(record.args[0], depth)
+            inner = self.of(record.args[0], depth)
+            if not isinstance(inner, Array) or not record.args[1:2] or record.args[1] is True:
+                return inner
+            return Array(inner.dtype, inner.shape, inner.section, inner.layout, inner.note + " frozen")
         if record.called in _ARRAYS:
             array = _numpy_array(record.state)
             if array is not None:
@@ -270,16 +273,20 @@ class Plain:
         dtype = storage.dtype
         if called.endswith("_v3"):
             dtype = getattr(args[6], "called", "").replace("torch.", "", 1) if len(args) > 6 else ""
+        metadata = args[7:8] if called.endswith("_v3") else args[6:7]  # the bits of a conjugate, for example
         width = _width(dtype)
         elements = 1
         for number in size:
             elements *= number
         extent = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if elements else 0
         layout = () if elements <= 1 or _ordered(size, stride) else stride
-        grad = " requires_grad" if len(args) > 4 and args[4] else ""
+        note = storage.location + (" requires_grad" if len(args) > 4 and args[4] else "")
+        note += " %s" % canonical(self.of(metadata[0])) if metadata and metadata[0] else ""
+        if dtype not in KINDS:  # of unknown width: all bytes of the storage count
+            return Array(dtype, size, self.section(storage), ("from", offset, *stride), note)
         length = extent if layout else elements
         part = self.section(storage).part(offset * width, length * width)
-        return Array(dtype, size, part, layout, storage.location + grad)
+        return Array(dtype, size, part, layout, note)
 
 
 def _ordered(size: "Tuple[int, ...]", stride: "Tuple[int, ...]") -> bool:
@@ -305,6 +312,8 @@ def _numpy_array(state: "Any") -> "Optional[Array]":
         return None
     _, shape, dtype, by_columns, data = state
     code = _text(dtype.args[0]) if isinstance(dtype, Record) and dtype.args else ""
+    if isinstance(dtype, Record) and isinstance(dtype.state, tuple) and _text(dtype.state[1]) == ">":
+        return None
     name = numpy_dtype(code)
     data = _encoded(data) if isinstance(data, Record) else data
     if (

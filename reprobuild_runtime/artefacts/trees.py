@@ -2,6 +2,9 @@
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
+import hashlib
+import struct
+
 from reprobuild_runtime.artefacts.distance import steps
 from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
 from reprobuild_runtime.artefacts.sections import Array, compare_arrays
@@ -25,7 +28,8 @@ class Walk:
 
     def __init__(self, found: "Found") -> None:
         self.found = found
-        self.seen: "Set[Tuple[int, int]]" = set()  # shared objects are compared once, and rings end
+        # Shared objects are compared once below each key, which decides what is excused, and rings end.
+        self.seen: "Set[Tuple[int, int, Any]]" = set()
 
     def compare(self, where: str, key: "Any", one: "Any", two: "Any", depth: int = 0) -> None:
         """Compare two values; `key` is the nearest key of a dictionary above them."""
@@ -33,13 +37,17 @@ class Walk:
             raise Unreadable("it is nested more than %d deep" % DEEPEST)
         name, other = _type(one), _type(two)
         if name != other:
-            # A number may be whole in one run only: 3 and 3.1.
-            self.found.leaf(where, key, one, two, "%s and %s" % (quoted(one), quoted(two)))
+            # A number may be whole in one run only: 3 and 3.1. An array is never excused.
+            text = "%s and %s" % (quoted(one), quoted(two))
+            if isinstance(one, Array) or isinstance(two, Array):
+                self.found.differ("%s: %s" % (where, text))
+            else:
+                self.found.leaf(where, key, one, two, text)
             return
         if isinstance(one, (dict, list, tuple, set, frozenset, Opaque)):
-            if (id(one), id(two)) in self.seen:
+            if (id(one), id(two), key) in self.seen:
                 return
-            self.seen.add((id(one), id(two)))
+            self.seen.add((id(one), id(two), key))
         if isinstance(one, Array):
             compare_arrays(where, one, two, self.found)
         elif isinstance(one, dict):
@@ -56,19 +64,28 @@ class Walk:
     def _dictionaries(self, where: str, key: "Any", one: "Any", two: "Any", depth: int) -> None:
         names = [[_key(name) for name in part] for part in (one, two)]
         for which, there, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
-            for name in there:
-                if name not in others and not self.found.rules.ignores(name):
-                    self.found.differ("%s: only in the %s run" % (_below(where, name), which))
+            for name, value in zip(there, (one if which == "first" else two).values()):
+                if name not in others:
+                    self._missing(_below(where, name[1]), name[1], which, isinstance(value, Array))
         common = set(names[0]) & set(names[1])
         if [name for name in names[0] if name in common] != [name for name in names[1] if name in common]:
             self.found.differ("%s: the same keys in another order" % (where or "at the top"))
         values = dict(zip(names[1], two.values()))
         for name, value in zip(names[0], one.values()):
             if name in common:
-                # Below a number (an optimizer's state by index) the key that has a meaning stands above.
-                self.compare(
-                    _below(where, name), name if not name.isdigit() else key, value, values[name], depth + 1
-                )
+                # Below a number (an optimizer's state by index) the key that has a meaning stands above, as below
+                # one that nothing excuses: the `duration` of a dictionary of losses is a loss.
+                shown = name[1]
+                rules = self.found.rules
+                above = isinstance(key, str) and (shown.isdigit() or rules.always(key))
+                above = above and not rules.ignores(shown)
+                self.compare(_below(where, shown), key if above else shown, value, values[name], depth + 1)
+
+    def _missing(self, where: str, name: str, which: str, array: bool) -> None:
+        if array or not self.found.rules.ignores(name):
+            self.found.differ("%s: only in the %s run" % (where, which))
+        else:
+            self.found.excuse(name, "--ignore", where, "only in the %s run" % which)
 
     def _sequences(
         self, where: str, key: "Any", one: "Sequence[Any]", two: "Sequence[Any]", depth: int
@@ -79,17 +96,19 @@ class Walk:
             self.compare("%s[%d]" % (where, index), key, a, b, depth + 1)
 
     def _sets(self, where: str, one: "Any", two: "Any") -> None:
-        if any(isinstance(item, (Opaque, Array)) for item in (*one, *two)):
-            raise Unreadable("a set holds objects, which have no order")
-        for which, more in (("first", one - two), ("second", two - one)):
-            for item in sorted(map(quoted, more)):
+        first, second = ({canonical(item): item for item in items} for items in (one, two))
+        for which, these, others in (("first", first, second), ("second", second, first)):
+            for item in sorted(quoted(these[form]) for form in these if form not in others):
                 self.found.differ("%s: %s only in the %s run" % (where, item, which))
 
     def _single(self, where: str, key: "Any", one: "Any", two: "Any") -> None:
         if isinstance(one, float):
-            if one.hex() != two.hex():
+            if struct.pack("<d", one) != struct.pack("<d", two):
                 far = " (%d ULP)" % steps(one, two) if abs(one) < float("inf") > abs(two) else ""
                 self.found.leaf(where, key, one, two, "%r and %r%s" % (one, two, far))
+        elif isinstance(one, complex):
+            if canonical(one) != canonical(two):
+                self.found.leaf(where, key, one, two, "%r and %r" % (one, two))
         elif one != two:
             self.found.leaf(where, key, one, two, "%s and %s" % (quoted(one), quoted(two)))
 
@@ -98,8 +117,32 @@ def _type(value: "Any") -> str:
     return value.name if isinstance(value, Opaque) else type(value).__name__
 
 
-def _key(name: "Any") -> str:
-    return name if isinstance(name, str) else "(%s)" % _type(name) if isinstance(name, Opaque) else repr(name)
+def canonical(value: "Any") -> str:
+    """Return a text that is the same for equal values alone: of one type, and floats of one bit pattern."""
+    if isinstance(value, float):
+        return "float:%s" % struct.pack("<d", value).hex()
+    if isinstance(value, complex):
+        return "complex:%s" % struct.pack("<2d", value.real, value.imag).hex()
+    if isinstance(value, (str, bytes, int, type(None))):
+        return repr(value)
+    if isinstance(value, Array):
+        digest = hashlib.sha256()
+        for piece in value.section.pieces(1 << 20):
+            digest.update(piece)
+        facts = (value.dtype, value.shape, value.layout, value.note, digest.hexdigest())
+        return "array:%r" % (facts,)
+    if isinstance(value, dict):
+        parts = ["%s: %s" % (canonical(name), canonical(item)) for name, item in value.items()]
+    else:
+        parts = [canonical(item) for item in (value.parts if isinstance(value, Opaque) else value)]
+    return "%s(%s)" % (
+        _type(value), ", ".join(sorted(parts) if isinstance(value, (set, frozenset)) else parts)
+    )  # fmt: skip
+
+
+def _key(name: "Any") -> "Tuple[bool, str]":
+    """Return whether a key is a text, and the text that shows it: 1 and "1" are two keys."""
+    return (True, name) if isinstance(name, str) else (False, canonical(name))
 
 
 def _below(where: str, name: str) -> str:

@@ -28,7 +28,7 @@ class Probe:
         devices: where it can be run.
         most: runs in one process, however many are asked for.
         fresh: once in each process on a GPU: what a library keeps would make a second run another one by design.
-        informational: torch promises nothing here, in no mode; what is seen is only told.
+        informational: devices on which nobody promises anything, in no mode; what is seen is only told.
         thorough: it takes long, and is left out unless it is asked for by name or with `thorough`.
     """
 
@@ -41,7 +41,7 @@ class Probe:
         self.devices: "Tuple[str, ...]" = tuple(options["devices"])
         self.most: int = options["most"]
         self.fresh: bool = options["fresh"]
-        self.informational: bool = options["informational"]
+        self.informational: "Tuple[str, ...]" = tuple(options["informational"])
         self.thorough: bool = options["thorough"]
 
 
@@ -50,7 +50,7 @@ PROBES: "Dict[str, Probe]" = {}
 
 def probe(
     *documented: "Tuple[str, ...]", devices: "Sequence[str]" = ("cpu", "cuda"), most: int = 1 << 30,
-    fresh: bool = False, informational: bool = False, thorough: bool = False,
+    fresh: bool = False, informational: "Sequence[str]" = (), thorough: bool = False,
 ) -> "Callable[[Function], Function]":  # fmt: skip
     """Enter a probe under the name of its function; the options are attributes of Probe."""
     options = {
@@ -77,8 +77,11 @@ class Bench:
         self.nn, self.functional = torch.nn, torch.nn.functional
 
     def begin(self, name: str) -> None:
-        """Start a run of a probe: inputs by its name, the global generators by the seed."""
-        self.private = self.torch.Generator()
+        """Start a run of a probe: inputs by its name, the global generators by the seed.
+
+        Inputs are drawn where they are used: the numbers that a GPU takes would cost a processor minutes.
+        """
+        self.private = self.torch.Generator(self.device)
         self.private.manual_seed(zlib.crc32(name.encode()))
         self.torch.manual_seed(self.seed)
         self.shapes: "List[str]" = []
@@ -91,17 +94,25 @@ class Bench:
     def randn(self, *shape: int, spread: int = 1, note: bool = True) -> "Any":
         """Return normal numbers, each times a power of ten from -spread to spread."""
         torch = self.torch
-        values = torch.randn(shape, generator=self.private)
+        values = torch.randn(shape, generator=self.private, device=self.device)
         if spread:
-            power = torch.randint(-spread, spread + 1, shape, generator=self.private).float()
-            values = values * torch.pow(10.0, power)
+            power = torch.randint(
+                -spread, spread + 1, shape, generator=self.private, device=self.device, dtype=torch.int8
+            )
+            values *= torch.pow(10.0, power.float())
         if note:
             self.shapes.append("x".join(map(str, shape)))
-        return values.to(self.device)
+        return values
 
     def index(self, high: int, *shape: int) -> "Any":
         """Return indices below `high`, most of them several times."""
-        return self.torch.randint(0, high, shape, generator=self.private).to(self.device)
+        return self.torch.randint(0, high, shape, generator=self.private, device=self.device)
+
+    def order(self, count: int) -> "Any":
+        """Return an order of so many indices, drawn on the CPU: a GPU sorts for it, which is what others probe."""
+        private = self.torch.Generator()
+        private.manual_seed(count)
+        return self.torch.randperm(count, generator=private).to(self.device)
 
     def also(self, values: "List[Any]") -> None:
         """Enter another result of the same run, which must be the same one."""

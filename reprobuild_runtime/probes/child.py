@@ -55,17 +55,41 @@ def set_mode(torch: "Any", mode: str) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)  # from torch 1.11 on
 
 
+def several_threads(torch: "Any") -> None:
+    """Let torch compute with two threads at least, where there are two processors: one has no order to show."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if torch.get_num_threads() < 2 <= cpus:
+        torch.set_num_threads(2)
+
+
 def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
-    """Run the probes of `names` in this process, in a mode."""
+    """Run the probes of `names` in this process, in a mode; `profile` has the threads that the image gives."""
     from reprobuild_runtime.probes.stress import Disturbance
 
     set_mode(torch, ask["mode"])
+    if ask["mode"] != "profile":
+        several_threads(torch)
+    say({"threads": torch.get_num_threads()})
     table = bench.Bench(torch, ask["device"], ask["seed"], ask["mode"])
     disturb = Disturbance(torch, ask["device"]).disturb if ask["stress"] else _nothing
     known = register()
     for name in ask["names"]:
         say({"begin": name})
-        say({"probe": name, **run(known[name], table, ask["repeats"], disturb)})
+        alive = Alive(say)
+        say({"probe": name, **run(known[name], table, ask["repeats"], disturb, alive)})
+
+
+class Alive:
+    """Says that a probe goes on, at most once a second: silence is taken for a process that hangs."""
+
+    def __init__(self, say: "Say") -> None:
+        self._say, self._last = say, time.monotonic()
+
+    def __call__(self) -> None:
+        """Say it, where the last word is a second old."""
+        if time.monotonic() - self._last >= 1:
+            self._last = time.monotonic()
+            self._say({"alive": True})
 
 
 def _nothing() -> None:
@@ -73,9 +97,10 @@ def _nothing() -> None:
 
 
 def run(
-    probe: "bench.Probe", table: "bench.Bench", repeats: int, disturb: "Callable[[], None]" = _nothing
-) -> "Dict[str, Any]":
-    """Run a probe some times, and return its digests, or why there are none."""
+    probe: "bench.Probe", table: "bench.Bench", repeats: int, disturb: "Callable[[], None]" = _nothing,
+    alive: "Callable[[], None]" = _nothing,
+) -> "Dict[str, Any]":  # fmt: skip
+    """Run a probe some times, and return its digests, or why there are none; `alive` is called after each run."""
     if table.device not in probe.devices:
         return {"skipped": f"not applicable here: it needs a device of the kind {probe.devices[0]}"}
     found: "Dict[str, Any]" = {"digests": [], "milliseconds": []}
@@ -94,6 +119,7 @@ def run(
                 found["milliseconds"].append(round((time.perf_counter() - start) * 1000, 3))
                 found["digests"] += [digest(each) for each in (values, *table.others)]
                 found["dtype"] = _dtype(values)
+                alive()
         except bench.NotHereError as err:
             found["skipped"] = f"not applicable here: {err}"
         except Exception as err:
@@ -116,7 +142,7 @@ def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     from reprobuild_runtime.probes.comparator import comparator
     from reprobuild_runtime.probes.start import start
 
-    say({"start": start(torch)})
+    say({"start": start(torch, ask["device"])})
     cuda = bool(torch.cuda.is_available())
     say({"cuda": cuda, "gpus": torch.cuda.device_count() if cuda else 0})
     say({"fingerprint": fingerprint(torch)})
@@ -125,8 +151,8 @@ def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 def occupy(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
-    """Multiply matrices on the GPU until the parent ends, or for ten minutes."""
-    parent, end = os.getppid(), time.monotonic() + 600
+    """Multiply matrices on the GPU until the parent ends, or for six hours."""
+    parent, end = os.getppid(), time.monotonic() + 6 * 3600
     work = torch.rand(2048, 2048, device="cuda")
     say({"begin": "occupy"})
     while os.getppid() == parent and time.monotonic() < end:
@@ -160,6 +186,7 @@ def main(argv: "List[str]") -> int:
     except Exception as err:
         say({"no torch": f"torch does not import: {type(err).__name__}: {err}"})
         return 0
+    say({"imported": "torch"})
     try:
         TASKS[ask["task"]](torch, ask, say)
         say({"done": True})

@@ -1,4 +1,7 @@
-"""Collectives over all GPUs with NCCL, or between two processes with gloo: are their sums the same each time?"""
+"""Collectives over all GPUs with NCCL, or between four processes with gloo: are their sums the same each time?
+
+Two would not do: a sum of two is the same in either order.
+"""
 
 import hashlib
 import json
@@ -7,7 +10,7 @@ import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-from reprobuild_runtime.probes import processes
+from reprobuild_runtime.probes import controlled, processes, ranks
 from reprobuild_runtime.probes.gather import environ_of
 from reprobuild_runtime.probes.judge import judge
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
 ONE_GPU = "one GPU: not covered"
+TWO = "the order of a sum of two cannot show: not covered"
 # What NCCL's tuning says of each call, by name or by number (src/include/nccl_common.h).
 _TUNING = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)")
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
@@ -25,46 +29,73 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 def run(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, Any]":
     """Return the document's part on collectives."""
     backend = "nccl" if ask["device"] == "cuda" else "gloo"
-    world = gpus if backend == "nccl" else 2
+    world = gpus if backend == "nccl" else 4
     found: "Dict[str, Any]" = {
         "verdict": "SKIPPED",
         "why": "",
         "backend": backend,
         "world": world,
         "probes": [],
+        "controls": [],
+        "algorithms": [],
     }
     if world < 2:
         return {**found, "why": ONE_GPU}
-    with tempfile.TemporaryDirectory() as folder:
+    with _meeting_place() as folder:
         launches = [_launch(ask, command, backend, world, os.path.join(folder, str(n))) for n in range(2)]
         found["algorithms"] = algorithms(folder)
+    absent = next((each["absent"] for each in launches if each["absent"]), "")
+    if absent:
+        return {**found, "why": absent}
     why = next((each["why"] for each in launches if each["why"]), "")
     names = list(dict.fromkeys(name for each in launches for name in each["told"]))
     found["probes"] = [_probe(name, [each["told"].get(name) for each in launches], why) for name in names]
-    verdicts = {mode["verdict"] for each in found["probes"] for mode in each["modes"].values()}
-    worst = next((name for name in ("ERROR", "DRIFT", "IDENTICAL", "SKIPPED") if name in verdicts), "ERROR")
-    found["verdict"] = "ERROR" if why else worst
-    found["why"] = why or next(
-        (
-            mode["why"]
-            for each in found["probes"]
-            for mode in each["modes"].values()
-            if mode["verdict"] == worst
-        ),
-        "",
-    )
+    if world > 2:
+        found["controls"] = [_control(ask["device"], launches, why)]
+    found["verdict"], found["why"] = _summed_up(found["probes"], why)
+    if world == 2 and found["verdict"] == "IDENTICAL":
+        found.update(verdict="SKIPPED", why=TWO)
     return found
+
+
+def _meeting_place() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder where the ranks meet: an image may have no other that can be written to than shared memory."""
+    try:
+        return tempfile.TemporaryDirectory()
+    except OSError:
+        return tempfile.TemporaryDirectory(dir="/dev/shm")
+
+
+def _summed_up(probes: "List[Dict[str, Any]]", why: str) -> "tuple[str, str]":
+    """Return one verdict on all probes, and its reason; `why` says why a rank ended early."""
+    if why:
+        return "ERROR", why
+    modes = [mode for each in probes for mode in each["modes"].values()]
+    for verdict in ("ERROR", "DRIFT", "IDENTICAL", "SKIPPED"):
+        for mode in modes:
+            if mode["verdict"] == verdict:
+                return verdict, str(mode["why"])
+    return "ERROR", "no rank told anything"
+
+
+def _control(device: str, launches: "List[Dict[str, Any]]", why: str) -> "Dict[str, Any]":
+    """Judge the sum in order of arrival, which shows that the order of a sum is seen."""
+    lost = {"error": why or "no rank told it"}
+    modes = {
+        mode: judge([each["controls"].get(mode, lost) for each in launches], "none", ())
+        for mode in ("default", "cured")
+    }
+    return controlled.entry(ranks.CONTROL, device, modes)
 
 
 def _launch(
     ask: "Dict[str, Any]", command: "List[str]", backend: str, world: int, folder: str
 ) -> "Dict[str, Any]":
-    """Run all ranks once; return {"told": {probe: what was told}, "why": why a rank ended early}."""
+    """Run all ranks once; return {"told": {probe: what was told}, "controls": {mode: what was told}, "absent": why
+    torch has no collectives, "why": why a rank ended early}.
+    """
     os.mkdir(folder)
-    environ = environ_of("profile", ask["seed"])
-    # All ranks are on this machine, which may have no network but its own.
-    environ.update(GLOO_SOCKET_IFNAME="lo", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
-    environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    environ = environ_for_ranks(ask["seed"])
     if backend == "nccl":
         environ.update(
             NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,TUNING", NCCL_DEBUG_FILE=folder + "/nccl-%p"
@@ -80,35 +111,62 @@ def _launch(
         answers = list(pool.map(rank, range(world)))
     whys = [(n, each.said("no torch") or each.why) for n, each in enumerate(answers)]
     why = next((f"rank {n}: {text}" for n, text in whys if text), "")
-    per_rank = [_by_name(each) for each in answers]
     return {
-        "told": {name: _joined([each.get(name) for each in per_rank]) for name in per_rank[0]},
+        "told": _of_all(answers, "probe"),
+        "controls": _of_all(answers, "control"),
+        "absent": next((each.said("absent") for each in answers if each.said("absent")), ""),
         "why": why,
     }
 
 
-def _by_name(answer: "processes.Answer") -> "Dict[str, Dict[str, Any]]":
-    """Return what a rank told of each probe, its rounds put together."""
-    found: "Dict[str, Dict[str, Any]]" = {}
+def environ_for_ranks(seed: int) -> "Dict[str, str]":
+    """Return the environment of a rank: all are on this machine, which may have no network but its own.
+
+    What the image says of the network of the machine that it was made on does not hold here.
+    """
+    environ = environ_of("profile", seed)
+    for name in list(environ):
+        if name.startswith(("NCCL_IB_", "NCCL_NET")):
+            del environ[name]
+    environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
+    return environ
+
+
+def _of_all(answers: "List[processes.Answer]", key: str) -> "Dict[str, Dict[str, Any]]":
+    """Return what all ranks told of each probe, or of each mode of the control."""
+    per_rank = [_by_name(each, key) for each in answers]
+    names = dict.fromkeys(name for each in per_rank for name in each)
+    return {name: _joined([each.get(name, []) for each in per_rank]) for name in names}
+
+
+def _by_name(answer: "processes.Answer", key: str) -> "Dict[str, List[Dict[str, Any]]]":
+    """Return what a rank told of each probe, round by round."""
+    found: "Dict[str, List[Dict[str, Any]]]" = {}
     for line in answer.lines:
-        if "probe" in line:
-            before = found.setdefault(str(line["probe"]), {**line, "digests": []})
-            before["digests"] = before["digests"] + line.get("digests", [])
+        if key in line:
+            found.setdefault(str(line[key]), []).append(line)
     return found
 
 
-def _joined(told: "List[Optional[Dict[str, Any]]]") -> "Dict[str, Any]":
-    """Return what all ranks told as one: the digest of a run is that of the ranks' digests."""
-    missing = next((n for n, each in enumerate(told) if each is None), None)
+def _joined(told: "List[List[Dict[str, Any]]]") -> "Dict[str, Any]":
+    """Return what all ranks told in all rounds as one: the digest of a run is that of the ranks' digests."""
+    missing = next((n for n, lines in enumerate(told) if not lines), None)
     if missing is not None:
         return {"error": f"rank {missing} said nothing of it"}
-    there = [each for each in told if each is not None]
-    fault = next((each for each in there if "error" in each or "skipped" in each), None)
-    if fault is not None:
-        return fault
-    runs = zip(*(each["digests"] for each in there))  # noqa: B905  Python 3.8
+    every = [line for lines in told for line in lines]
+    failed = next((line for line in every if "error" in line), None)
+    if failed is not None:
+        return failed
+    skipped = [line for line in every if "skipped" in line]
+    if skipped:
+        why = f"it could be run by one rank or in one round, and not in another: {skipped[0]['skipped']}"
+        return skipped[0] if len(skipped) == len(every) else {"error": why}
+    per_rank = [[each for line in lines for each in line.get("digests", ())] for lines in told]
+    if len({len(digests) for digests in per_rank}) > 1:
+        return {"error": "the ranks told unequal numbers of results"}
+    runs = zip(*per_rank)  # noqa: B905  Python 3.8
     digests = [hashlib.sha256(" ".join(run).encode()).hexdigest() for run in runs]
-    return {**there[0], "digests": digests}
+    return {**every[0], "digests": digests}
 
 
 def _probe(name: str, told: "List[Optional[Dict[str, Any]]]", why: str) -> "Dict[str, Any]":

@@ -17,25 +17,25 @@ def _conv2d(b: "Bench", x: "Any", weight: "Any", kind: str = "float32", **option
 
 @probe(("torch.nn.Conv2d",))
 def conv2d(b: "Bench") -> "List[Any]":
-    x = b.randn(*b.pick((4, 16, 28, 28), (16, 64, 56, 56)))
+    x = b.randn(*b.pick((4, 16, 28, 28), (8, 64, 56, 56)))
     return _conv2d(b, x, b.randn(*b.pick((32, 16, 3, 3), (64, 64, 3, 3))), padding=1)
 
 
 @probe(("torch.nn.Conv2d",))
 def conv2d_strided(b: "Bench") -> "List[Any]":
-    x = b.randn(*b.pick((2, 3, 64, 64), (8, 3, 224, 224)))
+    x = b.randn(*b.pick((2, 3, 64, 64), (2, 3, 224, 224)))
     return _conv2d(b, x, b.randn(b.pick(16, 64), 3, 7, 7), stride=2, padding=3)
 
 
 @probe(("torch.nn.Conv2d",))
 def conv2d_depthwise(b: "Bench") -> "List[Any]":
-    x = b.randn(*b.pick((4, 32, 28, 28), (16, 128, 56, 56)))
+    x = b.randn(*b.pick((4, 32, 28, 28), (4, 128, 56, 56)))
     return _conv2d(b, x, b.randn(x.shape[1], 1, 3, 3), padding=1, groups=x.shape[1])
 
 
 @probe(("torch.nn.Conv2d",))
 def conv2d_bf16_channels_last(b: "Bench") -> "List[Any]":
-    x = b.randn(*b.pick((2, 16, 28, 28), (16, 64, 56, 56)))
+    x = b.randn(*b.pick((2, 16, 28, 28), (8, 64, 56, 56)))
     x = x.contiguous(memory_format=b.torch.channels_last)
     return _conv2d(b, x, b.randn(b.pick(16, 64), x.shape[1], 3, 3), "bfloat16", padding=1)
 
@@ -47,14 +47,14 @@ def conv2d_autotuned(b: "Bench") -> "List[Any]":
     before = cudnn.benchmark
     cudnn.benchmark = before or b.mode == "default"
     try:
-        return _conv2d(b, b.randn(16, 48, 57, 57), b.randn(72, 48, 3, 3), padding=1)
+        return _conv2d(b, b.randn(8, 48, 57, 57), b.randn(72, 48, 3, 3), padding=1)
     finally:
         cudnn.benchmark = before
 
 
 @probe(("torch.nn.Conv1d",))
 def conv1d(b: "Bench") -> "List[Any]":
-    x, weight = b.leaves(b.randn(b.pick(4, 32), 16, b.pick(256, 4096)), b.randn(32, 16, 5))
+    x, weight = b.leaves(b.randn(b.pick(4, 16), 16, b.pick(256, 2048)), b.randn(32, 16, 5))
     return b.backward(b.functional.conv1d(x, weight, padding=2), [x, weight])
 
 

@@ -12,7 +12,7 @@ from reprobuild_runtime.probes.judge import judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Optional
 
 # What a profile sets before an interpreter starts; the mode `default` is torch without it.
 PROFILE_VARIABLES = (
@@ -21,38 +21,53 @@ PROFILE_VARIABLES = (
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO",
     "FLASH_ATTENTION_DETERMINISTIC",
 )
+NOT_ASKED = {"skipped": "not applicable here: it takes long: only with thorough"}
 RESTARTS = 3  # of a process that died or hung, for the probes after the one that did it
 
 
 def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]") -> "Dict[str, Any]":
     """Return the part of the document that says what was observed."""
     known = child.register()
-    names = [
-        name for name, probe in known.items()
-        if (name in ask["only"] if ask["only"] else ask["thorough"] or not probe.thorough)
-    ]  # fmt: skip
+    listed = [name for name in known if not ask["only"] or name in ask["only"]]
+    names = [name for name in listed if ask["only"] or ask["thorough"] or not known[name].thorough]
     tasks = [(mode, number) for mode in ask["modes"] for number in range(ask["processes"])]
     if "warn" in ask["modes"]:  # only reported: one process will do
         tasks = [task for task in tasks if task[0] != "warn" or task[1] == 0]
     together = 2 if ask["stress"] or ask["quick"] else 1
     with ThreadPoolExecutor(max_workers=together) as pool:
-        told = list(pool.map(lambda task: _one(ask, command, names, *task), tasks))
+        ran = list(pool.map(lambda task: _one(ask, command, names, *task), tasks))
     by_mode: "Dict[str, List[Dict[str, Dict[str, Any]]]]" = {mode: [] for mode in ask["modes"]}
-    for (mode, _), each in zip(tasks, told):  # noqa: B905  Python 3.8
-        by_mode[mode].append(each)
-    found = [_probe(known[name], by_mode, table, ask["device"]) for name in names]
-    return {"probes": found, "bound": bound(found)}
+    for each in ran:
+        by_mode[each.mode].append({**dict.fromkeys(listed, NOT_ASKED), **each.told})
+    found = [_probe(known[name], by_mode, table, ask["device"]) for name in listed]
+    threads = {each.mode: each.threads for each in ran if each.threads}
+    return {"probes": found, "bound": bound(found), "stress": _stress(ran), "threads": threads}
 
 
-def _one(
-    ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int
-) -> "Dict[str, Dict[str, Any]]":
+class Ran:
+    """What one process of a mode told, its threads, and how it was with the stress beside it: None where none was."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode, self.threads = mode, 0
+        self.told: "Dict[str, Dict[str, Any]]" = {}
+        self.stress: "Optional[str]" = None
+
+
+def _stress(ran: "List[Ran]") -> "Optional[Dict[str, Any]]":
+    """Return whether there was stress beside each process for which it was asked; None where it was for none."""
+    whys = [f"{each.mode}: {each.stress}" for each in ran if each.stress]
+    if all(each.stress is None for each in ran):
+        return None
+    return {"ran": not whys, "why": "; ".join(whys)[:2000]}
+
+
+def _one(ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int) -> Ran:
     """Run one process of a mode, and others for what comes after a probe that ended it."""
     stressed = bool(ask["stress"] and number)
     environ = environ_of(mode, ask["seed"])
-    beside = processes.start(stress.companion(ask["device"]), environ) if stressed else None
-    found: "Dict[str, Dict[str, Any]]" = {}
-    why = ""
+    beside = processes.Companion(stress.companion(ask["device"]), environ) if stressed else None
+    ran = Ran(mode)
+    found, why = ran.told, ""
     try:
         for _ in range(1 + RESTARTS):
             left = [name for name in names if name not in found]
@@ -68,10 +83,13 @@ def _one(
             task.update(repeats=ask["repeats"], stress=stressed)
             heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
             why = _take(heard, left, found)
+            ran.threads = ran.threads or int(heard.said("threads") or 0)
     finally:
         if beside is not None:
-            processes.kill(beside)
-    return {name: found.get(name, {"error": f"the process did not come so far: {why}"}) for name in names}
+            ran.stress = beside.end()
+    lost = {"error": f"the process did not come so far: {why}"}
+    ran.told = {name: found.get(name, lost) for name in names}
+    return ran
 
 
 def _take(heard: "processes.Answer", left: "List[str]", found: "Dict[str, Dict[str, Any]]") -> str:
@@ -100,6 +118,10 @@ def environ_of(mode: str, seed: int) -> "Dict[str, str]":
         environ["REPROBUILD_PROFILE"] = "log-only"
         for name in PROFILE_VARIABLES:
             environ.pop(name, None)
+    if mode in ("strict", "warn") and not environ.get("CUBLAS_WORKSPACE_CONFIG"):
+        environ["CUBLAS_WORKSPACE_CONFIG"] = (
+            ":4096:8"  # without it torch before 2.10 raises in each product on a GPU
+        )
     environ["REPROBUILD_RECORD"] = "0"  # the record is of the user's own work
     # Threads that wait do not spin: where processors are shared that takes many times as long. No result changes.
     environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -117,7 +139,7 @@ def _probe(
         mode: judge([each[probe.name] for each in answers], documented, alerts)
         for mode, answers in by_mode.items()
     }
-    about = {"name": probe.name, "kind": probe.kind, **facts, "informational": probe.informational}
+    about = {"name": probe.name, "kind": probe.kind, **facts, "informational": device in probe.informational}
     return {**about, "documented": documented, "modes": modes}
 
 

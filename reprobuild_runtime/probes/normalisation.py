@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 @probe()
 def layer_norm(b: "Bench") -> "List[Any]":
     width = b.pick(384, 1024)
-    x, w, bias = b.leaves(b.randn(b.pick(128, 4096), width, spread=2), b.randn(width), b.randn(width))
+    x, w, bias = b.leaves(b.randn(b.pick(128, 2048), width, spread=2), b.randn(width), b.randn(width))
     return b.backward(b.functional.layer_norm(x, (width,), w, bias), [x, w, bias])
 
 
@@ -26,7 +26,7 @@ def rms_norm(b: "Bench") -> "List[Any]":
 @probe()
 def batch_norm(b: "Bench") -> "List[Any]":
     side = b.pick(14, 56)
-    x, w, bias = b.leaves(b.randn(b.pick(8, 32), 32, side, side), b.randn(32), b.randn(32))
+    x, w, bias = b.leaves(b.randn(b.pick(8, 16), 32, side, side), b.randn(32), b.randn(32))
     mean, variance = b.torch.zeros(32, device=b.device), b.torch.ones(32, device=b.device)
     output = b.functional.batch_norm(x, mean, variance, w, bias, training=True)
     return [mean, variance, *b.backward(output, [x, w, bias])]
@@ -35,5 +35,5 @@ def batch_norm(b: "Bench") -> "List[Any]":
 @probe()
 def group_norm(b: "Bench") -> "List[Any]":
     side = b.pick(14, 56)
-    x, w, bias = b.leaves(b.randn(b.pick(8, 32), 32, side, side), b.randn(32), b.randn(32))
+    x, w, bias = b.leaves(b.randn(b.pick(8, 16), 32, side, side), b.randn(32), b.randn(32))
     return b.backward(b.functional.group_norm(x, 8, w, bias), [x, w, bias])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CHILD = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")]
 LONGEST = 64 << 20  # bytes of one answer: more is garbage
+FIRST = 5  # times as long may the first line take: before it is the import of torch, maybe from a cold network disk
 
 
 class Answer:
@@ -33,7 +34,8 @@ def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Ans
     """Run a child to its end and return its answer.
 
     Args:
-        limit: seconds that it may be silent; it is killed, with all that it started, after that.
+        limit: seconds that it may be silent, at first FIRST times as long; it is killed, with all that it started,
+            after that.
     """
     answer = Answer()
     try:
@@ -60,11 +62,12 @@ def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Ans
 
 def _read(child: "Any", answer: Answer, limit: float) -> str:
     """Read lines until the end of the output; return why it was given up, or the empty text."""
-    file, rest, total, deadline = child.stdout.fileno(), b"", 0, time.monotonic() + limit
+    file, rest, total, silence = child.stdout.fileno(), b"", 0, FIRST * limit
+    deadline = time.monotonic() + silence
     while True:
         ready, _, _ = select.select([file], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            return f"it was silent for {limit:g} s and was killed"
+            return f"it was silent for {silence:g} s and was killed"
         block = os.read(file, 1 << 16)
         if not block:
             return "it said something that is no JSON object" if rest.strip() else ""
@@ -80,18 +83,22 @@ def _read(child: "Any", answer: Answer, limit: float) -> str:
             if not isinstance(value, dict):
                 return "it said something that is no JSON object"
             answer.lines.append(value)
-            deadline = time.monotonic() + limit
+            silence, deadline = limit, time.monotonic() + limit
 
 
 def _judge(answer: Answer, code: int) -> str:
-    if code < 0:
-        return f"it died by {_signal(-code)}" + (", as for too much memory" if code == -9 else "")
     if code:
-        return f"it ended with exit code {code}"
+        return _ended(code)
     last = answer.lines[-1] if answer.lines else {}
     if "failed" in last:
         return str(last["failed"])
     return "" if "done" in last or "no torch" in last else "it ended before it was done"
+
+
+def _ended(code: int) -> str:
+    if code < 0:
+        return f"it died by {_signal(-code)}" + (", as for too much memory" if code == -9 else "")
+    return f"it ended with exit code {code}"
 
 
 def _signal(number: int) -> str:
@@ -101,15 +108,46 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def start(command: "List[str]", environ: "Dict[str, str]") -> "Optional[Any]":
-    """Start a process that runs beside another, and says nothing; None where that fails."""
-    try:
-        return subprocess.Popen(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-    except OSError:
-        return None
+class Companion:
+    """A process that runs beside another, and says one line when it has begun."""
+
+    def __init__(self, command: "List[str]", environ: "Dict[str, str]") -> None:
+        self._child: "Optional[Any]" = None
+        try:
+            self._child = subprocess.Popen(
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except OSError as err:
+            self._why = f"it could not be started: {err}"
+
+    def end(self) -> str:
+        """End it, and return why it did not run all the while, or the empty text."""
+        child = self._child
+        if child is None:
+            return self._why
+        code = child.poll()
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        said = _lines(child.stdout)
+        kill(child)
+        if code is not None:
+            failed = next(
+                (str(line[key]) for line in said for key in ("failed", "no torch") if key in line), ""
+            )
+            return failed or _ended(code)
+        return "" if any("begin" in line for line in said) else "it had not begun when the other was done"
+
+
+def _lines(stream: "Any") -> "List[Dict[str, Any]]":
+    """Return the lines that are JSON objects, of what a process that has ended said."""
+    found = []
+    for line in os.read(stream.fileno(), 1 << 16).split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(line.decode("utf-8"))
+            if isinstance(value, dict):
+                found.append(value)
+    return found
 
 
 def kill(child: "Any") -> None:

@@ -3,6 +3,9 @@
 import datetime
 import functools
 import os
+import random
+import re
+import time
 
 from reprobuild_runtime.digest import digest
 
@@ -14,7 +17,19 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "bfloat16")
 SIZES = {"1 KiB": 256, "1 MiB": 1 << 18, "64 MiB": 1 << 24}
-OPTIONAL = ("reduce_scatter float32 1 MiB",)  # gloo has it since torch 2.6
+SCATTERED = "reduce_scatter float32 1 MiB"
+# What torch says of each where its gloo does not have it: reduce_scatter came with torch 2.6, its function in torch
+# with 1.13, sums of bfloat16 with 2.2. Nothing else is a reason to skip.
+# https://github.com/pytorch/pytorch/blob/v2.1.0/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp
+_LACKING = {
+    "reduce_scatter": re.compile(
+        r"(?:Backend |ProcessGroup)gloo does not support \w*reduce_scatter|has no attribute 'reduce_scatter_tensor'",
+        re.IGNORECASE,
+    ),
+    "bfloat16": re.compile(r"\bInvalid scalar type\b"),
+}
+CONTROL = "arrival_order"
+CONTROL_RUNS = 5
 # A sum over the ranks that is 0, 1 or 2 in any order but the one in which it is computed.
 CANCELLING = (1e8, 1.0, -1e8, 1.0)
 
@@ -27,7 +42,12 @@ def sizes(device: str) -> "Dict[str, int]":
 def names(device: str) -> "List[str]":
     """Return the names of the probes on a kind of device."""
     reduced = [f"all_reduce {dtype} {name}" for dtype in DTYPES for name in sizes(device)]
-    return [*reduced, *OPTIONAL, "all_reduce that cancels"]
+    return [*reduced, SCATTERED, "all_reduce that cancels"]
+
+
+def optional(device: str) -> "List[str]":
+    """Return the names of those that not every torch has: of gloo's, for NCCL has all."""
+    return [name for name in names(device) if device == "cpu" and any(word in name for word in _LACKING)]
 
 
 def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
@@ -35,6 +55,9 @@ def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     from torch import distributed
 
     backend, rank = ask["backend"], ask["rank"]
+    if not distributed.is_available() or (backend == "gloo" and not _has_gloo(distributed)):
+        say({"absent": f"not applicable here: this torch was built without torch.distributed or {backend}"})
+        return
     # Torch's NCCL keeps from NVLS in this mode; the switch itself, without the import of torch's compiler.
     torch.set_deterministic_debug_mode("error")
     device = f"cuda:{rank}" if backend == "nccl" else "cpu"
@@ -48,21 +71,74 @@ def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
         )  # fmt: skip
         try:
             for name, compute in _probes(torch, distributed, ask, device).items():
-                say({"probe": name, **_told(compute, ask["repeats"])})
+                say({"probe": name, **_told(name, compute, ask["repeats"], backend)})
+            if number == 0:
+                for mode, compute in _control(torch, distributed, ask, device).items():
+                    say({"control": mode, **_told(CONTROL, compute, CONTROL_RUNS, backend)})
         finally:
             distributed.destroy_process_group()
 
 
-def _told(compute: "Callable[[], Any]", repeats: int) -> "Dict[str, Any]":
+def _has_gloo(distributed: "Any") -> bool:
+    """Return whether this torch has gloo; torch before 2.0 always has, and cannot be asked."""
+    return bool(getattr(distributed, "is_gloo_available", lambda: True)())
+
+
+def _told(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -> "Dict[str, Any]":
+    """Return what a rank tells of a probe: it is skipped only where gloo itself says that it does not have it."""
+    found: "Dict[str, Any]" = {"digests": []}
     try:
-        values = [compute() for _ in range(repeats)]
+        for _ in range(repeats):
+            value = compute()
+            found["digests"].append(digest([value]))
+            found["dtype"], found["shape"] = (
+                str(value.dtype).rpartition(".")[2],
+                "x".join(map(str, value.shape)),
+            )
     except Exception as err:
-        missing = isinstance(err, (RuntimeError, NotImplementedError)) and "support" in str(err)
-        if missing:
+        if backend == "gloo" and any(
+            word in name and text.search(str(err)) for word, text in _LACKING.items()
+        ):
             return {"skipped": f"not applicable here: {str(err).splitlines()[0]}"[:300]}
         return {"error": f"{type(err).__name__}: {err}"[:2000]}
-    dtype, shape = str(values[0].dtype).rpartition(".")[2], "x".join(map(str, values[0].shape))
-    return {"digests": [digest([each]) for each in values], "dtype": dtype, "shape": shape}
+    return found
+
+
+def _values(torch: "Any", rank: int, device: str, count: int, dtype: "Any") -> "Any":
+    """Return numbers over several magnitudes, of a rank's own, drawn where they are used."""
+    private = torch.Generator(device)
+    private.manual_seed(1000 + rank)
+    power = torch.randint(-3, 4, (count,), generator=private, device=device).float()
+    return (torch.randn(count, generator=private, device=device) * torch.pow(10.0, power)).to(dtype)
+
+
+def _control(
+    torch: "Any", distributed: "Any", ask: "Dict[str, Any]", device: str
+) -> "Dict[str, Callable[[], Any]]":
+    """Return a sum over the ranks in the order in which they arrive, and, to cure it, in their own order.
+
+    A sum of two has no order to show, so this needs three ranks.
+    """
+    rank, world = ask["rank"], ask["world"]
+    store = distributed.FileStore(os.path.join(ask["folder"], "arrivals"), world)
+    runs = iter(range(1 << 30))
+
+    def compute(ordered: bool) -> "Any":
+        time.sleep(random.SystemRandom().random() / 50)
+        place = store.add(f"run {next(runs)}", 1)  # how many ranks have come so far
+        mine = torch.cat(
+            [torch.tensor([float(place)], device=device), _values(torch, rank, device, 4096, torch.float32)]
+        )
+        gathered = [torch.empty_like(mine) for _ in range(world)]
+        distributed.all_gather(gathered, mine)
+        if not ordered:
+            gathered.sort(key=lambda each: float(each[0]))
+        total = torch.zeros_like(mine[1:])
+        for each in gathered:
+            total += each[1:]
+        return total
+
+    return {"default": functools.partial(compute, False), "cured": functools.partial(compute, True)}
 
 
 def _probes(
@@ -71,12 +147,7 @@ def _probes(
     rank, world = ask["rank"], ask["world"]
 
     def values(count: int, dtype: "Any") -> "Any":
-        """Return numbers over several magnitudes, of this rank's own."""
-        private = torch.Generator()
-        private.manual_seed(1000 + rank)
-        power = torch.randint(-3, 4, (count,), generator=private).float()
-        drawn = torch.randn(count, generator=private) * torch.pow(10.0, power)
-        return drawn.to(device).to(dtype)
+        return _values(torch, rank, device, count, dtype)
 
     def reduced(count: int, dtype: "Any") -> "Any":
         tensor = values(count, dtype)
@@ -101,6 +172,6 @@ def _probes(
     for dtype in DTYPES:
         for name, count in sizes(device).items():
             found[f"all_reduce {dtype} {name}"] = functools.partial(reduced, count, getattr(torch, dtype))
-    found[OPTIONAL[0]] = scattered
+    found[SCATTERED] = scattered
     found["all_reduce that cancels"] = cancelled
     return found

@@ -42,7 +42,8 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
     except (ValueError, RecursionError) as err:
         return {**found, "why": f"options: {err}"}
     command = child or processes.CHILD
-    scout = processes.listen([*command, '{"task": "scout"}'], _scout_environ(), ask["limit"])
+    task = json.dumps({"task": "scout", "device": ask["device"]})
+    scout = processes.listen([*command, task], _scout_environ(), ask["limit"])
     found.update(options=ask, device=ask["device"], start=scout.said("start") or start.start())
     found["fingerprint"] = scout.said("fingerprint") or fingerprint()
     why = scout.said("no torch") or (f"the process that imports torch: {scout.why}" if scout.why else "")
@@ -50,15 +51,35 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
         why = "torch sees no CUDA device"
     if why:
         return {**found, "why": why, "seconds": round(time.monotonic() - began, 3)}
-    from reprobuild_runtime.probes import collectives, controlled, gather
+    from reprobuild_runtime.probes import gather
 
     found.update(ran=True, expectations=scout.said("expectations"), comparator=scout.said("comparator"))
     found.update(gather.gather(ask, command, found["expectations"]))
-    found["controls"] = controlled.run(ask, command) if ask["controls"] else []
+    found["controls"] = _controls(ask, command) if ask["controls"] else []
     gpus = int(scout.said("gpus") or 0)
-    found["collectives"] = collectives.run(ask, command, gpus) if ask["collectives"] else None
+    found["collectives"] = _collectives(ask, command, gpus) if ask["collectives"] else None
     found["seconds"] = round(time.monotonic() - began, 3)
     return found
+
+
+def _controls(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
+    """Return the controls; one that says why where they could not be run, for the probes stand without them."""
+    from reprobuild_runtime.probes import controlled
+
+    try:
+        return controlled.run(ask, command)
+    except Exception as err:
+        return [controlled.entry("controls", ask["device"], {}, f"{type(err).__name__}: {err}"[:2000])]
+
+
+def _collectives(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, Any]":
+    """Return the collectives; ERROR with its reason where they could not be run."""
+    from reprobuild_runtime.probes import collectives
+
+    try:
+        return collectives.run(ask, command, gpus)
+    except Exception as err:
+        return {"verdict": "ERROR", "why": f"{type(err).__name__}: {err}"[:2000], "probes": []}
 
 
 def _scout_environ() -> "Dict[str, str]":

@@ -19,7 +19,7 @@ def index_add(b: "Bench") -> "List[Any]":
 @probe(("torch.Tensor.index_copy",))
 def index_copy(b: "Bench") -> "List[Any]":
     count = b.pick(4000, 100000)
-    order = b.torch.randperm(count, generator=b.private).to(b.device)
+    order = b.order(count)
     return [b.torch.zeros(count, 16, device=b.device).index_copy_(0, order, b.randn(count, 16))]
 
 
@@ -74,7 +74,7 @@ def index_put_accumulate(b: "Bench") -> "List[Any]":
 @probe(("torch.Tensor.index_put", "accumulate=False"))
 def index_put(b: "Bench") -> "List[Any]":
     count = b.pick(1 << 14, 200000)
-    order = b.torch.randperm(count, generator=b.private).to(b.device)
+    order = b.order(count)
     return [b.torch.zeros(count, 8, device=b.device).index_put_((order,), b.randn(count, 8))]
 
 
@@ -88,7 +88,7 @@ def put_accumulate(b: "Bench") -> "List[Any]":
 @probe(("torch.Tensor.put_", "accumulate=False"))
 def put(b: "Bench") -> "List[Any]":
     count = b.pick(1 << 14, 1 << 18)
-    order = b.torch.randperm(count, generator=b.private).to(b.device)
+    order = b.order(count)
     return [b.torch.zeros(count, device=b.device).put_(order, b.randn(count))]
 
 

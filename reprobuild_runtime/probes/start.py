@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
 
-def start(torch: "Any" = None) -> "Dict[str, Any]":
-    """Return digests of first draws, and what the start-up hook says that it did."""
+def start(torch: "Any" = None, device: str = "cpu") -> "Dict[str, Any]":
+    """Return digests of first draws, on a device too, and what the start-up hook says that it did."""
 
     def sha256(value: object) -> str:
         return hashlib.sha256(repr(value).encode()).hexdigest()
@@ -24,6 +24,8 @@ def start(torch: "Any" = None) -> "Dict[str, Any]":
     }
     if torch is not None:
         found["torch"] = sha256(torch.rand(8).tolist())
+        if device == "cuda" and torch.cuda.is_available():
+            found["cuda"] = sha256(torch.rand(8, device=device).tolist())
     try:
         import numpy.random
 

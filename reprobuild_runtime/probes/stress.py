@@ -12,11 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-# Keeps half of the processors busy until its parent ends, for ten minutes at most. Hashing releases the interpreter's
+# Keeps half of the processors busy until its parent ends, for six hours at most. Hashing releases the interpreter's
 # lock.
 BUSY = """
 import hashlib, os, sys, threading, time
-parent, end = os.getppid(), time.monotonic() + 600
+parent, end = os.getppid(), time.monotonic() + 6 * 3600
 def work():
     block = os.urandom(1 << 20)
     while os.getppid() == parent and time.monotonic() < end:
@@ -24,6 +24,7 @@ def work():
         time.sleep(0.002)
 for _ in range(int(sys.argv[1])):
     threading.Thread(target=work).start()
+print('{"begin": "busy"}', flush=True)
 """
 
 

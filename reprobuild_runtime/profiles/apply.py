@@ -2,20 +2,21 @@
 
 import sys
 
+from reprobuild_runtime import settled
 from reprobuild_runtime.profiles import choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Mapping, MutableMapping, Tuple
 
-CHECKED = "REPROBUILD_ARGUMENTS"  # "1": the job's command line was looked at
+CHECKED = "REPROBUILD_ARGUMENTS"  # "1": the job's command line was looked at, in a process above
 
 
 def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, Any]]") -> "List[str]":
     """Set the variables of entries that are not set yet, and return a line for each that stands against its entry.
 
-    What is set already stays: a value that somebody chose is never changed. XLA_FLAGS and its like get a word added
-    where they have none of that name.
+    What is set already stays, also where it is empty, unless we set it ourselves for another profile: a value that
+    somebody chose is never changed. XLA_FLAGS and its like get a word added where they have none of that name.
     """
     said = []
     for entry in filter(choose.is_variable, entries):
@@ -24,17 +25,24 @@ def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, 
             flag = entry["value"].split("=")[0]
             if not any(word.split("=")[0] == flag for word in (have or "").split()):
                 environ[name] = f"{have} {entry['value']}" if have else entry["value"]
-        elif not have and entry["value"] is not None:
-            environ[name] = entry["value"]
+        elif entry["value"] is not None and (have is None or _is_anothers(environ, entry)):
+            settled.put(environ, name, entry["value"])
         if not choose.is_valid(entry, environ.get(name)):
             said.append(against(entry, environ.get(name)))
     return said
 
 
+def _is_anothers(environ: "Mapping[str, str]", entry: "Mapping[str, Any]") -> bool:
+    """Tell whether a variable is as we set it for another profile, which this one's entry does not allow."""
+    name = entry["name"]
+    return settled.ours(environ, name) and not choose.is_valid(entry, environ[name])
+
+
 def against(entry: "Mapping[str, Any]", value: object) -> str:
     """Return the line on a setting that stands against its profile."""
     wanted = "unset" if entry["value"] is None else shown(entry["value"])
-    return f"profile {entry['profile']} wants {entry['name']} {wanted}; it is {shown(value)}, and stays so"
+    found = "empty" if value == "" else shown(value)
+    return f"profile {entry['profile']} wants {entry['name']} {wanted}; it is {found}, and stays so"
 
 
 def shown(value: object, limit: int = 120) -> str:
@@ -54,11 +62,6 @@ def check_arguments(rules: "Iterable[Mapping[str, Any]]", command: "Iterable[str
         said += [f"the command line has no {word}: {rule['why']}" for word in lacking]
         said += [f"the command line has {word}: {rule['why']}" for word in refused]
     return said
-
-
-def is_python(command: "Iterable[str]") -> bool:
-    """Tell whether a command line names the Python program itself, so that its options stand there."""
-    return any(word.endswith(".py") for word in command)
 
 
 def flags(module_name: str, entries: "Iterable[Mapping[str, Any]]") -> "List[Mapping[str, Any]]":
@@ -127,26 +130,14 @@ def in_force(environ: "Mapping[str, str]", path: "Iterable[str]") -> "List[Dict[
     return choose.settings(choose.names(environ.get(choose.PROFILE)), path)
 
 
-def launch(
-    environ: "MutableMapping[str, str]", command: "Iterable[str]", path: "Iterable[str]"
-) -> "List[str]":
+def launch(environ: "MutableMapping[str, str]", path: "Iterable[str]") -> "List[str]":
     """Put the profile's variables into the environment of a launch; return what is to be said.
 
     Args:
         environ: of the command.
-        command: with its arguments, as far as known.
         path: folders in which its interpreter will find distributions.
 
     Raises:
         UnknownProfile: REPROBUILD_PROFILE names none.
     """
-    asked = choose.names(environ.get(choose.PROFILE))
-    folders = list(path)
-    said = export(environ, choose.settings(asked, folders))
-    words = list(command)
-    if is_python(words):
-        rules = choose.arguments(asked, folders)
-        said += check_arguments(rules, words)
-        if rules:
-            environ[CHECKED] = "1"
-    return said
+    return export(environ, in_force(environ, path))

@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional
 
-FOLDER = "REPROBUILD_RECORD"
 DEFAULT = "reprobuild-record"
 FORMAT = 1
+LONGEST_PATH = 4096  # Linux takes no longer one
 _records: "List[Record]" = []
 
 
@@ -26,7 +26,7 @@ def watch(name: str) -> None:
     if _records and _records[-1].process == os.getpid():
         _records[-1].begin(name)
         return
-    where = os.environ.get(FOLDER, DEFAULT)
+    where = os.environ.get(launch.RECORD, DEFAULT)
     if where in ("", "0"):
         return
     record = Record(os.path.abspath(where))
@@ -56,7 +56,8 @@ def is_worker() -> bool:
 
 def rank_of(environ: "Mapping[str, str]") -> "Optional[int]":
     """Return the rank of this process among all of its job, None where no launcher gave it one."""
-    return ranks.rank(environ) if any(environ.get(name, "").isdigit() for name in ranks.RANKS) else None
+    given = any(text.isascii() and text.isdigit() for text in map(environ.get, ranks.RANKS) if text)
+    return ranks.rank(environ) if given else None
 
 
 class Record:
@@ -115,7 +116,7 @@ class Record:
             launch.say(f"reprobuild: at exit not as asked for: {apply.shown(said, 800)}" + self._place())
 
     def _place(self) -> str:
-        return "" if self.failed else f"; see {self.path}"
+        return "" if self.failed else f"; see {apply.shown(self.path, LONGEST_PATH)}"
 
     def _write(self, final: "Optional[Mapping[str, Any]]") -> None:
         """Write the record whole or not at all; a folder that cannot be written is said once."""
@@ -142,7 +143,8 @@ class Record:
             os.replace(part, self.path)
         except OSError as err:
             self.failed = True
-            launch.say(f"reprobuild: no record is written: {err.strerror}: {os.path.dirname(self.path)}")
+            where = apply.shown(os.path.dirname(self.path))
+            launch.say(f"reprobuild: no record is written: {err.strerror}: {where}")
             _remove(part)
 
 

@@ -47,6 +47,7 @@ def enforce_reproducibility(seed: "Optional[int]" = None, profile: "Optional[str
         module = import_or_say(name) if name in IMPORTED else sys.modules.get(name)
         if module is not None:
             seeder(module, chosen)
+    libraries.kept()
     for late in profiles.enforce(explicit, profile):
         launch.say(f"reprobuild: too late for this process: {late}")
     return chosen

@@ -8,11 +8,12 @@ left alone: keys and names that must be unique come from it. For that reason `te
 
 import sys
 
+from reprobuild_runtime import launch
 from reprobuild_runtime.seeding import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, List
 
 UNIQUE_NAMES = ("tempfile",)  # modules whose generators keep the system's entropy
 
@@ -27,8 +28,12 @@ def steady_random(random: "Any") -> None:
         return
 
     def seed(self: "Any", a: "Any" = None, version: int = 2) -> "Any":
-        if a is None and streams.seed_in_force() is not None and not _for_names():
-            a = streams.next_bits("random", 512)
+        if a is None:
+            try:
+                if streams.seed_in_force() is not None and not _for_names():
+                    a = streams.next_bits("random", 512)
+            except Exception as err:
+                _say_once(err)
         return original(self, a, version)
 
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
@@ -50,6 +55,16 @@ def _for_names() -> bool:
         return False
 
 
+_said: "List[str]" = []
+
+
+def _say_once(err: Exception) -> None:
+    """Say that a generator is as it would be without us, instead of an exception that would not be there either."""
+    if not _said:
+        _said.append(str(err))
+        launch.say(f"reprobuild: a generator is not seeded: {type(err).__name__}: {err}")
+
+
 def steady_numpy(numpy_random: "Any") -> bool:
     """Let NumPy's generators take numbers of the seed in force; return whether this NumPy can be told to.
 
@@ -62,9 +77,12 @@ def steady_numpy(numpy_random: "Any") -> bool:
     if not getattr(original, "steady", False):
 
         def randbits(k: int) -> int:
-            if streams.seed_in_force() is None:
-                return int(original(k))
-            return streams.next_bits("numpy", k)
+            try:
+                if streams.seed_in_force() is not None:
+                    return streams.next_bits("numpy", k)
+            except Exception as err:
+                _say_once(err)
+            return int(original(k))
 
         vars(randbits)["steady"] = True
         module.randbits = randbits  # type: ignore[union-attr]  # it has the one that it had

@@ -2,7 +2,8 @@
 
 `subprocess.run(..., env={})` takes our variables away. The kernel still shows with which variables the processes
 above were started, where they run as the same user (proc(5), /proc/PID/environ): the entrypoint's command has ours.
-A seed that a parent set for itself after its start is not shown there.
+A seed that a parent set for itself after its start is not shown there, and nothing is of a process that has written
+over its environment to change its title (setproctitle).
 """
 
 import os

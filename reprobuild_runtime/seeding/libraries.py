@@ -10,7 +10,7 @@ from reprobuild_runtime.seeding import entropy, place, streams, torches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict, List, Tuple
 
 
 def seed_random(random: "Any", seed: int) -> None:
@@ -20,35 +20,73 @@ def seed_random(random: "Any", seed: int) -> None:
     """
     entropy.steady_random(random)
     random.seed(seed)
-    _left[:] = [place.here(), random.getstate()]
-    place.in_forked_children(_seed_forked)
+    _left["random"] = (place.here(), place.depth(), random.getstate())
+    place.in_forked_children(_seed_forked, getattr(random, "_inst", random))
 
 
-_left: "List[Any]" = []  # for which process `random` was seeded, and the state that this left
+# For which process each was seeded, at which depth of forks, and the state that this left.
+_left: "Dict[str, Tuple[str, int, object]]" = {}
+_PROGRAM = "the program"  # no process has this name
 
 
 def _seed_forked() -> None:
     """Seed `random` for the process that this is now."""
     random: "Any" = sys.modules.get("random")
     seed = streams.seed_in_force()
-    if random is not None and seed is not None and _left:
+    if random is not None and seed is not None and "random" in _left:
         where = place.here()
         random.seed(f"{seed}/{where}")
-        _left[:] = [where, random.getstate()]
+        _left["random"] = (where, place.depth(), random.getstate())
 
 
 def watch_workers(util: "Any", seed: int) -> None:
-    """Seed `random` once more in a worker of multiprocessing when its number is known, if nobody has used it yet.
+    """Seed once more in a worker of multiprocessing when its number is known, what nobody has used or seeded yet.
 
-    A forked worker, and one of loky, has `random` before it has its number.
+    A forked worker, and one of loky, has `random` before it has its number; so has a spawned one what is imported at
+    interpreter start, or by the main module. Those of Python itself are told by a method of theirs alone
+    (`multiprocessing.context.SpawnProcess._after_fork`); loky's by what is registered.
     """
     util.register_after_fork(_seed_worker, _call)
+    spawned: "Any" = getattr(sys.modules.get("multiprocessing.context"), "SpawnProcess", None)
+    original = vars(spawned).get("_after_fork") if spawned is not None else None
+    if isinstance(original, staticmethod) and not getattr(original.__func__, "steady", False):
+
+        def _after_fork() -> None:
+            original.__func__()
+            _seed_worker()
+
+        vars(_after_fork)["steady"] = True
+        spawned._after_fork = staticmethod(_after_fork)
 
 
 def _seed_worker() -> None:
-    random: "Any" = sys.modules.get("random")
-    if random is not None and _left and _left[0] != place.here() and _left[1] == random.getstate():
-        _seed_forked()
+    try:
+        where = place.here()
+        random: "Any" = sys.modules.get("random")
+        if random is not None and _untouched("random", where, random.getstate):
+            _seed_forked()
+        numpy_random: "Any" = sys.modules.get("numpy.random")
+        seed = streams.seed_in_force()
+        if numpy_random is not None and seed is not None:
+            in_this_process = (
+                _left.get("numpy.random", ("", -1, None))[1] == place.depth()
+            )  # else copied by a fork
+            if in_this_process and _untouched("numpy.random", where, lambda: _numpy_state(numpy_random)):
+                seed_numpy(numpy_random, streams.own_seed(seed))
+    except Exception as err:
+        launch.say(f"reprobuild: this worker is not seeded: {type(err).__name__}: {err}")
+
+
+def _untouched(name: str, where: str, state: "Callable[[], object]") -> bool:
+    """Return whether a library was seeded for another process than this, and then neither used nor seeded."""
+    left = _left.get(name)
+    return left is not None and left[0] not in (where, _PROGRAM) and left[2] == state()
+
+
+def kept() -> None:
+    """Note that the program itself asked for what the generators have now: a worker that it made keeps that."""
+    for name, (_, depth, state) in list(_left.items()):
+        _left[name] = (_PROGRAM, depth, state)
 
 
 def _call(action: "Callable[[], None]") -> None:
@@ -58,10 +96,20 @@ def _call(action: "Callable[[], None]") -> None:
 def seed_numpy(numpy_random: "Any", seed: int) -> None:
     """Seed NumPy's global generator, and steady those that are made without a seed."""
     numpy_random.seed(seed)
+    _left["numpy.random"] = (place.here(), place.depth(), _numpy_state(numpy_random))
     if not entropy.steady_numpy(numpy_random):
         launch.say(
             "reprobuild: this NumPy's generators cannot be told a seed: default_rng() is not reproducible"
         )
+
+
+def _numpy_state(numpy_random: "Any") -> object:
+    """Return the state of NumPy's global generator, something else each time where it cannot be told."""
+    try:
+        state = numpy_random.get_state(legacy=False)
+        return state["state"]["key"].tobytes(), state["state"]["pos"], state["has_gauss"], state["gauss"]
+    except Exception:  # a generator that the program chose
+        return object()
 
 
 def seed_torch(torch: "Any", seed: int) -> None:
@@ -87,12 +135,21 @@ def seed_tensorflow(tensorflow: "Any", seed: int) -> None:
 def seed_cupy(cupy: "Any", seed: int) -> None:
     """Seed CuPy on all devices: those in use now, and by CUPY_SEED, which it reads for each device, those used later.
 
+    A CUPY_SEED that is somebody else's stays in force, and this is said.
     `cupy.random.seed` itself would initialise CUDA. https://docs.cupy.dev/en/stable/reference/environment.html
     """
+    before = os.environ.get("CUPY_SEED", "")
+    if before not in ("", str(seed), *_cupy):
+        launch.say(f"reprobuild: CuPy is not seeded: CUPY_SEED={before[:80]!r} was set before")
+        return
+    _cupy[:] = [str(seed)]
     os.environ["CUPY_SEED"] = str(seed)
     generator = sys.modules.get("cupy.random._generator")
     for state in list(getattr(generator, "_random_states", {}).values()):
         state.seed(seed)
+
+
+_cupy: "List[str]" = []  # the CUPY_SEED that we set
 
 
 def seed_numba(numba: "Any", seed: int) -> None:
@@ -139,7 +196,26 @@ EACH_ITS_OWN = ("random", "numpy.random")
 
 
 def after_import(name: str, module: "Any", seed: int) -> None:
-    """Seed a library that a program has just imported; one that has no seeder is left as it is."""
+    """Seed a library that a program has just imported; one that has no seeder is left as it is.
+
+    So is one that is loaded a second time and has kept its generator, as compiled modules do.
+    """
     streams.begin(seed)
-    if name in SEEDERS:
+    if name in SEEDERS and _is_new(name, module):
         SEEDERS[name](module, streams.own_seed(seed) if name in EACH_ITS_OWN else seed)
+
+
+# Where a library keeps its global generator; of the others, the module itself counts.
+_KEPT = {"random": "_inst", "numpy.random": "mtrand._rand", "torch": "default_generator"}
+_seeded: "Dict[str, object]" = {}
+
+
+def _is_new(name: str, module: "Any") -> bool:
+    """Return whether the generator of a module is another one than was seeded before."""
+    kept: "Any" = module
+    for part in filter(None, _KEPT.get(name, "").split(".")):
+        kept = getattr(kept, part, None)
+    kept = module if kept is None else kept
+    is_new = _seeded.get(name) is not kept
+    _seeded[name] = kept
+    return is_new

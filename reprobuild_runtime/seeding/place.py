@@ -2,36 +2,70 @@
 
 A worker of multiprocessing is named by multiprocessing's own numbers, whatever its start method, so that it has the
 same name under fork, spawn and forkserver (loky's workers are such, too). Another forked child is named by the number
-of the fork in its parent. Process ids, times and addresses, which differ each time, are in no name.
+of the fork in its parent, and leaves its name in REPROBUILD_PLACE for the interpreters that are started below it. A
+subinterpreter has its number. Process ids, times and addresses, which differ each time, are in no name.
 """
 
 # ruff: noqa: TID251  the environment is what it reads
 
 import os
 import sys
-from _thread import _local
-from itertools import count
 
+from reprobuild_runtime import forks
 from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, List, Tuple
 
-_forks: "List[Iterator[int]]" = [count(1)]  # the numbers of this process's forks
-_forking: "Any" = _local()  # the number of the fork that this thread makes: two threads may fork at once
 _path: "List[Tuple[str, int]]" = []  # of each fork above: the worker that forked, and the number of the fork
-_in_children: "List[Callable[[], None]]" = []
+_in_children: "List[Tuple[Callable[[], None], object]]" = []
+_above = os.environ.get(forks.ABOVE, "")[: forks.LONGEST + 99]
+_names: "Dict[Tuple[object, ...], str]" = {}  # the last name that was put together, by what it was made of
+
+
+def _interpreter() -> int:
+    """Return the number of this interpreter in its process, 0 for the main one."""
+    try:
+        import _thread
+
+        if _thread._is_main_interpreter():  # type: ignore[attr-defined]  # 3.12 and newer: nothing is loaded for it
+            return 0
+    except AttributeError:
+        pass
+    try:
+        if sys.version_info >= (3, 13):
+            import _interpreters as interpreters
+        else:
+            import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]
+        now: "Any" = interpreters.get_current()
+        return int(now[0] if isinstance(now, tuple) else now)
+    except Exception:  # a Python without them
+        return 0
+
+
+_number = _interpreter()
 
 
 def here() -> str:
     """Return the name of this process; empty for the first process of a program that has no rank, or rank 0."""
-    words = []
-    rank = ranks.rank(os.environ)
-    if rank:
-        words.append(f"rank {rank}")
-    worker = ""
     now = _worker()
+    asked = (ranks.texts(os.environ), now, len(_path))
+    name = _names.get(asked)
+    if name is None:
+        rank = ranks.rank(os.environ)
+        name = "/".join([f"rank {rank}"] * bool(rank) + _words(now))
+        _names.clear()
+        _names[asked] = name
+    return name
+
+
+def _words(now: str) -> "List[str]":
+    """Return the parts of this process's name, but for its rank; `now` is the worker that it is."""
+    words = [_above] if _above else []
+    if _number:
+        words.append(f"interpreter {_number}")
+    worker = ""
     for number, (forker, fork) in enumerate(_path):
         after = _path[number + 1][0] if number + 1 < len(_path) else now
         if forker != worker:
@@ -41,7 +75,7 @@ def here() -> str:
             words.append(f"fork {fork}")
     if now != worker:
         words.append(now)
-    return "/".join(words)
+    return words
 
 
 def _worker() -> str:
@@ -58,31 +92,40 @@ def _worker() -> str:
     return "" if name == "MainProcess" else f"worker {name}"
 
 
-def in_forked_children(action: "Callable[[], None]") -> None:
-    """Run `action` from now on in each child that is forked, once its place is known; the same action only once."""
+def depth() -> int:
+    """Return how many forks are between this process and the one that began to count them."""
+    return len(_path)
+
+
+def in_forked_children(action: "Callable[[], None]", module: object = None) -> None:
+    """Run `action` from now on in each child that is forked, once its place is known, and once for each module.
+
+    It runs after what the module itself registered: Python's `random` seeds itself there.
+    """
     watch_forks()
-    if action not in _in_children:
-        _in_children.append(action)
+    if (action, module) not in _in_children and hasattr(os, "register_at_fork"):
+        _in_children.append((action, module))
+        os.register_at_fork(after_in_child=action)
 
 
 def watch_forks() -> None:
-    """Count forks from now on."""
-    if not _watching and hasattr(os, "register_at_fork"):
-        _watching.append(True)
-        os.register_at_fork(
-            before=_before, after_in_child=_after_in_child
-        )  # runs after what random.py registered
+    """Name forked children from now on."""
+    if not forks.told:
+        forks.told.append(_after_in_child)
 
 
-_watching: "List[bool]" = []
+def _after_in_child(number: int, named: bool) -> None:
+    now = _worker()
+    _path.append((now, number))
+    _names.clear()
+    if named:
+        leave_name("/".join(_words(now)))
 
 
-def _before() -> None:
-    _forking.number = next(_forks[0])
+def leave_name(name: str) -> None:
+    """Leave a name for the interpreters that are started below this process, a number for a long one."""
+    if len(name) > forks.LONGEST:
+        from reprobuild_runtime.seeding import streams
 
-
-def _after_in_child() -> None:
-    _path.append((_worker(), _forking.number))
-    _forks[:] = [count(1)]
-    for action in _in_children:
-        action()
+        name = f"{streams.number(name, 256):064x}"
+    os.environ[forks.ABOVE] = name

@@ -21,6 +21,8 @@ RANKS = (
     "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX",
 )  # fmt: skip
 
+_ENCODED = tuple(name.encode() for name in RANKS)
+
 # How many ranks the job has.
 SIZES = (
     "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "MV2_COMM_WORLD_SIZE",
@@ -52,16 +54,27 @@ def rank(environ: "Mapping[str, str]") -> int:
     """Return the rank of this process among all of the job; 0 where it has none."""
     for name in RANKS:
         text = environ.get(name, "")
-        if text and text.isdigit():
+        if text.isascii() and text.isdigit():
             return int(text[:20])
     return 0
+
+
+def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
+    """Return what `rank` looks at, to see whether it can have changed.
+
+    `os.environ` decodes each name and value that is asked for; what it keeps is as good here, and there at once.
+    """
+    kept = getattr(environ, "_data", None)
+    if isinstance(kept, dict):
+        return tuple(map(kept.get, _ENCODED))
+    return tuple(map(environ.get, RANKS))
 
 
 def size(environ: "Mapping[str, str]") -> int:
     """Return how many ranks the job has, 1 where nothing says more; an unknown number of several is 2."""
     for name in SIZES:
         text = environ.get(name, "")
-        if text.isdigit():
+        if text.isascii() and text.isdigit():
             return int(text[:20])
         if ":" in text:  # torchrun's MIN:MAX
             return 2

@@ -11,6 +11,16 @@ from itertools import count
 
 from reprobuild_runtime.seeding import place
 
+# What hashes is loaded now: at a draw, a program may have no files left that it can open. The small module that
+# `random` takes, too, where there is one: hashlib takes longer than all else together.
+try:
+    from _sha2 import sha512  # type: ignore[import-not-found]  # 3.12 and newer
+except ImportError:
+    try:
+        from _sha512 import sha512  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha512
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional
@@ -34,7 +44,7 @@ _in_force: "List[_InForce]" = []
 def begin(seed: int, again: bool = False) -> None:
     """Put a seed in force; counters start anew for another seed, or where `again` says so."""
     if again or seed_in_force() != seed:
-        place.watch_forks()
+        place.in_forked_children(_only_thread)
         _in_force[:] = [_InForce(seed)]
 
 
@@ -49,27 +59,25 @@ def next_bits(kind: str, bits: int) -> int:
     mine: "Dict[str, Any]" = state.threads.__dict__
     if "name" not in mine:
         mine["name"] = _thread(state)
-    number = mine[kind] = mine.get(kind, -1) + 1
-    return _number(f"{state.seed}/{place.here()}/{mine['name']}/{kind}/{number}", bits)
+    turn = mine[kind] = mine.get(kind, -1) + 1
+    return number(f"{state.seed}/{place.here()}/{mine['name']}/{kind}/{turn}", bits)
 
 
 def own_seed(seed: int) -> int:
     """Return what the global generators of this process are seeded with: the seed itself in the first process."""
     where = place.here()
-    return _number(f"{seed}/{where}/global", 32) if where else seed
+    return number(f"{seed}/{where}/global", 32) if where else seed
 
 
-def further_seed(seed: int, number: int) -> int:
+def further_seed(seed: int, which: int) -> int:
     """Return another seed that is made of one: 1 to 2**31 - 1, as those that are drawn."""
-    return _number(f"{seed}/{number}/further", 64) % (2**31 - 1) + 1
+    return number(f"{seed}/{which}/further", 64) % (2**31 - 1) + 1
 
 
-def _number(text: str, bits: int) -> int:
-    import hashlib  # only here: it takes longer than all else together
-
+def number(text: str, bits: int) -> int:
+    """Return a number below 2**bits that is made of a text."""
     found = b"".join(
-        hashlib.sha512(f"{part}/{text}".encode("utf-8", "surrogatepass")).digest()
-        for part in range(bits // 512 + 1)
+        sha512(f"{part}/{text}".encode("utf-8", "surrogatepass")).digest() for part in range(-(-bits // 512))
     )
     return int.from_bytes(found, "big") >> (len(found) * 8 - bits)
 
@@ -79,12 +87,32 @@ def _thread(state: _InForce) -> str:
 
     A thread that `threading` does not know has no name; asking for one would make an entry for it.
     """
+    if get_ident() == _main_thread():
+        return ""
     threading: "Any" = sys.modules.get("threading")
     me = getattr(threading, "_active", {}).get(get_ident())
-    if threading is not None and me is threading.main_thread():
-        return ""
     name = getattr(me, "name", "?")
     if len(state.names) >= MOST_THREADS:
         state.emptied += 1
         state.names = {}
     return f"{name}/{state.emptied}/{next(state.names.setdefault(name, count()))}"
+
+
+_alone: "List[int]" = []  # the thread that forked, in a forked child: it is the main one there
+
+
+def _only_thread() -> None:
+    _alone[:] = [get_ident()]
+
+
+def _main_thread() -> "Optional[int]":
+    """Return which thread is the main one: that of the start-up hook, whether `threading` is loaded yet or not."""
+    if _alone:
+        return _alone[0]
+    hook: "Any" = sys.modules.get("reprobuild_runtime.importhook")
+    if hook is not None:
+        started: int = hook.STARTED_BY
+        return started
+    threading: "Any" = sys.modules.get("threading")
+    main: "Optional[int]" = threading.main_thread().ident if threading is not None else None
+    return main

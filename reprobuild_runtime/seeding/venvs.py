@@ -7,8 +7,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LINE = "import reprobuild_runtime.startup\n"
-START = "reprobuild_runtime.startup:start\n"
+# Such an environment may be used where our folder is not: on a mount, in another image. Nothing may fail there.
+LINE = (
+    "import os, sys; p = {ours}; os.path.isdir(p + '/reprobuild_runtime') and "
+    "(p in sys.path or sys.path.append(p), __import__('reprobuild_runtime.startup'))\n"
+)
+START = "reprobuild_hook:start\n"  # from Python 3.15 on; what it names must be there
+MODULE = '''"""The seeding hook of reprobuild, where its folder is there."""
+
+import os
+import sys
+
+
+def start():
+    """Seed this interpreter."""
+    p = {ours}
+    if os.path.isdir(p + "/reprobuild_runtime"):
+        p in sys.path or sys.path.append(p)
+        from reprobuild_runtime import startup
+
+        startup.start()
+'''
 
 
 def hook_into(venv: "Any") -> None:
@@ -30,9 +49,13 @@ def _write(folder: str) -> None:
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     site = os.path.join(folder, "lib", version, "site-packages")
     try:
-        for ending, text in ((".pth", f"{ours}\n{LINE}"), (".start", START)):
-            with open(os.path.join(site, "reprobuild" + ending), "w", encoding="utf-8") as file:
-                file.write(text)
+        for name, text in (
+            ("reprobuild.pth", LINE),
+            ("reprobuild.start", START),
+            ("reprobuild_hook.py", MODULE),
+        ):
+            with open(os.path.join(site, name), "w", encoding="ascii") as file:
+                file.write(text.format(ours=ascii(ours)))
     except OSError as err:
         from reprobuild_runtime.launch import say
 

@@ -14,7 +14,7 @@ import pytest
 
 from reprobuild.engines import apptainer, find_engine
 from reprobuild.engines.apptainer_cache import FOLDER, Cache
-from reprobuild.engines.model import Finished, Task
+from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.errors import BuildError, EngineError
 from tests.conftest import apptainer_environment
 from tests.engines.conftest import Tiny, make_tiny
@@ -110,6 +110,14 @@ def test_an_image_that_is_not_the_one_meant(apptainer_env: Env, tiny: Tiny) -> N
     with pytest.raises(EngineError, match=r"holds sha256:.*, not sha256:abc or x") as failed:
         apptainer.load(tiny.layout, tiny.reference, ["sha256:abc", "x"], apptainer_env)
     assert failed.value.hint == "it was built again meanwhile: run the command again"
+
+
+def test_output_without_end_is_kept_up_to_a_bound(
+    loaded: Tiny, apptainer_env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Streams, "LARGEST", 1000)
+    done = sh(loaded, apptainer_env, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo $i; echo $i >&2; done")
+    assert (done.code, len(done.stdout), len(done.stderr)) == (0, 1001, 1000)
 
 
 def test_streams_apart_and_exit_code(loaded: Tiny, apptainer_env: Env) -> None:

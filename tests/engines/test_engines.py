@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reprobuild.engines import docker, find_engine
-from reprobuild.engines.model import Finished, Task
+from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.image.layout import MAKE_AGAIN
 from tests.engines.conftest import Running, Tiny, make_tiny
@@ -102,6 +102,16 @@ def test_an_image_that_is_not_the_one_meant(engine: Running, loaded: Tiny) -> No
         "is the layout of another build? Make it again with `reprobuild build`",
     )
     assert sh(loaded, engine, "cat /etc/hello").stdout == b"hello\n"
+
+
+def test_output_without_end_is_kept_up_to_a_bound(
+    loaded: Tiny, engine: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Streams, "LARGEST", 1000)
+    done = sh(loaded, engine, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo $i; echo $i >&2; done")
+    assert (done.code, len(done.stdout), len(done.stderr)) == (0, 1001, 1000)
+    assert done.stdout.startswith(b"1\n2\n")
+    assert done.stderr.endswith(b"19999\n20000\n")
 
 
 def test_streams_apart_and_exit_code(loaded: Tiny, engine: Running) -> None:

@@ -39,6 +39,7 @@ def test_what_a_chosen_seed_sets(start: list[str]) -> None:
         "REPROBUILD_SEED_EXPLICIT": "1",
         "PYTHONHASHSEED": "7",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "REPROBUILD_SETTLED": "CUBLAS_WORKSPACE_CONFIG=:4096:8 REPROBUILD_SEED=7 PYTHONHASHSEED=7",
         "REPROBUILD_ENVIRON": "/opt/reprobuild",
     }
 
@@ -57,6 +58,7 @@ def test_what_a_drawn_seed_sets(start: list[str]) -> None:
             "REPROBUILD_SEED": seed,
             "REPROBUILD_SEED_EXPLICIT": "0",
             "PYTHONHASHSEED": seed,
+            "REPROBUILD_SETTLED": f"REPROBUILD_SEED={seed} PYTHONHASHSEED={seed}",
             "REPROBUILD_ENVIRON": "/opt/reprobuild",
         }
 
@@ -109,6 +111,13 @@ def test_bad_seed(start: list[str], env: Mapping[str, str]) -> None:
     first, second = ran.err.splitlines()
     assert first.startswith("reprobuild: error: ")
     assert second.startswith("reprobuild: hint: ")
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "JOB_COMPLETION_INDEX"])
+def test_what_a_launcher_says_of_ranks_refuses_no_job(name: str) -> None:
+    ran = run(*ENTRYPOINT, "echo", "ran", env={name: "\xb2"})
+    assert (ran.code, ran.out) == (0, "ran\n")
+    assert "error" not in ran.err
 
 
 @WAYS
@@ -245,6 +254,19 @@ def test_signals_are_forwarded(name: str) -> None:
                 break
         out = process.communicate(timeout=10)[0]
     assert (out, process.returncode) == (f"got {name}\n", 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGRTMIN, signal.SIGRTMIN + 3, signal.SIGRTMAX - 1])
+def test_real_time_signals_are_forwarded(number: int) -> None:
+    """SIGRTMIN+3 is what a container of systemd is stopped by; Python has no name for it."""
+    program = (
+        f"import signal, sys; signal.signal({int(number)}, lambda *_: sys.exit(5))\n"
+        "print('ready', flush=True)\nwhile True: signal.pause()"
+    )
+    with looked_after(sys.executable, "-S", "-c", program) as (process, init):
+        os.kill(init, number)
+        process.communicate(timeout=10)
+    assert process.returncode == 5
 
 
 def test_a_command_without_handlers_ends_by_the_signal() -> None:

@@ -65,11 +65,13 @@ def test_the_slowdown_is_strict_mode_by_default() -> None:
 def test_what_is_not_covered_is_said() -> None:
     skipped = {"verdict": "SKIPPED", "why": "not applicable here: no Triton"}
     cuda = {"ran": True, "probes": [{"name": "x", "modes": {"strict": skipped}}],
-            "collectives": {"verdict": "SKIPPED", "why": "one GPU: not covered"}}  # fmt: skip
+            "collectives": {"verdict": "SKIPPED", "why": "one GPU: not covered"},
+            "stress": {"ran": False, "why": "strict: it died by SIGKILL"}}  # fmt: skip
     seen = {"works": True, "gpu": True, "why": ""}
     said = gpu_there.uncovered({"cuda": cuda, "machine": {"containers": {"apptainer": seen}}})
     assert "cuda: x: not applicable here: no Triton" in said
     assert "collectives: one GPU: not covered" in said
+    assert "cuda: the stress did not run: strict: it died by SIGKILL" in said
     assert not any(line.startswith("apptainer") for line in said)
 
 

@@ -21,6 +21,20 @@ def test_cupy_is_told_by_its_variable_and_no_device_is_asked(bare: Environment) 
     assert bare.run(code, env=SEVEN).out == "7 False\n"
 
 
+def test_a_cupy_seed_of_the_user_stays_and_is_said(bare: Environment) -> None:
+    bare.install(cupy=CUPY + "class S:\n    seed = print\ngenerator._random_states = {}")
+    code = (
+        "import os, cupy; cupy.generator._random_states[0] = cupy.S\n"
+        "from reprobuild_runtime import enforce_reproducibility as f; f(8); print(os.environ['CUPY_SEED'])"
+    )
+    for explicit in "01":
+        ran = bare.run(code, env={**SEVEN, "REPROBUILD_SEED_EXPLICIT": explicit, "CUPY_SEED": "5\n"})
+        assert ran.out == "5\n\n"
+        assert ran.err.splitlines()[0] == "reprobuild: CuPy is not seeded: CUPY_SEED='5\\n' was set before"
+    ours = bare.run(code, env={**SEVEN, "CUPY_SEED": "7"})
+    assert (ours.out, "CuPy" in ours.err) == ("8\n8\n", False)
+
+
 def test_devices_that_cupy_uses_already_are_seeded_again(bare: Environment) -> None:
     bare.install(
         cupy=CUPY + "class S:\n    seed = print\ngenerator._random_states = {0: S, 1: S}\nS.seed = print"

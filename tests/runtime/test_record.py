@@ -168,6 +168,21 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_the_job_runs(job: Job)
     assert ran.err == f"reprobuild: no record is written: File exists: {job.records}\n"
 
 
+def test_the_name_of_a_folder_that_cannot_be_written_is_short_and_printable(job: Job) -> None:
+    ran = job.run(
+        "import torch; print('ran')", env={"REPROBUILD_RECORD": "/nonexistent\x1b[2J/" + "x" * 100_000}
+    )
+    assert (ran.code, ran.out) == (0, "ran\n")
+    assert ran.err.startswith("reprobuild: no record is written: File name too long: /nonexistent?[2J/xxx")
+    assert len(ran.err) < 250
+
+
+def test_what_only_looks_like_a_digit_is_no_rank(job: Job) -> None:
+    ran = job.run("import torch", env={"RANK": "\xb2"})
+    assert (ran.code, ran.err) == (0, "")
+    assert job.one()["rank"] is None
+
+
 def test_a_full_disk_leaves_no_half_record(job: Job) -> None:
     limit = "import resource, torch; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
     ran = job.run("import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + limit)
@@ -185,7 +200,8 @@ def test_records_are_readable_by_those_who_may_read_the_outputs(job: Job) -> Non
 
 def test_what_the_program_changed_is_said_once_and_a_preset_is_not_said_again(job: Job) -> None:
     code = "import torch; torch.backends.cudnn.benchmark = True; torch.manual_seed(3)"
-    ran = job.run(code, env={"CUBLAS_WORKSPACE_CONFIG": ":1:1", "REPROBUILD_ENVIRON": "settled"})
+    settled = {"REPROBUILD_ENVIRON": "settled", "REPROBUILD_SETTLED": "REPROBUILD_SEED=7"}
+    ran = job.run(code, env={"CUBLAS_WORKSPACE_CONFIG": ":1:1", **settled})
     found = {one["setting"]: (one["effective"], one["valid"], one["when"]) for one in job.one()["overrides"]}
     assert found == {
         "CUBLAS_WORKSPACE_CONFIG": (":1:1", False, "start"),

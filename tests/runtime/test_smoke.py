@@ -56,7 +56,7 @@ def test_bad_options(bare: Environment, options: str, why: str) -> None:
         ("raise OSError('libgomp.so.1')", "torch does not import: OSError: libgomp.so.1"),
         (
             "import time\ntime.sleep(60)",
-            "the process that imports torch: it was silent for 1 s and was killed",
+            "the process that imports torch: it was silent for 5 s and was killed",
         ),
     ],
 )
@@ -68,6 +68,11 @@ def test_a_torch_that_ends_or_hangs_its_process(bare: Environment, torch: str, w
     assert "welcome" in ran.err
     assert ran.json["start"]["random"]
     assert ran.json["fingerprint"]["python"]
+
+
+def test_an_import_of_torch_may_take_longer_than_silence_later(bare: Environment) -> None:
+    bare.install(torch="import time\ntime.sleep(2)\nraise OSError('a cold disk')\n")
+    assert ask(bare, '{"limit": 1}').json["why"] == "torch does not import: OSError: a cold disk"
 
 
 def test_our_file_names_hide_no_module(bare: Environment) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reprobuild_runtime import fingerprint
-from reprobuild_runtime.probes import collectives, controlled, expectations, gather
+from reprobuild_runtime.probes import (
+    child,
+    collectives,
+    controlled,
+    expectations,
+    gather,
+    processes,
+    ranks,
+    start,
+)
 from reprobuild_runtime.probes.judge import judge
 
 REFUSAL = "put_ does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'."
@@ -44,6 +55,8 @@ def refusal(alert: str = "put_") -> dict[str, Any]:
          "it could be run in one process and not in another: not applicable here: no"),
         ([], "none", "ERROR", "no process answered"),
         ([told()], "none", "ERROR", "no result"),
+        ([told("a"), {}], "none", "ERROR", "no result"),
+        ([told("a"), told()], "none", "ERROR", "no result"),
     ],
 )  # fmt: skip
 def test_the_verdict(lines: list[dict[str, Any]], documented: str, verdict: str, why: str) -> None:
@@ -181,6 +194,150 @@ def test_what_nccl_says_that_it_used(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def rank(*lines: dict[str, Any]) -> processes.Answer:
+    answer = processes.Answer()
+    answer.lines = [{"probe": "p", **line} for line in lines]
+    return answer
+
+
+GOOD, SKIP = {"digests": ["a", "a"]}, {"skipped": "not applicable here: no"}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "verdict", "why"),
+    [
+        ([rank(GOOD, GOOD), rank(GOOD, GOOD)], "IDENTICAL", ""),
+        ([rank(GOOD, {"digests": ["a", "b"]}), rank(GOOD, GOOD)], "DRIFT", ""),
+        ([rank(GOOD, {"error": "RuntimeError: boom"}), rank(GOOD, GOOD)], "ERROR", "RuntimeError: boom"),
+        ([rank(GOOD, GOOD), rank(GOOD, {"error": "RuntimeError: boom"})], "ERROR", "RuntimeError: boom"),
+        ([rank(SKIP, {"error": "RuntimeError: boom"}), rank(SKIP, SKIP)], "ERROR", "RuntimeError: boom"),
+        ([rank(GOOD), rank(GOOD, {"digests": ["x", "y"]})], "ERROR", "the ranks told unequal numbers of results"),
+        ([rank(SKIP, SKIP), rank(SKIP, SKIP)], "SKIPPED", "not applicable here: no"),
+        ([rank(GOOD, SKIP), rank(GOOD, SKIP)], "ERROR", "it could be run by one rank or in one round, and not in "
+         "another: not applicable here: no"),
+        ([rank(GOOD), rank()], "ERROR", "rank 1 said nothing of it"),
+        ([rank(), rank(GOOD)], "ERROR", "rank 0 said nothing of it"),
+    ],
+)  # fmt: skip
+def test_what_ranks_told_is_kept(ranks: list[processes.Answer], verdict: str, why: str) -> None:
+    found = judge([collectives._of_all(ranks, "probe")["p"]] * 2, "none", ())
+    assert (found["verdict"], found["why"]) == (verdict, why)
+
+
+GLOO_SCATTER = "Backend gloo does not support _reduce_scatter_base"
+ABSENT = "module 'torch.distributed' has no attribute 'reduce_scatter_tensor'"
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "error", "skipped"),
+    [
+        ("reduce_scatter float32 1 MiB", "gloo", RuntimeError(GLOO_SCATTER), True),
+        (
+            "reduce_scatter float32 1 MiB",
+            "gloo",
+            RuntimeError("ProcessGroupGloo does not support reduce_scatter"),
+            True,
+        ),
+        ("reduce_scatter float32 1 MiB", "gloo", AttributeError(ABSENT), True),
+        ("all_reduce bfloat16 1 KiB", "gloo", RuntimeError("Invalid scalar type"), True),
+        ("all_reduce float32 1 KiB", "gloo", RuntimeError("Invalid scalar type"), False),
+        ("all_reduce float32 1 KiB", "gloo", RuntimeError(GLOO_SCATTER), False),
+        ("all_reduce that cancels", "gloo", RuntimeError("this is not supported"), False),
+        ("reduce_scatter float32 1 MiB", "gloo", RuntimeError("operation not supported"), False),
+        ("reduce_scatter float32 1 MiB", "nccl", RuntimeError(GLOO_SCATTER), False),
+        ("all_reduce bfloat16 1 KiB", "nccl", RuntimeError("Invalid scalar type"), False),
+    ],
+)
+def test_only_what_gloo_says_that_it_lacks_is_skipped(
+    name: str, backend: str, error: Exception, skipped: bool
+) -> None:
+    def compute() -> None:
+        raise error
+
+    assert list(ranks._told(name, compute, 2, backend)) == ["skipped" if skipped else "error"]
+
+
+def test_what_may_be_skipped() -> None:
+    assert ranks.optional("cuda") == []
+    assert set(ranks.names("cpu")) - set(ranks.optional("cpu")) == {
+        "all_reduce float32 1 KiB", "all_reduce float32 1 MiB", "all_reduce that cancels",
+    }  # fmt: skip
+
+
+# Ranks that agree, without torch.
+RANK = """
+import json, sys
+for line in ({"probe": "p", "digests": ["a"]}, {"control": "default", "digests": ["a"]}, {"done": True}):
+    print(json.dumps(line))
+"""
+
+
+def test_the_sum_of_two_covers_no_order(tmp_path: Path) -> None:
+    (tmp_path / "child.py").write_text(RANK)
+    ask = {"device": "cuda", "seed": 7, "limit": 60, "thorough": False}
+    command = [sys.executable, str(tmp_path / "child.py")]
+    two, three = (collectives.run(ask, command, gpus) for gpus in (2, 3))
+    assert (two["verdict"], two["why"]) == ("SKIPPED", "the order of a sum of two cannot show: not covered")
+    assert (two["probes"][0]["modes"]["strict"]["verdict"], two["controls"]) == ("IDENTICAL", [])
+    assert (three["verdict"], three["why"]) == ("IDENTICAL", "")
+    assert [(each["name"], each["verdict"]) for each in three["controls"]] == [
+        ("arrival_order", "CONTROL-INEFFECTIVE")
+    ]
+
+
+def test_a_torch_without_collectives(tmp_path: Path) -> None:
+    (tmp_path / "child.py").write_text(
+        'print(\'{"absent": "not applicable here: no gloo"}\\n{"done": true}\')'
+    )
+    ask = {"device": "cpu", "seed": 7, "limit": 60, "thorough": False}
+    found = collectives.run(ask, [sys.executable, str(tmp_path / "child.py")], 0)
+    assert (found["verdict"], found["why"], found["world"]) == ("SKIPPED", "not applicable here: no gloo", 4)
+
+
+def test_ranks_take_no_network_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "NCCL_SOCKET_IFNAME",
+        "GLOO_SOCKET_IFNAME",
+        "NCCL_IB_HCA",
+        "NCCL_NET",
+        "NCCL_NET_PLUGIN",
+        "NCCL_NETS_X",
+    ):
+        monkeypatch.setenv(name, "ib0")
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    found = collectives.environ_for_ranks(7)
+    assert {name: value for name, value in found.items() if value in ("ib0", "lo", "Ring")} == {
+        "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_ALGO": "Ring",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("set_", "strict"), [(None, ":4096:8"), ("", ":4096:8"), (":16:8", ":16:8")])
+def test_strict_mode_has_what_products_on_a_gpu_need(
+    monkeypatch: pytest.MonkeyPatch, set_: str | None, strict: str
+) -> None:
+    monkeypatch.setenv("REPROBUILD_PROFILE", "log-only")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    if set_ is not None:
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", set_)
+    assert gather.environ_of("strict", 1)["CUBLAS_WORKSPACE_CONFIG"] == strict
+    assert gather.environ_of("profile", 1).get("CUBLAS_WORKSPACE_CONFIG") == set_
+    assert "CUBLAS_WORKSPACE_CONFIG" not in gather.environ_of("default", 1)
+
+
+def test_what_nobody_promises_on_a_gpu_is_only_told() -> None:
+    known = child.register()
+    names = {"sparse_mm_backward", "sparse_csr_mm"}
+    assert {name for name, probe in known.items() if "cuda" in probe.informational} - names == {
+        name for name, probe in known.items() if "cpu" in probe.informational
+    }
+    told_ = {"strict": [{name: told("a") for name in names}]}
+    for device in ("cpu", "cuda"):
+        table = expectations.read(None)
+        assert [gather._probe(known[name], told_, table, device)["informational"] for name in names] == [
+            device == "cuda"
+        ] * 2
+
+
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_one_gpu_covers_no_collective(gpus: int) -> None:
     found = collectives.run({"device": "cuda"}, ["/none"], gpus)
@@ -198,3 +355,32 @@ def test_the_platform_has_no_identity_and_no_secret(monkeypatch: pytest.MonkeyPa
     assert kept == {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "3", "TORCH_HOME": "a path"}
     assert found["libc"].startswith("glibc 2.")
     assert found["cpus"] >= 1
+
+
+class Draws:
+    """Stands for a torch with a GPU: its draws on each device are of that device."""
+
+    class cuda:
+        @staticmethod
+        def is_available() -> bool:
+            return True
+
+    @staticmethod
+    def rand(count: int, device: str = "cpu") -> Any:
+        return SimpleNamespace(tolist=lambda: [device] * count)
+
+
+def test_the_start_has_a_draw_of_the_gpu_where_it_is_asked_for() -> None:
+    asked, other = start.start(Draws, "cuda"), start.start(Draws, "cpu")
+    assert asked["cuda"] not in (None, asked["torch"])
+    assert "cuda" not in other
+
+
+def test_a_word_is_said_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 10.5, 11.2, 11.2, 11.9, 12.3, 12.3])
+    monkeypatch.setattr(child.time, "monotonic", lambda: next(clock))
+    said: list[dict[str, Any]] = []
+    alive = child.Alive(said.append)
+    for _ in range(4):
+        alive()
+    assert said == [{"alive": True}] * 2

@@ -17,7 +17,8 @@ from reprobuild_runtime.probes import run as program
 RUN = Path(program.__file__)
 PLANTED = Path(__file__).parent / "planted_child.py"
 # What is not applicable in an environment with torch for the CPU and without the packages of the last group.
-ALWAYS = {name for name, probe in child.register().items() if not probe.thorough}
+LONG = {name for name, probe in child.register().items() if probe.thorough}
+ALWAYS = set(child.register()) - LONG
 NEEDS_A_GPU = {name for name in ALWAYS if "cpu" not in child.register()[name].devices}
 CALM = {"stress": False, "controls": False, "collectives": False}
 
@@ -43,12 +44,12 @@ def full(torch_python: Path) -> dict[str, Any]:
 
 
 def test_every_probe_in_every_mode(full: dict[str, Any]) -> None:
-    assert {probe["name"] for probe in full["probes"]} == ALWAYS
+    assert {probe["name"] for probe in full["probes"]} == ALWAYS | LONG
     for mode in ("default", "profile", "strict", "warn"):
         verdicts = seen(full, mode)
         assert "ERROR" not in verdicts.values(), seen(full, mode, "why")
         skipped = {name for name, verdict in verdicts.items() if verdict == "SKIPPED"}
-        assert skipped == NEEDS_A_GPU | {"torchvision_roi_align"}
+        assert skipped == NEEDS_A_GPU | LONG | {"torchvision_roi_align"}
         assert all(seen(full, mode, "why")[name].startswith("not applicable here: ") for name in skipped)
     # What torch adds with atomics on the CPU may drift, and no more in strict mode; two are refused there.
     racing = {"index_put_accumulate", "put_accumulate", "getitem_backward"}
@@ -76,14 +77,18 @@ def test_the_controls_show_that_a_drift_is_seen(full: dict[str, Any]) -> None:
         "effective",
     )
     assert set(full["comparator"].values()) == {True}
-    assert len(full["comparator"]) == 8
+    assert len(full["comparator"]) == 10
+    assert full["stress"] == {"ran": True, "why": ""}
 
 
-def test_collectives_between_two_processes(full: dict[str, Any]) -> None:
+def test_collectives_between_four_processes(full: dict[str, Any]) -> None:
     found = full["collectives"]
-    assert (found["verdict"], found["backend"], found["world"]) == ("IDENTICAL", "gloo", 2), found["why"]
+    assert (found["verdict"], found["backend"], found["world"]) == ("IDENTICAL", "gloo", 4), found["why"]
     assert [probe["name"] for probe in found["probes"]] == ranks.names("cpu")
     assert all(probe["modes"]["strict"]["repeats"] == 12 for probe in found["probes"])
+    (control,) = found["controls"]
+    assert (control["name"], control["verdict"]) == ("arrival_order", "effective"), control
+    assert control["modes"]["default"]["distinct"] > 1 == control["modes"]["cured"]["distinct"]
 
 
 def test_another_run_in_short_gives_the_same(full: dict[str, Any], torch_python: Path) -> None:
@@ -104,6 +109,67 @@ def test_what_depends_on_the_seed(full: dict[str, Any], torch_python: Path) -> N
     )
     one, two = seen(full, "profile", "digest"), seen(found, "profile", "digest")
     assert [name for name in names if one[name] == two[name]] == ["layer_norm"]
+
+
+def test_an_order_of_threads_can_show_also_where_the_image_has_one(torch_python: Path) -> None:
+    ask = {
+        "device": "cpu",
+        "seed": 8,
+        "quick": True,
+        "only": ["layer_norm"],
+        "modes": ["default", "profile", "strict"],
+    }
+    found = smoke(torch_python, ask, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    most = min(2, len(os.sched_getaffinity(0)))
+    assert found["threads"] == {"default": most, "profile": 1, "strict": most}
+    assert found["fingerprint"]["threads"] == 1
+
+
+def test_the_probes_of_a_gpu_cost_little(torch_python: Path) -> None:
+    """Numbers are drawn on the device itself, and no more of them, nor bytes to be compared, than fit the minute."""
+    done = subprocess.run(
+        [torch_python, Path(__file__).parent / "meter_probes.py"], capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    total = {key: sum(each[key] for each in found.values()) for key in ("drawn", "elsewhere", "bytes")}
+    assert len(found) > 80
+    assert 400e6 < total["drawn"] < 600e6
+    assert total["elsewhere"] < 20e6
+    assert 300e6 < total["bytes"] < 500e6
+    assert max(each["bytes"] for each in found.values()) < 32e6
+
+
+OLDER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from reprobuild_runtime.probes import attention, bench, child
+class Older:
+    def __getattr__(self, name):
+        return getattr(torch.nn.functional, name)
+    def scaled_dot_product_attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
+        raise AssertionError
+table = bench.Bench(torch, "cpu", 0)
+table.functional = Older()
+table.begin("x")
+try:
+    attention._sdpa(table, "MATH", (1, 4, 8, 8), heads=2)
+except bench.NotHereError as err:
+    print(err)
+class Alive:
+    count = 0
+    def __call__(self):
+        self.count += 1
+alive = Alive()
+child.run(child.register()["layer_norm"], bench.Bench(torch, "cpu", 0), 4, alive=alive)
+print(alive.count)
+"""
+
+
+def test_attention_before_torch_2_5_and_a_word_after_each_run(torch_python: Path) -> None:
+    command = [torch_python, "-c", OLDER, str(RUN.parents[2])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["this torch has no enable_gqa (2.5 and newer have it)", "4"]
 
 
 def test_planted_faults_are_caught(torch_python: Path) -> None:
@@ -186,13 +252,18 @@ def test_collectives_where_there_is_no_network(torch_python: Path) -> None:
 
 
 def test_the_comparison_is_seen_failing(torch_python: Path) -> None:
-    """With a digest that looks at shapes alone, or not at strides, the comparator says what it does not see."""
+    """With a digest that looks at shapes alone, or not at strides, or takes the bytes of views that stand for others,
+    the comparator says what it does not see.
+    """
     code = (
         "import json, sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch\nfrom reprobuild_runtime.probes import comparator as c\n"
         "whole = c.digest\nanswers = [c.comparator(torch)]\n"
         "c.digest = lambda values: str([v.shape for v in values])\nanswers.append(c.comparator(torch))\n"
         "c.digest = lambda values: whole([v.contiguous() for v in values])\nanswers.append(c.comparator(torch))\n"
+        "bare = lambda v: v.conj() if v.is_conj() else v._neg_view() if v.is_neg() else v\n"
+        "c.digest = lambda values: whole(map(bare, values))\n"
+        "answers.append(c.comparator(torch))\n"
         "print(json.dumps(answers))"
     )
     done = subprocess.run(
@@ -202,5 +273,7 @@ def test_the_comparison_is_seen_failing(torch_python: Path) -> None:
         [name for name, told in each.items() if not told] for each in json.loads(done.stdout.splitlines()[-1])
     ]
     assert missed[0] == []
-    assert missed[1] == ["lowest bit", "sign of zero", "payload of NaN", "order", "type", "stride"]
+    views = ["conjugate view", "negative view"]
+    assert missed[1] == ["lowest bit", "sign of zero", "payload of NaN", "order", "type", "stride", *views]
     assert missed[2] == ["stride"]
+    assert missed[3] == views

@@ -11,6 +11,9 @@ from conftest import ROOT, Environment, run
 
 SEVEN = {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "1", "PYTHONHASHSEED": "7"}
 DRAWN = {**SEVEN, "REPROBUILD_SEED_EXPLICIT": "0"}
+BELOW = {  # the entrypoint
+    **SEVEN, "REPROBUILD_ENVIRON": "/opt/reprobuild", "REPROBUILD_SETTLED": "REPROBUILD_SEED=7 PYTHONHASHSEED=7",
+}  # fmt: skip
 FIRST = random.Random(7).random()
 SHOW = (
     "import json, random, numpy.random, torch, tensorflow\n"
@@ -40,7 +43,7 @@ def test_no_site_means_no_hook(hooked: Environment) -> None:
     assert float(out[1]) != FIRST
 
 
-@pytest.mark.parametrize("env", [{}, DRAWN, {**SEVEN, "REPROBUILD_ENVIRON": "/opt/reprobuild"}])
+@pytest.mark.parametrize("env", [{}, DRAWN, BELOW])
 def test_nothing_is_imported_by_it(hooked: Environment, env: Mapping[str, str]) -> None:
     unwanted = "'random', 'numpy', 'torch', 'tensorflow', 'typing', 're', 'json', 'importlib.util'"
     code = f"import sys; print([m for m in ({unwanted}) if m in sys.modules])"
@@ -49,8 +52,20 @@ def test_nothing_is_imported_by_it(hooked: Environment, env: Mapping[str, str]) 
 
 def test_a_child_of_a_settled_process_imports_next_to_nothing_of_ours(hooked: Environment) -> None:
     code = "import sys; print(sorted(m for m in sys.modules if m.startswith('reprobuild')))"
-    ours = ["reprobuild_runtime", "reprobuild_runtime.importhook", "reprobuild_runtime.startup"]
-    assert hooked.run(code, env={**SEVEN, "REPROBUILD_ENVIRON": "/opt/reprobuild"}).out == f"{ours}\n"
+    ours = [
+        "reprobuild_runtime",
+        "reprobuild_runtime.forks",
+        "reprobuild_runtime.importhook",
+        "reprobuild_runtime.startup",
+    ]
+    for env, options in (
+        (BELOW, []),
+        (BELOW, ["-I"]),
+        (BELOW, ["-E"]),
+        ({**BELOW, "PYTHONHASHSEED": "random"}, []),
+    ):
+        ran = hooked.run(code, *options, env=env)
+        assert (ran.out, ran.err) == (f"{ours}\n", "")
 
 
 def test_a_module_that_was_there_before_is_seeded_at_once(bare: Environment) -> None:
@@ -176,12 +191,16 @@ def test_find_spec_finds_without_import_and_its_loader_is_the_usual_one(hooked: 
 def test_reload_and_second_import(hooked: Environment) -> None:
     code = (
         "import importlib, random, torch; random.random(); import random as again; print(random.random())\n"
-        "importlib.reload(torch); print(torch.calls); importlib.reload(random); random.random()"
+        "importlib.reload(torch); print(torch.calls); importlib.reload(random); print(random.random())\n"
+        "import sys; del sys.modules['random']; import random; print(random.random(), random.Random().random() < 1)\n"
+        "del sys.modules['torch']; import torch; print(torch.calls[0], flush=True)\n"
+        "import os; os.fork() or (print(random.random(), flush=True), os._exit(0)); os.wait()"
     )
     ran = hooked.run(code, env=SEVEN)
     expected = random.Random(7)
     expected.random()
-    assert ran.out == f"{expected.random()}\n[]\n"
+    child = random.Random("7/fork 1").random()
+    assert ran.out == f"{expected.random()}\n[]\n{FIRST}\n{FIRST} True\n['torch', 7]\n{child}\n"
     assert (ran.code, ran.err) == (0, "")
 
 

@@ -20,8 +20,11 @@ from reprobuild.verify.judge import judge_smoke
 from reprobuild.verify.verdict import VERSION, Determinism, Smoke, Verdict
 
 SHA = "a" * 64
-FINGERPRINT = {"torch": "2.13", "cuda_build": False, "cpus": 2, "threads": 2}
-START = {"random": "3", "hook": {"seed": "42"}}
+FINGERPRINT: dict[str, Any] = {
+    "torch": "2.13", "cuda_build": False, "cpus": 2, "threads": 2, "cpu_model": "one",
+    "settings": {"cudnn_deterministic": True, "cudnn_benchmark": False, "deterministic_algorithms": False},
+}  # fmt: skip
+START = {"random": "3", "hash": "4", "torch": "5", "hook": {"seed": "42"}}
 EXPECTED = msgspec.json.decode(
     (Path(reprobuild_runtime.__file__).parent / "probes" / "expected.json").read_bytes(),
     type=dict[Device, Expected],
@@ -85,7 +88,7 @@ def make_verdict(
 def make_smoke(device: Any = "cpu", **more: Any) -> Smoke:
     """Return what the judge says of two containers in which all is well; `more` replaces fields."""
     first, second = (read_document(encode(document(device, quick=quick)), device) for quick in (False, True))
-    smoke = judge_smoke(device, first, second, EXPECTED[device], controls=True)
+    smoke = judge_smoke(device, first, second, EXPECTED[device], controls=True, profile="torch")
     return msgspec.structs.replace(smoke, **more)
 
 
@@ -119,7 +122,9 @@ def document(device: Device = "cpu", *, quick: bool = False, **more: Any) -> dic
     found: dict[str, Any] = {
         "format": 2, "ran": True, "why": "", "options": {"device": device}, "device": device, "start": START,
         "fingerprint": FINGERPRINT if device == "cpu" else {**FINGERPRINT, "cuda_build": True},
-        "expectations": {"source": "torch's own text", "deterministic": [], "refused": ["torch.put_"]},
+        "expectations": {
+            "source": "torch's own text", "deterministic": [], "refused": ["torch.Tensor.put_ when accumulate=False"],
+        },
         "probes": [probe(name, modes) for name in wanted.probes],
         "comparator": dict.fromkeys(wanted.comparator, True), "controls": [], "collectives": None, "seconds": 1.5,
     }  # fmt: skip
@@ -139,7 +144,8 @@ def control(name: str) -> dict[str, Any]:
 
 def collectives(device: Device, **more: Any) -> dict[str, Any]:
     return {
-        "verdict": "IDENTICAL", "why": "", "backend": "gloo" if device == "cpu" else "nccl", "world": 2,
+        "verdict": "IDENTICAL", "why": "", "backend": "gloo" if device == "cpu" else "nccl", "world": 4,
+        "controls": [control(f"{device} {name}") for name in EXPECTED[device].collective_controls],
         "probes": [probe(name, ["strict"]) for name in EXPECTED[device].collectives], **more,
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 
 from reprobuild.errors import UsageError
 from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import Certificate, read_certificate, refuse_other
+from reprobuild.verify.certificate import Certificate, read_certificate, refuse_failed, refuse_other
 from reprobuild.verify.document import read_document
 from reprobuild.verify.judge import judge_smoke
 from reprobuild.verify.verdict import Against, Comparison, Smoke, Verdict
@@ -28,6 +28,9 @@ from tests.verify.samples import (
 
 FIRST, OTHER = EXPECTED["cpu"].probes[:2]
 AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
+BEFORE = (
+    "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
+)
 ELSEWHERE = (
     "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
 )
@@ -41,7 +44,7 @@ def smoke_of(*steps: tuple[str, str, dict[str, Any]], **more: Any) -> Smoke:
         for name, mode, fields in steps:
             found = changed(found, name, mode, **fields)
         pair.append(read_document(encode(found), "cpu"))
-    return judge_smoke("cpu", pair[0], pair[1], EXPECTED["cpu"], controls=True)
+    return judge_smoke("cpu", pair[0], pair[1], EXPECTED["cpu"], controls=True, profile="torch")
 
 
 def compared(now: Verdict | None = None, then: Verdict | None = None) -> Against:
@@ -58,6 +61,7 @@ def names(found: tuple[Any, ...]) -> list[str]:
 
 
 OTHER_CPU = {**FINGERPRINT, "cpu_model": "another"}
+START = {"random": "other", "hash": "4", "torch": "5", "hook": {"seed": "42"}}
 DIGEST = (FIRST, "strict", {"digest": "9" * 64})
 
 
@@ -90,28 +94,88 @@ def test_another_digest_on_another_platform_is_expected_and_listed() -> None:
     ("fields", "named"),
     [
         ({"threads": 4}, "threads"),
-        ({"cuda": {"driver": "1"}}, "cuda.driver"),
-        ({"cuda": {"gpus": [{"name": "H100"}]}}, "cuda.gpus.0.name"),
+        ({"cpu_capability": "AVX2"}, "cpu_capability"),
+        ({"environment": {"MKL_CBWR": "COMPATIBLE"}}, "environment.MKL_CBWR"),
+        ({"settings": {**FINGERPRINT["settings"], "cudnn_benchmark": True}}, "settings.cudnn_benchmark"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_another_platform(fields: dict[str, Any], named: str) -> None:
-    found = compared(make_verdict(smoke=(smoke_of(fingerprint={**FINGERPRINT, **fields}),)))
+    now = smoke_of(DIGEST, fingerprint={**KNOWN, **fields})
+    found = compared(make_verdict(smoke=(now,)), make_verdict(smoke=(smoke_of(fingerprint=KNOWN),)))
     assert (found.verdict, names(found.platform)) == ("other-platform", [f"cpu: {named}"])
-    assert found.other == ()
+    assert (names(found.other), found.failed) == ([f"cpu: {FIRST} (strict)"], ())
 
 
-def test_settings_are_part_of_the_platform_and_the_number_of_processors_is_not() -> None:
-    found = compared(with_facts(environment={"NCCL_ALGO": "Ring"}))
-    assert (names(found.platform), found.platform[0].now) == (["cpu: environment.NCCL_ALGO"], "Ring")
-    assert compared(with_facts(cpus=64)).verdict == "same"
+KNOWN = {**FINGERPRINT, "cpu_capability": "AVX512"}
 
 
-def test_probes_that_only_one_has_are_listed() -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"interop_threads": 4}, {"environment": {"OMP_WAIT_POLICY": "active"}}, {"environment": {"NCCL_DEBUG": "INFO"}},
+        {"environment": {"CUDA_CACHE_PATH": "a path"}}, {"environment": {"NCCL_ALGO": "Tree"}}, {"numpy": "9"},
+        {"cuda": {"driver": "1"}}, {"cpu_model": None}, {"anything": {"else": 1}},
+    ],
+)  # fmt: skip
+def test_what_changes_no_result_explains_no_other_result(fields: dict[str, Any]) -> None:
+    """A fact that is missing explains nothing either: it says nothing of the machine."""
+    fingerprint = {name: value for name, value in {**KNOWN, **fields}.items() if value is not None}
+    then = make_verdict(smoke=(smoke_of(fingerprint=KNOWN),))
+    found = compared(make_verdict(smoke=(smoke_of(DIGEST, fingerprint=fingerprint),)), then)
+    assert (found.verdict, names(found.failed), found.platform) == ("differ", [f"cpu: {FIRST} (strict)"], ())
+    assert len(found.beside) == 1
+    assert compared(make_verdict(smoke=(smoke_of(fingerprint=fingerprint),)), then).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cuda": {"driver": "2"}}, {"cuda": {"driver": "1", "gpus": [{"name": "B"}]}},
+        {"environment": {"NCCL_ALGO": "Tree"}},
+    ],
+)  # fmt: skip
+def test_what_makes_another_platform_of_gpus(fields: dict[str, Any]) -> None:
+    (name, *_) = EXPECTED["cuda"].probes
+    known = {**FINGERPRINT, "cuda": {"driver": "1", "gpus": [{"name": "A"}]}}
+    one = make_smoke("cuda", fingerprint=known)
+    first, *rest = one.probes
+    mode = msgspec.structs.replace(first.modes["strict"], digest="9" * 64)
+    other = msgspec.structs.replace(first, modes={**first.modes, "strict": mode})
+    two = make_smoke("cuda", fingerprint={**known, **fields}, probes=(other, *rest))
+    found = compared(make_verdict(smoke=(make_smoke(), two)), make_verdict(smoke=(make_smoke(), one)))
+    assert (found.verdict, names(found.other)) == ("other-platform", [f"cuda: {name} (strict)"])
+
+
+def test_the_threads_of_the_probes_are_part_of_the_platform() -> None:
+    one, two = (smoke_of(*steps, threads={"strict": n}) for n, steps in ((1, ()), (2, (DIGEST,))))
+    found = compared(make_verdict(smoke=(two,)), make_verdict(smoke=(one,)))
+    assert (found.verdict, names(found.platform)) == ("other-platform", ["cpu: probe_threads.strict"])
+
+
+def test_the_number_of_processors_is_no_part_of_the_platform() -> None:
+    found = compared(with_facts(cpus=64))
+    assert (found.verdict, found.platform, found.beside) == ("same", (), ())
+
+
+def test_a_platform_that_nobody_tells_is_none() -> None:
+    empty = make_verdict(smoke=(make_smoke(fingerprint={}),))
+    for now, then in ((empty, empty), (empty, make_verdict()), (make_verdict(), empty)):
+        assert compared(now, then).verdict == "inconclusive"
+
+
+def test_a_probe_that_only_one_has_is_no_pass() -> None:
     less = smoke_of(probes=document()["probes"][1:])
-    for now, then in ((less, make_smoke()), (make_smoke(), less)):
-        found = compared(make_verdict(smoke=(now,)), make_verdict(smoke=(then,)))
-        assert found.verdict == "same"
-        assert names(found.unmatched) == [f"cpu: {FIRST} (profile)", f"cpu: {FIRST} (strict)"]
+    skipped = smoke_of(
+        *((FIRST, mode, {"verdict": "SKIPPED", "digest": None}) for mode in ("strict", "profile"))
+    )
+    for one in (less, skipped):
+        for now, then in ((one, make_smoke()), (make_smoke(), one)):
+            found = compared(make_verdict(smoke=(now,)), make_verdict(smoke=(then,)))
+            assert found.verdict == "inconclusive"
+            assert names(found.unmatched) == [f"cpu: {FIRST} (profile)", f"cpu: {FIRST} (strict)"]
+        assert compared(make_verdict(smoke=(one,)), make_verdict(smoke=(one,))).verdict == "same"
+        elsewhere = msgspec.structs.replace(one, fingerprint=OTHER_CPU)
+        assert compared(make_verdict(smoke=(elsewhere,))).verdict == "other-platform"
 
 
 def test_what_drifts_with_the_profile_is_not_compared_in_it() -> None:
@@ -136,7 +200,7 @@ def test_what_torch_says_to_need_strict_mode_is_compared_in_it_alone(documented:
             other, probes=(msgspec.structs.replace(first, documented=documented), *rest)
         ),))
     )  # fmt: skip
-    assert (found.verdict, names(found.unmatched)) == ("same", [f"cpu: {FIRST} (profile)"])
+    assert (found.failed, names(found.unmatched)) == ((), [f"cpu: {FIRST} (profile)"])
 
 
 def test_a_refusal_in_the_place_of_a_result_differs() -> None:
@@ -146,7 +210,7 @@ def test_a_refusal_in_the_place_of_a_result_differs() -> None:
 
 
 def test_other_draws_before_anything_is_seeded_differ() -> None:
-    found = compared(make_verdict(smoke=(smoke_of(start={"random": "other"}),)))
+    found = compared(make_verdict(smoke=(smoke_of(start=START),)))
     assert names(found.failed) == ["cpu: draws before anything is seeded"]
 
 
@@ -163,17 +227,19 @@ def test_a_collective_is_compared() -> None:
 
 
 def test_a_gpu_that_only_one_of_them_had() -> None:
-    both = make_verdict(smoke=(make_smoke(), make_smoke("cuda")))
-    for now, then in ((both, make_verdict()), (make_verdict(), both)):
+    """It is no other platform: nothing is known of it, and the work of the one was computed elsewhere."""
+    both = make_verdict(smoke=(make_smoke(), make_smoke("cuda")), comparisons=work("1"))
+    alone = make_verdict(comparisons=work("2"))
+    for now, then in ((both, alone), (alone, both)):
         found = compared(now, then)
-        assert (found.verdict, names(found.platform)) == ("other-platform", ["cuda: smoke test"])
-        assert {item.scope for item in found.unmatched} == {"cuda"}
+        assert (found.verdict, found.platform) == ("inconclusive", ())
+        assert {item.scope for item in found.unmatched} == {"cuda", "your work"}
         assert found.failed == found.other == ()
 
 
 def test_another_gpu_does_not_excuse_the_processor() -> None:
     then = make_verdict(smoke=(make_smoke(), make_smoke("cuda")))
-    gpu = make_smoke("cuda", fingerprint={"gpu": "another"})
+    gpu = make_smoke("cuda", fingerprint={**FINGERPRINT, "cpu_model": "another"})
     found = compared(make_verdict(smoke=(smoke_of(DIGEST), gpu)), then)
     assert (found.verdict, names(found.failed)) == ("differ", [f"cpu: {FIRST} (strict)"])
 
@@ -196,7 +262,11 @@ def test_the_users_own_work_is_compared() -> None:
     ]
     elsewhere = make_verdict(comparisons=work("2"), smoke=(smoke_of(fingerprint=OTHER_CPU),))
     assert names(compared(elsewhere, then).other) == ["your work: workload output model.pt"]
-    assert names(compared(make_verdict(), then).unmatched) == ["your work: workload output model.pt"]
+    alone = compared(make_verdict(), then)
+    assert (names(alone.unmatched), alone.verdict) == (
+        ["your work: workload output model.pt"],
+        "inconclusive",
+    )
 
 
 # --- certificates are read ------------------------------------------------------------------------
@@ -272,6 +342,31 @@ def test_a_damaged_certificate(tmp_path: Path) -> None:
         assert old in whole
         path.write_bytes(whole.replace(old, new))
         assert f"{path} is a damaged certificate: " in refused(path)
+
+
+def test_a_certificate_of_one_device_twice(tmp_path: Path) -> None:
+    path = written(tmp_path / "verdict.json", make_verdict(smoke=(make_smoke(), make_smoke())))
+    assert refused(path) == f"{path} is a damaged certificate: one device stands in it twice"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"cpu": "drift"}, "drift"),
+        ({"gpu": "drift"}, "drift"),
+        (
+            {"against": Against(certificate="sha256:1", made="", verdict="differ", compared=1)},
+            "another result than the certificate before it",
+        ),
+    ],
+)
+def test_the_certificate_of_a_check_that_failed(fields: dict[str, Any], said: str, tmp_path: Path) -> None:
+    found = read_certificate(written(tmp_path / "verdict.json", make_verdict(**fields)))
+    with pytest.raises(UsageError) as failed:
+        refuse_failed(found)
+    assert str(failed.value) == f"{found.path} is the certificate of a check that failed: {said}"
+    assert failed.value.hint == BEFORE
+    refuse_failed(read_certificate(written(tmp_path / "good.json", make_verdict("inconclusive"))))
 
 
 def test_a_certificate_cut_anywhere_is_refused(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def answered(**answers: object) -> dict[str, list[Finished]]:
 
 
 def cuda_build() -> dict[str, list[Finished]]:
-    return answered(cpu=document(fingerprint={**FINGERPRINT, "cuda_build": True}))
+    built = {**FINGERPRINT, "cuda_build": True}
+    return answered(cpu=document(fingerprint=built), cpu_quick=document(quick=True, fingerprint=built))
 
 
 def test_all_is_well() -> None:
@@ -355,7 +356,8 @@ def test_a_freeze_that_is_none(answer: Finished) -> None:
     for lock in (make_lock(), make_lock(rulings=())):
         verdict, _ = check(lock, {"freeze": [answer]})
         assert verdict.round_trip == "not-run"
-        assert verdict.notes[0].startswith(f"requirements.txt was not compared: exit code {answer.code}: ")
+        assert verdict.notes[0].startswith("requirements.txt was not compared: the answer is no freeze: ")
+        assert f"(exit code {answer.code}: " in verdict.notes[0]
         assert verdict.exit_code == 9
 
 
@@ -410,3 +412,52 @@ def test_a_list_that_the_capture_inside_did_not_have() -> None:
         verdict, _ = check(answers={"again": [answer]})
         assert verdict.notes == (f"{name} was not compared: the capture inside the image did not have it",)
         assert (verdict.round_trip, verdict.exit_code) == ("not-run", 9)
+
+
+# --- what an image must not be able to do --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"distributions": 5}, {"python": "3.11.2", "distributions": [1]}, {"python": "3.11.2", "distributions": [{}]},
+        {"python": "3.11.2", "distributions": [{"name": 5, "freeze": "x"}]},
+        {"python": "3.11.2", "distributions": [], "sources": [{}]},
+        {"python": 3, "distributions": []}, {"python": "3.11.2", "distributions": [{"name": "a", "freeze": "\ud800"}]},
+        b"[" * 200_000, b" " * (33 << 20),
+    ],
+)  # fmt: skip
+def test_a_freeze_of_another_form_is_none(document: object) -> None:
+    verdict, _ = check(answers={"freeze": [done(document)]})
+    assert (verdict.round_trip, verdict.exit_code) == ("not-run", 9)
+    assert verdict.notes[0].startswith("requirements.txt was not compared: the answer ")
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "n" * 300, "a\x00b", "\ud800", "../../out", "other.txt", "n" * 300 + ".diff"]
+)
+def test_files_that_no_capture_writes_are_not_written(name: str) -> None:
+    whole = captured().outputs
+    verdict, _ = check(answers={"again": [done(**{**whole, f"again/{name}": b"x"})]})
+    assert (verdict.round_trip, verdict.notes) == ("exact", ())
+    verdict, _ = check(answers={"again": [done(**{f"again/{name}": b"x"})]})
+    assert (verdict.round_trip, verdict.exit_code) == ("not-run", 9)
+
+
+def test_the_engine_and_the_gpus_are_in_the_certificate() -> None:
+    verdict, _ = check(gpus="0,1")
+    assert (verdict.engine, verdict.gpus) == ("prepared", "0,1")
+
+
+def test_the_lock_says_what_must_be_there() -> None:
+    """A NumPy that the lock has and that does not import is no missing NumPy."""
+    skipped = {"verdict": "SKIPPED", "digest": None, "why": "NumPy does not import"}
+    first, second = document(), document(quick=True)
+    for mode in ("strict", "profile"):
+        first, second = (changed(each, "draw_numpy", mode, **skipped) for each in (first, second))
+    answers = answered(cpu=first, cpu_quick=second)
+    assert check(answers=answers)[0].exit_code == 0
+    verdict, _ = check(make_lock(wheels=(wheel("torch"), wheel("numpy"))), {**good_answers(), **answers})
+    assert verdict.smoke[0].open == ("draw_numpy: NumPy does not import",)
+    assert check(make_lock(profile="strict"))[0].determinism.cpu == "inconclusive"  # it is not in force

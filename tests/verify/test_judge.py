@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -45,13 +45,13 @@ MODES = ("default", "profile", "strict", "warn")
 
 def judged(
     first: Mapping[str, Any] | None = None, second: Mapping[str, Any] | None = None, *,
-    device: Device = "cpu", controls: bool = True,
+    device: Device = "cpu", controls: bool = True, **more: Any,
 ) -> Smoke:  # fmt: skip
     found = [
         read_document(encode(document(device, quick=quick) if given is None else given), device)
         for given, quick in ((first, False), (second, True))
     ]
-    return judge_smoke(device, found[0], found[1], EXPECTED[device], controls=controls)
+    return judge_smoke(device, found[0], found[1], EXPECTED[device], controls=controls, **more)
 
 
 def of(smoke: Smoke, name: str) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def test_strict_mode_decides(fields: dict[str, Any], verdict: str, why: str) -> 
 def test_no_answer_in_strict_mode() -> None:
     found = document()
     del found["probes"][0]["modes"]["strict"]
-    assert of(judged(found), FIRST) == ("inconclusive", "no answer in the mode that counts")
+    assert of(judged(found), FIRST) == ("inconclusive", "no answer in a mode that counts")
 
 
 @pytest.mark.parametrize(
@@ -128,23 +128,33 @@ def test_a_probe_that_the_second_container_does_not_know() -> None:
     assert of(judged(None, found), FIRST) == ("inconclusive", "no answer of the second container: none")
 
 
-def refusing(*, documented: str = "refused", told: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+REFUSED = "put"  # torch.Tensor.put_ when accumulate=False
+LINE = "torch.Tensor.put_ when accumulate=False"
+
+
+def refusing(
+    name: str = REFUSED, *, documented: str = "refused", told: Sequence[str] = (LINE,)
+) -> tuple[dict[str, Any], dict[str, Any]]:
     pair = []
     for quick in (False, True):
-        found = changed(document(quick=quick), FIRST, verdict="REFUSED", digest=None, why="as it says")
-        found["probes"][0]["documented"] = documented
-        found["expectations"]["refused"] = ["torch.x"] if told else []
+        found = changed(document(quick=quick), name, verdict="REFUSED", digest=None, why="as it says")
+        for each in found["probes"]:
+            each["documented"] = documented
+        found["expectations"]["refused"] = list(told)
         pair.append(found)
     return pair[0], pair[1]
 
 
 def test_a_refusal_passes_only_where_torch_says_so() -> None:
-    smoke = judged(*refusing())
-    assert (of(smoke, FIRST), smoke.verdict) == (("refused", "as it says"), "identical")
-    for pair in (refusing(documented="none"), refusing(documented="deterministic"), refusing(told=False)):
-        smoke = judged(*pair)
-        assert smoke.verdict == of(smoke, FIRST)[0] == "inconclusive"
-        assert of(smoke, FIRST)[1] == "torch refused, and its own text does not say so: as it says"
+    """What the image says of a probe does not count: torch's own line must be about it, on this device."""
+    smoke = judged(*refusing(documented="none"))
+    assert (of(smoke, REFUSED), smoke.verdict) == (("refused", "as it says"), "identical")
+    elsewhere = f"{LINE} and called on a CUDA tensor"
+    for told in ((), ("torch.Tensor.put_ when accumulate=True",), ("torch.put",), (elsewhere,), ("",)):
+        smoke = judged(*refusing(told=told))
+        assert smoke.verdict == of(smoke, REFUSED)[0] == "inconclusive"
+        assert of(smoke, REFUSED)[1] == "torch refused, and its own text does not say so: as it says"
+    assert of(judged(*refusing(FIRST)), FIRST)[0] == "inconclusive"
 
 
 def test_a_refusal_that_is_known_though_torch_does_not_tell() -> None:
@@ -204,9 +214,9 @@ def test_drift_between_containers_that_strict_mode_cures() -> None:
 
 def test_drift_that_strict_mode_refuses() -> None:
     first, second = refusing()
-    smoke = judged(changed(first, FIRST, "profile", **drift()), second)
+    smoke = judged(changed(first, REFUSED, "profile", **drift()), second)
     _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
-    assert notes == [f"cpu: drifts with profile torch; strict mode refuses it: {FIRST}"]
+    assert notes == [f"cpu: drifts with profile torch; strict mode refuses it: {REFUSED}"]
 
 
 def test_what_torch_promises_in_no_mode_is_only_told() -> None:
@@ -228,12 +238,176 @@ def test_what_takes_long_is_expected_where_it_was_asked_for() -> None:
     assert (smoke.verdict, smoke.open) == ("inconclusive", (f"no answer of probe {names}",))
 
 
+# --- the image's own profile ------------------------------------------------------------------
+
+
+DIED = {"verdict": "ERROR", "digest": None, "why": "it died by SIGSEGV"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (DIED, "profile: it died by SIGSEGV"),
+        (
+            {"verdict": "SKIPPED", "digest": None, "why": "x"},
+            "profile: skipped, though strict mode is not: x",
+        ),
+        ({"digest": None}, "profile: an answer that says less than IDENTICAL: 10 runs"),
+        ({"verdict": "REFUSED", "digest": None}, "profile: REFUSED in one container, IDENTICAL in another"),
+    ],
+)
+@pytest.mark.parametrize("name", [FIRST, OPTIONAL])
+def test_the_profile_must_answer_too(name: str, fields: dict[str, Any], why: str) -> None:
+    smoke = judged(changed(document(), name, "profile", **fields))
+    assert (smoke.verdict, of(smoke, name)) == ("inconclusive", ("inconclusive", why))
+
+
+def test_the_profile_is_missing_or_dies_in_one_container() -> None:
+    found = document()
+    del found["probes"][0]["modes"]["profile"]
+    assert of(judged(found), FIRST) == ("inconclusive", "profile: no answer in a mode that counts")
+    smoke = judged(None, changed(document(quick=True), FIRST, "profile", **DIED))
+    assert of(smoke, FIRST)[1] == "profile: no answer of the second container: it died by SIGSEGV"
+
+
+def test_a_refusal_in_strict_mode_hides_no_error_with_the_profile() -> None:
+    first, second = refusing()
+    smoke = judged(changed(first, REFUSED, "profile", **DIED), second)
+    assert (smoke.verdict, of(smoke, REFUSED)[0]) == ("inconclusive", "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("strict", "said"),
+    [
+        ({"verdict": "SKIPPED", "digest": None}, "strict mode cannot run it"),
+        ({"verdict": "ERROR", "digest": None}, "strict mode showed nothing"),
+        (drift(), "and in strict mode"),
+    ],
+)
+def test_drift_with_the_profile_is_a_note_whatever_strict_mode_did(strict: dict[str, Any], said: str) -> None:
+    smoke = judged(changed(changed(document(), OPTIONAL, **strict), OPTIONAL, "profile", **drift()))
+    _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+    assert notes == [f"cpu: drifts with profile torch; {said}: {OPTIONAL}"]
+
+
+@pytest.mark.parametrize("mode", ["strict", "profile"])
+def test_an_error_is_no_information(mode: str) -> None:
+    (name, *_) = EXPECTED["cpu"].informational
+    smoke = judged(changed(document(), name, mode, **DIED))
+    assert (smoke.verdict, of(smoke, name)[0]) == ("inconclusive", "inconclusive")
+    found = document()
+    (at,) = (each for each in found["probes"] if each["name"] == name)
+    del at["modes"][mode]
+    assert of(judged(found), name)[0] == "inconclusive"
+
+
+# --- what the host knows better ------------------------------------------------------------------
+
+
+def with_settings(**more: Any) -> list[dict[str, Any]]:
+    settings = {**FINGERPRINT["settings"], **more}
+    return [
+        document(quick=quick, fingerprint={**FINGERPRINT, "settings": settings}) for quick in (False, True)
+    ]
+
+
+def test_a_profile_that_is_not_in_force() -> None:
+    smoke = judged(*with_settings(cudnn_benchmark=True), profile="torch")
+    assert (smoke.verdict, smoke.open) == (
+        "inconclusive", ("profile torch is not in force: cudnn_benchmark is True, not False",),
+    )  # fmt: skip
+    smoke = judged(profile="megatron,strict")
+    assert smoke.open == (
+        "profile megatron,strict is not in force: deterministic_algorithms is False, not True",
+    )
+    assert judged(*with_settings(deterministic_algorithms=True), profile="strict").verdict == "identical"
+    assert judged(*with_settings(cudnn_benchmark=True), profile="log-only").verdict == "identical"
+    silent = [document(quick=quick, fingerprint={"threads": 2}) for quick in (False, True)]
+    assert judged(*silent, profile="torch").open == (
+        "profile torch: the image does not say which settings are in force",
+    )
+
+
+def test_two_containers_on_two_platforms() -> None:
+    other = document(quick=True, fingerprint={**FINGERPRINT, "threads": 8, "cuda_build": True})
+    smoke = judged(None, other)
+    assert (smoke.verdict, smoke.open) == (
+        "inconclusive", ("the two containers had different platforms or settings: cuda_build, threads",),
+    )  # fmt: skip
+    assert judged(None, document(quick=True, fingerprint={**FINGERPRINT, "cpus": 8})).verdict == "identical"
+    (why,) = judged(None, document(quick=True, fingerprint={f"a{n}": n for n in range(20)})).open
+    assert why.endswith("a0, a1, a10, a11, a12, a13 and 21 more")
+    empty = judged(document(fingerprint={}), document(quick=True, fingerprint={}))
+    assert empty.open == ("nothing is known of the platform: an empty fingerprint",)
+
+
+def test_a_package_of_the_lock_is_there() -> None:
+    skipped = {"verdict": "SKIPPED", "digest": None, "why": "NumPy does not import"}
+    found = document()
+    for mode in MODES:
+        found = changed(found, "draw_numpy", mode, **skipped)
+        found = changed(found, "flash_attn_backward", mode, **skipped)
+    assert judged(found).verdict == "identical"
+    smoke = judged(found, pinned={"numpy", "flash-attn"})  # the latter has no use without a GPU
+    assert (smoke.verdict, smoke.open) == ("inconclusive", ("draw_numpy: NumPy does not import",))
+
+
+def test_what_takes_long_is_named_where_it_was_not_asked_for() -> None:
+    """Whether the image leaves it out, or says that it skips it."""
+    names = EXPECTED["cpu"].thorough
+    assert (judged().left_out, judged().thorough) == (names, False)
+    found = document()
+    found["probes"] += [probe(name, MODES) for name in names]
+    for each in found["probes"][-len(names) :]:
+        for mode in each["modes"].values():
+            mode.update(verdict="SKIPPED", digest=None)
+    smoke = judged(found)
+    assert (smoke.left_out, smoke.verdict, len(smoke.probes)) == (
+        names,
+        "identical",
+        len(document()["probes"]),
+    )
+
+
+def test_a_thread_alone_and_probes_that_nothing_disturbed_are_notes() -> None:
+    alone = {**FINGERPRINT, "threads": 1}
+    stress = {"ran": False, "why": "strict: it could not be started"}
+    pair = document(fingerprint=alone, stress=stress), document(quick=True, fingerprint=alone)
+    determinism, notes = judge_determinism(judged(*pair), None, [], cpu_only=False, profile="torch")
+    assert determinism.cpu == "identical"
+    assert notes == [
+        "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show",
+        "cpu: nothing disturbed some of the probes: strict: it could not be started",
+    ]
+    for told in (None, {"ran": True}):
+        assert judged(document(stress=told)).stress == ""
+    for number, said in (
+        (1, ["cpu: the probes ran with 1 thread: an order of threads cannot show"]),
+        (2, []),
+    ):
+        smoke = judged(document(threads={"strict": number, "profile": 1}))
+        _, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+        assert notes == said
+
+
+def test_times_that_are_too_long_can_be_written_and_read() -> None:
+    smoke = judged(document(seconds=1e9), document(quick=True, seconds=1e9))
+    assert msgspec.json.decode(msgspec.json.encode(smoke), type=Smoke) == smoke
+
+
 # --- what is drawn before anything is seeded ----------------------------------------------------
 
 
 def test_what_was_drawn_before_seeding_differs() -> None:
     smoke = judged(None, document(quick=True, start={"random": "4"}))
     assert (smoke.hook, smoke.verdict) == ("drift", "drift")
+
+
+@pytest.mark.parametrize("gone", ["random", "hash", "torch", "hook"])
+def test_a_start_that_tells_less_than_it_can(gone: str) -> None:
+    start = {**document()["start"], gone: None}
+    smoke = judged(document(start=start), document(quick=True, start=start))
+    assert (smoke.hook, smoke.verdict) == ("inconclusive", "inconclusive")
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -337,6 +511,8 @@ def test_a_comparison_that_is_blind() -> None:
         ({"verdict": "REFUSED"}, "inconclusive"),
         ({"verdict": "SKIPPED"}, "not-covered"),
         ({"world": 1}, "inconclusive"),
+        ({"world": 2}, "inconclusive"),
+        ({"controls": []}, "inconclusive"),
         ({"probes": []}, "inconclusive"),
     ],
 )
@@ -346,7 +522,43 @@ def test_collectives(fields: dict[str, Any], verdict: str) -> None:
     assert smoke.collectives.verdict == verdict
     assert smoke.verdict == "identical"  # they have a headline of their own
     determinism, _ = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
-    assert determinism.collectives == ("not-applicable" if verdict == "not-covered" else verdict)
+    assert determinism.collectives == ("inconclusive" if verdict == "not-covered" else verdict)
+
+
+def test_collectives_that_are_skipped_are_not_passed_over() -> None:
+    """Every torch for Linux has gloo; and an error in one of them is no skip."""
+    found = collectives("cpu", verdict="SKIPPED", why="it says support")
+    for each in found["probes"]:
+        each["modes"]["strict"] = {"verdict": "ERROR", "why": "w" * 600}
+    for answer, verdict in ((found, "inconclusive"), ({**found, "probes": []}, "not-covered")):
+        smoke = judged(document(collectives=answer))
+        assert smoke.collectives is not None
+        assert smoke.collectives.verdict == verdict
+        assert len(smoke.collectives.why) < 700
+        determinism, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+        assert (determinism.collectives, len(notes)) == ("inconclusive", 1)
+
+
+def test_the_order_of_a_sum_must_be_seen() -> None:
+    found = collectives("cpu")
+    (one,) = found["controls"]
+    for modes, verdict in (
+        ({"default": observed("x"), "strict": observed("x")}, "inconclusive"),
+        ({"default": drift(), "strict": drift()}, "drift"),
+        ({"default": drift(), "cured": observed("x")}, "identical"),
+    ):
+        smoke = judged(document(collectives={**found, "controls": [{**one, "modes": modes}]}))
+        assert smoke.collectives is not None
+        assert smoke.collectives.verdict == verdict
+        assert [control.name for control in smoke.collectives.controls] == [one["name"]]
+
+
+def test_the_algorithms_of_collectives_are_kept() -> None:
+    smoke = judged(
+        document("cuda", collectives=collectives("cuda", algorithms=["AllReduce RING LL"])), device="cuda"
+    )
+    assert smoke.collectives is not None
+    assert smoke.collectives.algorithms == ("AllReduce RING LL",)
 
 
 def test_a_collective_that_drifts_in_a_document_that_denies_it() -> None:

@@ -15,6 +15,7 @@ from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot import apt, environ
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.frozen import Frozen, read_frozen
 from reprobuild.verify.round_trip import (
     compare_captured,
     compare_environment,
@@ -24,7 +25,7 @@ from reprobuild.verify.round_trip import (
     judge_round_trip,
 )
 from reprobuild.verify.verdict import Code, Difference
-from tests.verify.samples import artefact, deb, frozen, make_lock, ruling, source
+from tests.verify.samples import artefact, deb, encode, frozen, make_lock, ruling, source
 
 
 def test_round_trip_values() -> None:
@@ -40,6 +41,12 @@ def test_round_trip_values() -> None:
     assert judge_round_trip([bare], ["env.txt was not compared"]) == "residue"
 
 
+def said(document: dict[str, Any]) -> Frozen:
+    found = read_frozen(encode(document))
+    assert isinstance(found, Frozen)
+    return found
+
+
 def freeze(
     captured: str, *inside: tuple[str, str], tree: str | None = None, **more: Any
 ) -> list[tuple[str, str, str]]:
@@ -47,7 +54,7 @@ def freeze(
     name = more.pop("subject", "a")
     lock = make_lock(rulings=(ruling(name, captured, **more),))
     items = [{"name": item, "freeze": line, "tree": tree} for item, line in inside]
-    found = compare_freeze(lock, frozen(*items))
+    found = compare_freeze(lock, said(frozen(*items)))
     assert {difference.list for difference in found} <= {"requirements.txt"}
     assert all((difference.code == "unexplained") == (not difference.reason) for difference in found)
     return [(difference.captured, difference.image, difference.reason) for difference in found]
@@ -121,7 +128,7 @@ def test_freeze_an_outcome_explains(outcome: Any) -> None:
 
 def test_lines_of_other_lists_are_not_the_freeze() -> None:
     lock = make_lock(rulings=(ruling("bash", ""),))
-    assert compare_freeze(lock, frozen()) == []
+    assert compare_freeze(lock, said(frozen())) == []
 
 
 def test_freeze_another_interpreter() -> None:
@@ -129,7 +136,7 @@ def test_freeze_another_interpreter() -> None:
         lock = make_lock(rulings=())
         interpreter = msgspec.structs.replace(lock.interpreter, version=wanted)
         found = compare_freeze(
-            msgspec.structs.replace(lock, interpreter=interpreter), {**frozen(), "python": python}
+            msgspec.structs.replace(lock, interpreter=interpreter), said({**frozen(), "python": python})
         )
         assert {(d.list, d.captured, d.code) for d in found} <= {("python", wanted, "unexplained")}
         return [d.image for d in found]
@@ -153,9 +160,9 @@ def test_freeze_a_folder_becomes_its_place_in_the_image() -> None:
 def test_the_folder_of_the_job() -> None:
     lock = make_lock(sources=(msgspec.structs.replace(source("job", "7" * 40), installed=False),))
     good = {"name": "job", "path": "/src/job", "tree": "7" * 40}
-    assert compare_folders(lock, {**frozen(), "sources": [good]}) == []
+    assert compare_folders(lock, said({**frozen(), "sources": [good]})) == []
     for answer in ({**frozen(), "sources": [{**good, "tree": "8" * 40}]}, frozen()):
-        (found,) = compare_folders(lock, answer)
+        (found,) = compare_folders(lock, said(answer))
         assert (found.list, found.code) == ("sources", "unexplained")
 
 

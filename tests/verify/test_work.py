@@ -201,6 +201,39 @@ def test_a_link_is_told() -> None:
     assert judge(one, one).details == ("a: note: a link to step-20.pt",)
 
 
+@pytest.mark.parametrize(
+    ("one", "two", "verdict"),
+    [
+        (entry("latest", link="step-1"), entry("latest", link="step-2"), "drift"),
+        (entry("latest", link="step-1"), entry("latest"), "drift"),
+        (entry("latest", link="/runs/1795321800"), entry("latest", link="/runs/1795321801"), "identical"),
+        (entry("latest", link="/tmp/tmpabcdef12/x"), entry("latest", link="/tmp/tmp21fedcba/x"), "identical"),
+        (*(entry("l", kind="folder", stored="", link=name) for name in "ab"), "drift"),
+        (*(entry("l", kind="folder", stored="", link=name) for name in "aa"), "inconclusive"),
+    ],
+)
+def test_links_lead_to_the_same_place(one: Entry, two: Entry, verdict: str) -> None:
+    """Their content is the same file's in the test: where they lead is a result of its own."""
+    assert judge(index(one), index(two)).verdict == verdict
+
+
+def test_what_a_failed_run_prints_cannot_reach_a_terminal_or_tell_a_secret() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    failed = done(code=1, stderr=f"\x1b[2Jgone\n{secret}".encode())
+    (found,), _ = work({"workload": [done(**{"model.pt": b"1"}), failed]})
+    assert (found.name, found.verdict) == ("exit code", "drift")
+    assert not any("\x1b" in line or secret in line for line in found.details)
+    assert "gone" in found.details[0]
+
+
+def test_no_records_of_settings_lie_among_the_artefacts() -> None:
+    """They hold times and process numbers, in the working folder, which may be an artefact."""
+    _, engine = work({})
+    assert {task.environment["REPROBUILD_RECORD"] for kind, task in engine.tasks if kind == "workload"} == {
+        "0"
+    }
+
+
 def test_lines_are_few_and_short_and_have_no_secret() -> None:
     secret = "ghp_" + "a1B2" * 9
     answer = FileAnswer(

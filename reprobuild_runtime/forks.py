@@ -1,0 +1,53 @@
+"""The number of each fork, counted from interpreter start on, and the name that a forked child has.
+
+A child that is forked before anything is seeded is named here, in the environment, for what it starts, too; later
+`seeding.place` does it, which knows workers.
+"""
+
+# ruff: noqa: TID251  the environment is what it writes
+
+import os
+import sys
+from _thread import _local
+from itertools import count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator, List
+
+ABOVE = "REPROBUILD_PLACE"  # the name of the forked child that this process is, or that started it
+LONGEST = 1000  # programs may fork and start each other without end
+# Whose forks leave no name: workers have numbers of their own, and may get their tasks by chance; what `subprocess`
+# starts begins as a first process does, with preexec_fn (for which it forks) and without.
+NAMELESS = ("multiprocessing.popen_fork", "multiprocessing.forkserver", "subprocess")
+
+told: "List[Callable[[int, bool], None]]" = []  # who names a child instead: from its number, and whether it has a name
+_numbers: "List[Iterator[int]]" = [count(1)]  # of this process's forks
+_forking: "Any" = _local()  # the number of the fork that this thread makes: two threads may fork at once
+
+
+def _before() -> None:
+    _forking.number = next(_numbers[0])
+
+
+def _after_in_child() -> None:
+    _numbers[:] = [count(1)]
+    try:
+        forker = sys._getframe(1).f_globals.get("__name__")
+    except ValueError:  # called from nowhere above
+        forker = None
+    (told[0] if told else _leave_name)(_forking.number, forker not in NAMELESS)
+
+
+def _leave_name(number: int, named: bool) -> None:
+    above = os.environ.get(ABOVE, "")
+    if named and len(above) <= LONGEST:
+        os.environ[ABOVE] = f"{above}/fork {number}".lstrip("/")
+    elif named:
+        from reprobuild_runtime.seeding import place
+
+        place.leave_name(f"{above}/fork {number}")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_child=_after_in_child)

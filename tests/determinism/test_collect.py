@@ -1,0 +1,86 @@
+"""What is put aside after a command: each file once, links told, nothing confused; run here, without a container."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import ROOT
+
+PROGRAM = ROOT / "reprobuild_runtime" / "artefacts" / "collect.py"
+
+
+def collected(tmp_path: Path, command: str, *patterns: str, code: int = 0) -> tuple[Path, dict[str, Any]]:
+    """Run a line of shell in a working folder, and return the folder with what it left, and its index."""
+    out, work = tmp_path / "out", tmp_path / "work"
+    out.mkdir(exist_ok=True)
+    work.mkdir(exist_ok=True)
+    argv = [sys.executable, "-I", "-S", str(PROGRAM), str(out), *patterns, "--", "/bin/sh", "-c", command]
+    done = subprocess.run(argv, cwd=work, timeout=60, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return out, json.loads((out / "index.json").read_text())
+
+
+def test_a_file_of_several_names_is_put_aside_once(tmp_path: Path) -> None:
+    """A tar has the second name of a file as a link, which no engine brings out."""
+    line = "echo 1 >step-1.pt; echo 2 >step-2.pt; ln -s step-2.pt latest.pt; ln step-1.pt best.pt"
+    out, index = collected(tmp_path, line, "*.pt", "latest.pt")
+    stored = {entry["path"]: entry["stored"] for entry in index["files"]}
+    assert len(index["files"]) == 5
+    assert stored["latest.pt"] == stored["step-2.pt"] != stored["step-1.pt"] == stored["best.pt"]
+    assert sorted(path.name for path in out.iterdir()) == ["0", "1", "index.json"]
+    assert [entry["link"] for entry in index["files"] if entry["path"] == "latest.pt"] == ["step-2.pt"] * 2
+    assert all(entry["written"] for entry in index["files"])
+    assert (out / stored["latest.pt"]).read_text() == "2\n"
+
+
+def test_links_to_folders_are_told(tmp_path: Path) -> None:
+    line = "mkdir -p runs/a; echo 1 >runs/a/x; ln -s a runs/latest; ln -s runs top"
+    _, index = collected(tmp_path, line, "runs", "top", "runs/*")
+    links = [(entry["pattern"], entry["path"], entry["kind"], entry["link"]) for entry in index["files"]]
+    assert ("runs", "runs/latest", "folder", "a") in links
+    assert ("top", "top", "folder", "runs") in links
+    assert ("runs/*", "runs/latest", "folder", "a") in links
+    assert ("runs", "runs/a/x", "file", "") in links
+
+
+def test_what_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for name in ("old", "new", "same"):
+        (tmp_path / "work" / name).write_text("1")
+    _, index = collected(tmp_path, "echo 2 >new; printf 1 >same; ln -s old alias", "*")
+    written = {entry["path"]: entry["written"] for entry in index["files"]}
+    assert written == {"old": False, "alias": False, "new": True, "same": True}
+
+
+def test_no_two_names_are_shown_alike(tmp_path: Path) -> None:
+    line = r"""printf 1 >"$(printf 'a\033')"; printf 2 >'a\x1b'"""
+    _, index = collected(tmp_path, line, "a*")
+    paths = [entry["path"] for entry in index["files"]]
+    assert sorted(paths) == ["a\\\\x1b", "a\\x1b"]
+    assert all(path.isprintable() for path in paths)
+
+
+def test_a_file_that_needs_more_than_is_free_is_not_copied(tmp_path: Path) -> None:
+    """On another file system a file is copied, and one of holes would take all of its length."""
+    (tmp_path / "out").mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path / "out")]
+    subprocess.run(argv, check=True)
+    try:
+        _, index = collected(tmp_path, "truncate -s 1T holes", "holes")
+    finally:
+        subprocess.run(["umount", str(tmp_path / "out")], check=True)
+    assert (index["failed"], index["files"]) == ("ValueError: holes is larger than what is free", [])
+
+
+def test_a_command_that_is_killed_and_one_that_leaves_a_child(tmp_path: Path) -> None:
+    for number, (line, code) in enumerate(
+        (("echo 1 >x; kill -9 $$", 137), ("sleep 30 & echo 1 >x; exit 3", 3))
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, index = collected(folder, line, "x", code=code)
+        assert (index["code"], [entry["path"] for entry in index["files"]]) == (code, ["x"])
