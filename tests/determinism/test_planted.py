@@ -15,7 +15,7 @@ from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER
 
 AT_ONCE = 2  # containers, as many as the cores of a small machine
 # Those that the hooks make a function of the seed are run more often: a false alarm would be rare.
-CLEAN_RUNS = 2
+CLEAN_RUNS = 5
 
 
 @pytest.fixture(scope="module")
