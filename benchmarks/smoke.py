@@ -47,6 +47,6 @@ def figures(python: Path, pairs: int) -> list[Figure]:
 
     found = []
     for name, text in options.items():
-        ours, theirs = alternate(lambda: time_process([str(python), program, text], env=env), work, pairs)  # noqa: B023
+        ours, theirs = alternate(lambda: time_process([str(python), program, text], env=env), work, pairs)  # noqa: B023  # called at once
         found.append(compare(name, ours, theirs, AGAINST, limit=LIMITS[name], rooms=ROOMS))
     return found

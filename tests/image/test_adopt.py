@@ -289,7 +289,7 @@ def test_a_configuration_with_more_than_the_recipe_sets(config: dict[str, Any], 
 
 
 def test_a_configuration_that_is_no_object(tmp_path: Path) -> None:
-    path = write_tar(docker_files(LAYERS, ["x"]), tmp_path / "docker.tar")  # type: ignore[arg-type]
+    path = write_tar(docker_files(LAYERS, ["x"]), tmp_path / "docker.tar")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(BuildError, match="its configuration is no object") as failed:
         adopted(path, tmp_path / "out")
     assert failed.value.hint == AGAIN

@@ -49,7 +49,7 @@ def written(
 ) -> dict[str, str]:
     said: list[str] = []
     out = layout.folder.parent
-    found = write_singles(image_of(layout), out, kinds, DEFINITION, env, said.append, **more)  # type: ignore[arg-type]
+    found = write_singles(image_of(layout), out, kinds, DEFINITION, env, said.append, **more)  # type: ignore[arg-type]  # by name
     assert said == [f"image: image.{kind}" for kind in ("sif", "sqsh") if kind in kinds]
     for kind, digest in found.items():
         assert digest == f"sha256:{hashlib.sha256((out / f'image.{kind}').read_bytes()).hexdigest()}"

@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT / "dev"), str(ROOT)]
 
 import probe_table  # noqa: E402  after the path
 
-from reprobuild_runtime.probes import child  # noqa: E402
+from reprobuild_runtime.probes import child  # noqa: E402  after the path
 
 PAGE = probe_table.PAGE.read_text()
 MEASURED = PAGE.partition(probe_table.BEGIN)[2].partition(probe_table.END)[0]
