@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.conftest import Built, reprobuild
 
@@ -12,17 +13,18 @@ LINE = (
 )
 
 
-def test_drift_is_told_everywhere(built_example: Built) -> None:
+def test_drift_is_told_everywhere(built_example: Built, tmp_path: Path) -> None:
+    out = built_example.copy(tmp_path / "out")
     done = reprobuild(
-        "verify", built_example.out, "--store", built_example.store, "--no-smoke", "--json",
+        "verify", out, "--store", built_example.store, "--no-smoke", "--json",
         "--command", LINE, "--artefact", "log.jsonl", "--artefact", "{out}/*.json",
     )  # fmt: skip
     assert done.returncode == 8, done.stderr
     assert json.loads(done.stdout)["verdict"]["determinism"]["cpu"] == "drift"
-    verdict = json.loads((built_example.out / "verdict.json").read_text())
+    verdict = json.loads((out / "verdict.json").read_text())
     drift, same = verdict["comparisons"]
     assert (drift["name"], drift["verdict"]) == ("artefact log.jsonl", "drift")
     assert drift["details"][0].startswith("log.jsonl: line 1 (step 1).loss: ")
     assert (same["name"], same["verdict"]) == ("artefact {out}/*.json", "identical")
-    page = (built_example.out / "report.html").read_text()
+    page = (out / "report.html").read_text()
     assert "log.jsonl: line 1 (step 1).loss: " in page

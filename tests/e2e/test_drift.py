@@ -60,16 +60,17 @@ def test_without_the_controls_nothing_is_identical_and_one_other_digest_is_a_fai
     probe["modes"]["strict"]["digest"] = "0" * 64
     earlier = tmp_path / "verdict.json"
     earlier.write_text(json.dumps(certificate))
+    out = built_example.copy(tmp_path / "out")
     done = reprobuild(
-        "verify", built_example.out, "--no-control", "--against", earlier, "--json", "--store", built_example.store
-    )  # fmt: skip
+        "verify", out, "--no-control", "--against", earlier, "--json", "--store", built_example.store
+    )
     assert done.returncode == 8, done.stderr
     assert json.loads(done.stdout)["verdict"] == {
         "determinism": {"cpu": "inconclusive", "gpu": "not-applicable", "collectives": "identical"},
         "round_trip": "explained",
         "against": "differ",
     }
-    found = json.loads((built_example.out / "verdict.json").read_bytes())["against"]
+    found = json.loads((out / "verdict.json").read_bytes())["against"]
     assert [(each["scope"], each["name"]) for each in found["failed"]] == [("cpu", "index_add (strict)")]
     assert (found["platform"], found["unmatched"]) == ([], [])
     assert found["compared"] > 100

@@ -63,13 +63,14 @@ def test_a_diff_that_does_not_apply(built_example: Built, example_copy: Path, tm
     )
 
 
-def test_a_stopped_engine(built_example: Built) -> None:
+def test_a_stopped_engine(built_example: Built, tmp_path: Path) -> None:
+    out = built_example.copy(tmp_path / "out")
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
-    done = reprobuild("verify", built_example.out, env=env)
+    done = reprobuild("verify", out, env=env)
     assert done.returncode == 6
     assert "no container engine answers (tried docker, podman, apptainer)" in done.stderr
     assert "hint: start one, point DOCKER_HOST at one" in done.stderr
-    assert reprobuild("verify", built_example.out, "--no-smoke").returncode == 9
+    assert reprobuild("verify", out, "--no-smoke").returncode == 9
 
 
 def test_a_missing_bundle(built_example: Built, example_copy: Path, tmp_path: Path) -> None:
