@@ -23,11 +23,17 @@ _PAGE = (
 
 def artefacts(lock: Lock) -> list[Artefact]:
     """Return every file that the lock names, each hash once."""
-    named = [deb.file for deb in (*lock.base.packages, *lock.base.tools)]
-    if lock.base.image:
-        named += [lock.base.image.config, *(layer.file for layer in lock.base.image.layers)]
+    named: list[Artefact] = []
+    for base in (lock.base, lock.devel):
+        if base is not None:
+            named += [deb.file for deb in (*base.packages, *base.tools)]
+        if base is not None and base.image:
+            named += [base.image.config, *(layer.file for layer in base.image.layers)]
+    named += [lock.interpreter.file] if lock.interpreter.file else []
     named += [wheel.file for wheel in lock.wheels]
+    named += [sdist.file for sdist in lock.sdists]
     named += [source.file for source in lock.sources]
+    named += [package.file for package in lock.conda]
     return list({artefact.sha256: artefact for artefact in named}.values())
 
 

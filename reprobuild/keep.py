@@ -62,6 +62,7 @@ def named_files(lock: Lock) -> dict[str, Named]:
         return found
     names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *made.wheels)}
     found |= {made.base: Named(name="the tree of the base"), made.runtime: Named(name="the runtime package")}
+    found |= {made.interpreter: Named(name="the tree of the interpreter")} if made.interpreter else {}
     found |= {wheel.file.sha256: Named(name=wheel.file.filename) for wheel in made.wheels}
     bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in made.bytecode}
     return found | {tar: Named(name=f"the bytecode of {name}") for tar, name in bytecode.items()}

@@ -163,7 +163,7 @@ def test_a_lock_is_written_and_read_back(lock: Lock, tmp_path: Path) -> None:
     text = path.read_text()
     assert text.endswith("}\n")
     assert "\u00fc" in text
-    assert text.startswith('{\n  "version": 1,\n')
+    assert text.startswith('{\n  "version": 2,\n')
     assert [item.name for item in tmp_path.iterdir() if item.suffix == ".part"] == []
     write_lock(msgspec.structs.replace(lock, realised=None), path)
     assert read_lock(path).realised is None

@@ -1,0 +1,72 @@
+"""Lock: every input by sha256, every decision with its reason; its one canonical form and its digest.
+
+A lock is *sealed* when `realised` is there: what must be run once was run, and its outputs are inputs.
+"""
+
+from reprobuild.lock.file import (
+    VERSION,
+    read_lock,
+    write_lock,
+)
+from reprobuild.lock.model import (
+    Bytecode,
+    Lock,
+    Outcome,
+    Realised,
+    Ruling,
+    Workload,
+    canonical,
+    encode,
+)
+from reprobuild.lock.python import (
+    Building,
+    CondaPackage,
+    Interpreter,
+    Sdist,
+    Source,
+    Wheel,
+)
+from reprobuild.lock.system import (
+    EPOCH,
+    FILES,
+    PREFIX,
+    Artefact,
+    Base,
+    BaseImage,
+    Deb,
+    ImageLayer,
+    Installed,
+    Setting,
+    dpkg_name,
+)
+
+__all__ = [
+    "EPOCH",
+    "FILES",
+    "PREFIX",
+    "VERSION",
+    "Artefact",
+    "Base",
+    "BaseImage",
+    "Building",
+    "Bytecode",
+    "CondaPackage",
+    "Deb",
+    "ImageLayer",
+    "Installed",
+    "Interpreter",
+    "Lock",
+    "Outcome",
+    "Realised",
+    "Ruling",
+    "Sdist",
+    "Setting",
+    "Source",
+    "Wheel",
+    "Workload",
+    "canonical",
+    "dpkg_name",
+    "encode",
+    "read_lock",
+    "write_lock",
+]

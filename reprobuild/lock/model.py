@@ -1,0 +1,140 @@
+"""Lock: all that decides an image, and its one canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
+from reprobuild.lock.system import Base, BaseImage, Setting
+
+Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
+
+
+class Ruling(Struct, frozen=True, kw_only=True):
+    """What became of one captured line.
+
+    `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...);
+    `captured` is the line of a freeze, without credentials, for the comparison with the image's own.
+    """
+
+    file: str
+    line: int
+    subject: str
+    outcome: Outcome
+    reason: str
+    kind: str = ""
+    accepted: bool = False
+    captured: str = ""
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """The user's own check: a command to run in the image, and the files below `{out}` it must repeat."""
+
+    command: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Bytecode(Struct, frozen=True, kw_only=True):
+    """The compiled modules of one artefact (wheel or source tar), as a tar with the sha256 `tar`."""
+
+    artefact: str
+    tar: str
+
+
+class Realised(Struct, frozen=True, kw_only=True):
+    """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256.
+
+    `runtime` is the tar of the runtime package that goes into the image: with another reprobuild's, the
+    same lock would give another image. `interpreter` is the tar of a standalone interpreter or of conda's packages,
+    in their place in the image; empty where the interpreter is the base's own.
+    """
+
+    base: str
+    runtime: str
+    wheels: tuple[Wheel, ...]
+    bytecode: tuple[Bytecode, ...]
+    interpreter: str = ""
+
+
+class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the image. `canonical` sorts every sequence.
+
+    `devel` is the base in which projects are compiled; nothing of it is in the image.
+    """
+
+    version: int
+    snapshot: str
+    platform: str
+    epoch: int
+    seed: int | None
+    profile: str
+    interpreter: Interpreter
+    base: Base
+    wheels: tuple[Wheel, ...]
+    sources: tuple[Source, ...]
+    environment: tuple[Setting, ...]
+    workdir: str
+    workload: Workload | None
+    decisions: dict[str, Any]
+    rulings: tuple[Ruling, ...]
+    sdists: tuple[Sdist, ...] = ()
+    conda: tuple[CondaPackage, ...] = ()
+    devel: Base | None = None
+    realised: Realised | None = None
+
+    @property
+    def digest(self) -> str:
+        """The sha256 (hex) of the canonical form."""
+        return hashlib.sha256(encode(self)).hexdigest()
+
+    @property
+    def deviations(self) -> tuple[Ruling, ...]:
+        """The rulings that make the image differ from what was captured."""
+        return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
+
+
+def canonical(lock: Lock) -> Lock:
+    """Return the lock with every sequence in its one order, so that equal content has equal bytes."""
+    return msgspec.structs.replace(
+        lock,
+        base=_canonical_base(lock.base),
+        devel=lock.devel and _canonical_base(lock.devel),
+        wheels=tuple(sorted(lock.wheels, key=lambda w: (w.role, w.name, w.version, w.file.sha256))),
+        sdists=tuple(sorted(lock.sdists, key=lambda s: (s.name, s.version))),
+        conda=tuple(sorted(lock.conda, key=lambda p: (p.name, p.version, p.build))),
+        sources=tuple(sorted(lock.sources, key=lambda s: s.name)),
+        environment=tuple(sorted(lock.environment, key=lambda s: s.name)),
+        rulings=tuple(sorted(lock.rulings, key=lambda r: (r.file, r.line, r.subject, r.reason))),
+        realised=lock.realised
+        and msgspec.structs.replace(
+            lock.realised,
+            wheels=tuple(sorted(lock.realised.wheels, key=lambda w: w.name)),
+            bytecode=tuple(sorted(lock.realised.bytecode, key=lambda b: b.artefact)),
+        ),
+    )
+
+
+def _canonical_base(base: Base) -> Base:
+    return msgspec.structs.replace(
+        base,
+        packages=tuple(sorted(base.packages, key=lambda d: (d.name, d.architecture))),
+        tools=tuple(sorted(base.tools, key=lambda d: (d.name, d.architecture))),
+        image=base.image and _canonical_image(base.image),
+    )
+
+
+def _canonical_image(image: BaseImage) -> BaseImage:
+    return msgspec.structs.replace(
+        image,
+        packages=tuple(sorted(image.packages, key=lambda p: (p.name, p.architecture))),
+        environment=tuple(sorted(image.environment, key=lambda setting: setting.name)),
+    )
+
+
+def encode(lock: Lock) -> bytes:
+    """Return the canonical file: JSON, two spaces, keys in the order of the fields, one final newline."""
+    return msgspec.json.format(msgspec.json.encode(canonical(lock), order="deterministic"), indent=2) + b"\n"

@@ -1,0 +1,101 @@
+"""The parts of a lock that are Python's: interpreter, wheels, what becomes wheels, conda's packages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.lock.system import Artefact, Setting
+
+
+class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The Python of the image. `executable` is a path in the image; `evidence` says how it was found.
+
+    `system`: a package of the base; `standalone`: an archive of its own, `file`; `conda`: one of conda's packages.
+    """
+
+    version: str
+    executable: str
+    evidence: str
+    kind: Literal["system", "standalone", "conda"] = "system"
+    file: Artefact | None = None
+
+
+class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One wheel. Role `environment`: installed into the image; `build`: only used while realising.
+
+    `requires` are the requirements of its metadata that hold in this environment, without their markers and sorted.
+    """
+
+    name: str
+    version: str
+    role: Literal["environment", "build"]
+    file: Artefact
+    yanked: str = ""
+    requires: tuple[str, ...] = ()
+
+
+class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a project becomes a wheel.
+
+    `requires` are the sha256 of the wheels of role `build` that its build imports; with `environment` it imports the
+    distributions of the image, too. `compiles`: it is built in the `devel` base. `variables` are set for the build.
+    """
+
+    requires: tuple[str, ...] = ()
+    environment: bool = False
+    compiles: bool = False
+    variables: tuple[Setting, ...] = ()
+
+
+class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A distribution without a wheel: an archive of its source, which is built once.
+
+    `subdirectory` holds the project where the archive is no sdist but one of a whole repository.
+    """
+
+    name: str
+    version: str
+    file: Artefact
+    subdirectory: str = ""
+    yanked: str = ""
+    building: Building = Building()
+
+
+class CondaPackage(Struct, frozen=True, kw_only=True):
+    """A package of a conda channel. `channel` and the address of `file` carry no credentials."""
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    channel: str
+    file: Artefact
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One source tree: a commit plus its captured changes.
+
+    `tree` is the git tree id (sha1) with the changes; `file` is a tar of exactly that tree; `patch` is the
+    sha256 of what held the changes (a diff, or a bundle of `capture`), None where there were none; `path` is where
+    it stands in the image; `subdirectory` holds the project. The folder that a job ran in is not `installed`.
+    """
+
+    name: str
+    url: str
+    commit: str
+    tree: str
+    patch: str | None
+    path: str
+    editable: bool
+    epoch: int
+    file: Artefact
+    subdirectory: str = ""
+    installed: bool = True
+    building: Building = Building()
+
+    @property
+    def watched(self) -> bool:
+        """Whether its place in the image is what runs, so that the image says where it comes from."""
+        return self.editable or not self.installed
