@@ -208,8 +208,8 @@ def test_what_is_no_lock(lock: Lock, tmp_path: Path, change: Any, said: str) -> 
 def test_a_lock_of_another_version(lock: Lock, tmp_path: Path, more: dict[str, str]) -> None:
     path = tmp_path / "reprobuild.lock"
     raw = json.loads(encode(lock))
-    path.write_text(json.dumps({**raw, **more, "version": 2}))
-    with pytest.raises(LockError, match="is a lock of version 2; this program reads version 1") as caught:
+    path.write_text(json.dumps({**raw, **more, "version": 3}))
+    with pytest.raises(LockError, match="is a lock of version 3; this program reads version 2") as caught:
         read_lock(path)
     assert caught.value.hint == (
         "use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`"

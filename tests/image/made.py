@@ -14,7 +14,18 @@ from typing import Any
 import msgspec
 
 from reprobuild.archive import Entry, TarWriter
-from reprobuild.lock import Artefact, Base, Bytecode, Interpreter, Lock, Realised, Setting, Source, Wheel
+from reprobuild.lock import (
+    VERSION,
+    Artefact,
+    Base,
+    Bytecode,
+    Interpreter,
+    Lock,
+    Realised,
+    Setting,
+    Source,
+    Wheel,
+)
 from reprobuild.store import Store
 
 SITE = "opt/env/lib/python3.11/site-packages"
@@ -129,7 +140,7 @@ class Made:
 
     def lock(self, **more: Any) -> Lock:
         lock = Lock(
-            version=1, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
+            version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
             interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
             base=Base(distribution="debian", release="bookworm", packages=()),
             wheels=tuple(self.wheels), sources=tuple(self.sources),
