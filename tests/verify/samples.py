@@ -13,7 +13,8 @@ import msgspec
 
 import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
-from reprobuild.lock import VERSION, Artefact, Base, Deb, Interpreter, Lock, Ruling, Setting, Source, Wheel
+from reprobuild.lock import VERSION as LOCK_VERSION
+from reprobuild.lock import Artefact, Base, Deb, Interpreter, Lock, Ruling, Setting, Source, Wheel
 from reprobuild.verify.document import Device, read_document
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.judge import judge_smoke
@@ -34,7 +35,7 @@ EXPECTED = msgspec.json.decode(
 def make_lock(**more: Any) -> Lock:
     """Return a lock of torch, one source, two packages and two variables; `more` replaces fields."""
     lock = Lock(
-        version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=0, seed=None, profile="torch",
+        version=LOCK_VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=0, seed=None, profile="torch",
         interpreter=Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="asked"),
         base=Base(distribution="debian", release="bookworm", packages=(deb("bash"), deb("dpkg"))),
         wheels=(wheel("torch"),), sources=(source("mylib", "7" * 40),),
