@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
@@ -31,6 +32,8 @@ def main() -> None:
     except BaseException as err:  # a panic of Rust is no Exception
         answer = {"error": f"{type(err).__name__}: {err}"}
     json.dump(answer, sys.stdout)
+    sys.stdout.flush()
+    os._exit(0)  # its threads live on, and some processes crashed while Python was taken down around them
 
 
 def link(packages: list[dict[str, Any]], prefix: str, target: str, cache: str, platform: str) -> None:

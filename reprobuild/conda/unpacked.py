@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -127,7 +128,7 @@ def _listed(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
     """Return the rows of `paths.json`, or for packages from before it those of `files` and `has_prefix`."""
     if "paths.json" in documents:
         return decode(documents, "paths.json", Paths, origin).paths
-    prefixed: dict[str, dict[str, str]] = {}
+    prefixed: dict[str, dict[str, Any]] = {}
     for line in documents.get("has_prefix", b"").decode(errors="surrogateescape").splitlines():
         parts = [part.strip("\"'") for part in line.split()]
         if len(parts) == 3:
