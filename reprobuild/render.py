@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import tomli_w
+from packaging.utils import canonicalize_name
 
 from reprobuild.config import environment_lines, image_config, runscript_lines, split_environment
 from reprobuild.errors import BuildError
-from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel
+from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel, read_requirement
 
 TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
@@ -187,18 +188,20 @@ def _wheel_facts(wheel: Wheel) -> dict[str, str]:
 def render_pylock(lock: Lock) -> str:
     """Return the Python half of the lock as PEP 751 has it: https://peps.python.org/pep-0751/."""
     packages: list[dict[str, Any]] = []
-    for wheel in lock.wheels:
-        if wheel.role == "environment":
-            file: dict[str, Any] = {"name": wheel.file.filename}
-            if wheel.file.url:
-                file["url"] = wheel.file.url
-            if wheel.file.size:
-                file["size"] = wheel.file.size
-            file["hashes"] = {"sha256": wheel.file.sha256}
-            packages.append({"name": wheel.name, "version": wheel.version, "wheels": [file]})
-    for source in lock.sources:
-        if not source.installed:
-            continue
+    installed = [source for source in lock.sources if source.installed]
+    environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    called = (*(wheel.name for wheel in environment), *(source.name for source in installed))
+    names = {str(canonicalize_name(name)) for name in called}
+    for wheel in environment:
+        file: dict[str, Any] = {"name": wheel.file.filename}
+        if wheel.file.url:
+            file["url"] = wheel.file.url
+        if wheel.file.size:
+            file["size"] = wheel.file.size
+        file["hashes"] = {"sha256": wheel.file.sha256}
+        needs = _dependencies(wheel, names)
+        packages.append({"name": wheel.name, "version": wheel.version, **needs, "wheels": [file]})
+    for source in installed:
         vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
         vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}
         vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}
@@ -211,3 +214,10 @@ def render_pylock(lock: Lock) -> str:
         "packages": sorted(packages, key=lambda package: str(package["name"])),
     }
     return tomli_w.dumps(document)
+
+
+def _dependencies(wheel: Wheel, names: Collection[str]) -> dict[str, Any]:
+    """Return the wheel's direct dependencies among the packages, each by what tells it from the others."""
+    asked = (read_requirement(text) for text in wheel.requires)
+    found = {str(canonicalize_name(one.name)) for one in asked if one} & {*names}
+    return {"dependencies": [{"name": name} for name in sorted(found)]} if found else {}

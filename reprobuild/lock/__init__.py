@@ -26,6 +26,10 @@ from reprobuild.lock.python import (
     Source,
     Wheel,
 )
+from reprobuild.lock.requirements import (
+    conflicts,
+    read_requirement,
+)
 from reprobuild.lock.system import (
     EPOCH,
     FILES,
@@ -65,8 +69,10 @@ __all__ = [
     "Wheel",
     "Workload",
     "canonical",
+    "conflicts",
     "dpkg_name",
     "encode",
     "read_lock",
+    "read_requirement",
     "write_lock",
 ]
