@@ -54,6 +54,13 @@ def base_file(lock: Lock) -> str:
     return f"base-{lock.realised.base[:12]}.tar"
 
 
+def interpreter_file(lock: Lock) -> str:
+    """Return the path of the tar of the interpreter's own tree in the context; empty where it has none."""
+    assert lock.realised is not None
+    tree = lock.realised.interpreter
+    return f"interpreter-{tree[:12]}.tar" if tree else ""
+
+
 def source_file(source: Source) -> str:
     """Return the path of a source's tar in the context."""
     return f"sources/{source.name}-{source.file.sha256[:12]}.tar"
@@ -143,6 +150,9 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "epoch": lock.epoch,
         "own": own_folder(lock),
         "base": base_file(lock),
+        "interpreter": interpreter_file(lock),
+        "home": lock.interpreter.home,
+        "conda": len(lock.conda),
         "distribution": lock.base.distribution,
         "release": lock.base.release,
         "package_count": len(lock.base.packages),
@@ -206,11 +216,10 @@ def render_pylock(lock: Lock) -> str:
         vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}
         vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}
         packages.append({"name": source.name, "vcs": vcs})
-    minor = ".".join(lock.interpreter.version.split(".")[:2])
     document = {
         "lock-version": "1.0",
         "created-by": "reprobuild",
-        "requires-python": f"=={minor}.*",
+        "requires-python": f"=={lock.interpreter.minor}.*",
         "packages": sorted(packages, key=lambda package: str(package["name"])),
     }
     return tomli_w.dumps(document)
