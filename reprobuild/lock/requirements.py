@@ -12,7 +12,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
 from reprobuild.snapshot.conda_names import on_pypi
 
-# `pip freeze` leaves these out (pip before 26, or Python before 3.12): the captured environment may have had them.
+# `pip freeze` leaves pip out, and before Python 3.12 the others, too: the captured environment may have had them.
 UNLISTED = ("distribute", "pip", "setuptools", "wheel")
 
 
