@@ -46,7 +46,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
     `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
-    between. `debs` are `.deb` files, or folders of them.
+    between. `debs` are `.deb` files, or folders of them; `channels` addresses of channels of conda, or their names.
     """
 
     python: str | None = None
@@ -56,6 +56,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     services: dict[str, str] = {}
     archives: tuple[ArchiveDecision, ...] = ()
     debs: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
     bake: dict[str, str | None] = {}
     drop: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
@@ -69,9 +70,12 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         archives = tuple(
             msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
         )
+        channels = tuple(strip_credentials(one)[0] for one in self.channels)
         kept: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(
-                msgspec.structs.replace(self, services={}, debs=(), sources=sources, archives=archives)
+                msgspec.structs.replace(
+                    self, services={}, debs=(), sources=sources, archives=archives, channels=channels
+                )
             )
         )
         return kept

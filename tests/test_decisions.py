@@ -67,8 +67,8 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 
 KNOWN = (
-    "the decisions are: python, base, platform, sources, services, archives, debs, bake, drop, accept, profile, seed, "
-    "workload"
+    "the decisions are: python, base, platform, sources, services, archives, debs, channels, bake, drop, accept, "
+    "profile, seed, workload"
 )
 
 

@@ -90,9 +90,8 @@ class _Found:
     def variables(self) -> None:
         """Take what conda reads from the environment."""
         names = {"CONDA_CHANNELS": "channels", "CONDA_DEFAULT_CHANNELS": "default_channels"}
-        self.take(
-            {setting: self._env[name].replace(",", " ").split() for name, setting in names.items() if self._env.get(name)}
-        )
+        given = {setting: self._env.get(name, "") for name, setting in names.items()}
+        self.take({setting: text.replace(",", " ").split() for setting, text in given.items()})
         self.alias = self._env.get("CONDA_CHANNEL_ALIAS") or self.alias
 
     def rattler(self, settings: Mapping[str, Any]) -> None:

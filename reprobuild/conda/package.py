@@ -33,6 +33,8 @@ _DISTRIBUTION = re.compile(
     r"(?:/(?:METADATA|PKG-INFO))?"
 )
 _SCRIPT = re.compile(r"bin/\.(?P<package>[^/]+)-(?P<kind>pre-link|post-link)\.sh")
+_ACTIVATE = re.compile(r"etc/conda/activate\.d/[^/]+\.sh")
+_EXPORT = re.compile(r"(?m)^\s*export\s+([A-Za-z_][A-Za-z0-9_]*)=")
 _MOST_INFO = 64 << 20  # paths.json of the largest packages has some 10 MB
 T = TypeVar("T")
 
@@ -130,6 +132,26 @@ def read_facts(path: Path, filename: str) -> Facts:
         index=index, distributions={match["name"]: match["version"] for match in matches},
         scripts=tuple(sorted(scripts)), paths=tuple(names),
     )  # fmt: skip
+
+
+def activated_variables(path: Path, filename: str) -> set[str]:
+    """Return the names of variables that a package's scripts set when its environment is activated.
+
+    They are read, not run: the values are those that were captured.
+
+    Raises:
+        BuildError: the archive is damaged or hostile.
+    """
+    found: set[str] = set()
+    origin = f"the package {filename}"
+    if not any(_ACTIVATE.fullmatch(name) for name in read_facts(path, filename).paths):
+        return found
+    with opened(path, filename) as tars_:
+        for tar in tars_:
+            for info in checked(tar, origin, path.stat().st_size):
+                if _ACTIVATE.fullmatch(info.name) and info.isreg():
+                    found |= set(_EXPORT.findall(_small(tar, info, origin).decode(errors="replace")))
+    return found
 
 
 def decode(found: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:

@@ -23,10 +23,11 @@ class Meaning:
         channels: of this machine.
         public: the address of a channel of anaconda.org, with `{name}`.
         defaults: the same of Anaconda's own channels.
+        known: both as the world knows them, so that captured addresses are recognised.
     """
 
-    def __init__(self, channels: Channels, public: str, defaults: str) -> None:
-        self._channels, self._public, self._defaults = channels, public, defaults
+    def __init__(self, channels: Channels, public: str, defaults: str, known: tuple[str, ...]) -> None:
+        self._channels, self._public, self._defaults, self._known = channels, public, defaults, known
 
     def of(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Place]:
         """Return where a package may come from, whose list tells its channel or none.
@@ -42,7 +43,7 @@ class Meaning:
 
     def name(self, url: str) -> str:
         """Return the name of a channel at an address that everybody knows by one, else the address."""
-        for template in (self._public, self._defaults):
+        for template in (*self._known, self._public, self._defaults):
             above = template.partition("{name}")[0]
             if url.startswith(above) and url != above:
                 return url.removeprefix(above)
@@ -64,7 +65,9 @@ class Meaning:
             yield name
             return
         # A channel that the user or the machine names by its address: a mirror of the one of this name.
-        known = [url for url in (*self._channels.order, *self._channels.multi.get("defaults", ())) if "://" in url]
+        known = [
+            url for url in (*self._channels.order, *self._channels.multi.get("defaults", ())) if "://" in url
+        ]
         yield from (url for url in known if url.endswith(f"/{name}"))
         if name in self._channels.custom:
             yield f"{self._channels.custom[name]}/{name}"

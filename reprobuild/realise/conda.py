@@ -6,24 +6,62 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from reprobuild.conda.linking import Linked, link, stem
 from reprobuild.conda.package import opened, split_filename
 from reprobuild.conda.unpacked import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import PREFIX, CondaPackage
+from reprobuild.lock import PREFIX, CondaPackage, Lock
 from reprobuild.proc import Failed
+from reprobuild.realise.replaced import remove_replaced
 from reprobuild.realise.unpack import extract
 from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store
 
+RECIPE = 1  # to be raised when other bytes come out of the same packages
 WORKERS = 4
 PLATFORMS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
 _ODD = "its script is hostile, or broken; leave the package out with `--drop NAME`"
+
+
+def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -> None:
+    """Link the packages of a lock into a tree; what pip installed over them goes, with conda's record of it.
+
+    Args, errors: see `link_packages`.
+    """
+    link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
+    prefix, names = tree / PREFIX[1:], replaced(lock)
+    remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names)
+    for package in lock.conda:
+        if names & set(package.distributions):
+            (prefix / "conda-meta" / f"{stem(package.file.filename)}.json").unlink()
+
+
+def replaced(lock: Lock) -> set[str]:
+    """Return the projects of Python that conda's packages bring and that wheels lie over."""
+    brought = {name for package in lock.conda for name in package.distributions}
+    over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
+    over += [sdist.name for sdist in lock.sdists] + [
+        source.name for source in lock.sources if source.installed
+    ]
+    return brought & {str(canonicalize_name(name)) for name in over}
+
+
+def conda_key(lock: Lock) -> list[Any]:
+    """Return what the linked tree depends on, beside the interpreter's version and the epoch, as JSON."""
+    packages = sorted(
+        [one.file.filename, one.file.sha256, one.subdir, one.channel, one.file.url] for one in lock.conda
+    )
+    base = sorted(deb.file.sha256 for deb in lock.base.packages)  # where scripts run
+    base += [layer.diff_id for layer in lock.base.image.layers] if lock.base.image else []
+    return [RECIPE, version("py-rattler"), packages, sorted(replaced(lock)), base]
 
 
 def link_packages(

@@ -30,6 +30,8 @@ from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.conda import Conda, resolve_conda
+from reprobuild.resolve.conda_environment import in_prefix
 from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
@@ -67,6 +69,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     interpreter: Interpreter
     triage: Triage
     lines: tuple[Requirement, ...]
+    conda: Conda | None = None
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -75,7 +78,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     Raises:
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
-    subject = _subject(snapshot, decisions)
+    subject = _with_conda(_subject(snapshot, decisions), around)
     torch_index = read_services(decisions.services)["torch-index"].url
     files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
     system = _system(subject, files, around)
@@ -92,6 +95,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
+        *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
     accept([*others, *packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(system, (base, packages), wheels, subject, around)
@@ -107,6 +111,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         base=base,
         wheels=(*with_requires(wheels, target, around.store), *build),
         sources=sources,
+        conda=subject.conda.packages if subject.conda else (),
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
@@ -116,6 +121,18 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     for conflict in conflicts(lock):
         around.say(f"warning: {conflict}")
     return canonical(lock)
+
+
+def _with_conda(subject: Subject, around: Surroundings) -> Subject:
+    """Return the subject with conda's packages, and the lines that are left for wheels."""
+    conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
+    if conda is None:
+        return subject
+    triage = in_prefix(subject.triage, subject.snapshot, conda.activated)
+    triage = msgspec.structs.replace(triage, rulings=(*triage.rulings, *conda.rulings))
+    return msgspec.structs.replace(
+        subject, conda=conda, lines=conda.lines, interpreter=conda.interpreter, triage=triage
+    )
 
 
 def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
@@ -134,7 +151,8 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
 def _system(subject: Subject, files: FileLists, around: Surroundings) -> System | ImageBase:
     """Return where the base comes from: an image, the captured release, or the one that stands in."""
     snapshot, decisions = subject.snapshot, subject.decisions
-    roots = (subject.interpreter.executable.rpartition("/")[2], *subject.triage.packages)
+    python = subject.interpreter.executable.rpartition("/")[2] if subject.conda is None else "libc6"
+    roots = (python, *subject.triage.packages)
     if decisions.base and is_image(decisions.base):
         image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=roots)
         return ImageBase(snapshot, image, subject.triage.settings, decisions, around)
@@ -142,6 +160,7 @@ def _system(subject: Subject, files: FileLists, around: Surroundings) -> System 
         release = infer_release(snapshot.packages, decisions.base)
     else:
         need = what_is_needed(snapshot, subject.interpreter, subject.lines, files, subject.machine)
+        need = need.with_conda(*subject.conda.glibc) if subject.conda else need
         release = default_release(need, configured_releases(around.env, subject.architecture))
     around.say(
         f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 from msgspec import Struct
 from packaging.tags import Tag
 
@@ -35,7 +36,7 @@ _NONE: tuple[Glibc, str] = ((0, 0), "nothing tells one")
 
 
 class Need(Struct, frozen=True, kw_only=True):
-    """What a release must have: a Python (`3.11`), and at least a glibc, each with its evidence.
+    """What a release must have: a Python (`3.11`; empty for any), and at least a glibc, each with its evidence.
 
     `family` is the captured distribution where a report names one that has a release of ours, and `number` its release
     (`debian`, `12`); both may be empty.
@@ -47,6 +48,11 @@ class Need(Struct, frozen=True, kw_only=True):
     glibc_from: str = _NONE[1]
     family: str = ""
     number: str = ""
+
+    def with_conda(self, glibc: Glibc, glibc_from: str) -> Need:
+        """Return what is needed where conda brings the Python, and its packages need this glibc."""
+        newer = max((self.glibc, self.glibc_from), (glibc, glibc_from))
+        return msgspec.structs.replace(self, python="", glibc=newer[0], glibc_from=newer[1])
 
 
 def what_is_needed(
@@ -95,7 +101,8 @@ def default_release(need: Need, available: Collection[str], archived: Collection
     offered = list(dict.fromkeys(one.codename for tier in tiers for one in tier))
     fitting = next((found for tier in tiers if (found := [one for one in tier if _fits(one, need)])), [])
     wants = (
-        f"Python {need.python} ({need.python_from}) and glibc "
+        (f"Python {need.python} ({need.python_from}) and " if need.python else "")
+        + "glibc "
         + (f"{_text(need.glibc)} or later" if any(need.glibc) else "of any version")
         + f" ({need.glibc_from})"
     )
@@ -134,7 +141,7 @@ def _has(release: Known) -> str:
 
 
 def _fits(release: Known, need: Need) -> bool:
-    return release.python == need.python and release.glibc >= need.glibc
+    return need.python in ("", release.python) and release.glibc >= need.glibc
 
 
 def _distance(release: Known, need: Need) -> tuple[bool, bool, Glibc]:
