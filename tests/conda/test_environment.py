@@ -15,6 +15,7 @@ from tests.conda_packages import PLACEHOLDER, Link, Spec, index_channel, write_p
 from tests.conftest import reprobuild
 from tests.interpreters import VERSION
 
+MORE = os.environ.get("MORE","").split()
 ZED = Spec(
     name="libzed", version="1.2.13", build="h5eee18b_0", ending=".tar.bz2", depends=("__glibc >=2.17,<3.0.a0",),
     files={
@@ -90,7 +91,7 @@ def made(channel: Path, test_store: Path, tmp_path_factory: pytest.TempPathFacto
     env = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
     done = reprobuild(
         "from-snapshot", snapshot, "-o", folder / "out", "--store", test_store, "--base", "debian/bookworm",
-        "--accept", "no-apt-list", "--no-smoke", env=env,
+        "--accept", "no-apt-list", "--no-smoke", *MORE, env=env,
     )  # fmt: skip
     (folder / "said").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -100,4 +101,4 @@ def made(channel: Path, test_store: Path, tmp_path_factory: pytest.TempPathFacto
 def test_lock(made: Path) -> None:
     lock: Lock
     lock, _ = read_image(made)
-    assert {one.name: one.version for one in lock.conda}["python"] == VERSION
+    assert len(lock.conda) == 5
