@@ -13,7 +13,10 @@ PROGRAM = Path("/usr/bin/python3").resolve()
 MINOR = PROGRAM.name.removeprefix("python")
 LIBRARY = Path("/usr/lib", PROGRAM.name)
 # Debian's own installs distributions into `dist-packages`; conda's does not.
-_DEBIAN = (("dist-packages", "site-packages"), ("return 'posix_local'", "return 'posix_prefix'"))
+_DEBIAN = (
+    ("dist-packages", "site-packages"),
+    ("prefix_scheme = 'posix_local'", "prefix_scheme = 'posix_prefix'"),
+)
 # conda's finds this library by an RPATH. A name with a slash in it is a path to the loader, and this one is as long.
 _LIBRARY, _PLACE = b"libexpat.so.1\0", b"/opt/env/x.so\0"
 # The round trip runs what is in the image: capture, and what lists distributions.

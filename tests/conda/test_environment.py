@@ -13,9 +13,8 @@ from reprobuild.pipeline import read_image
 from tests.conda.python_package import python_package
 from tests.conda_packages import PLACEHOLDER, Link, Spec, index_channel, write_package
 from tests.conftest import reprobuild
-from tests.interpreters import VERSION
 
-MORE = os.environ.get("MORE","").split()
+MORE = os.environ.get("MORE", "").split()
 ZED = Spec(
     name="libzed", version="1.2.13", build="h5eee18b_0", ending=".tar.bz2", depends=("__glibc >=2.17,<3.0.a0",),
     files={
@@ -102,3 +101,8 @@ def test_lock(made: Path) -> None:
     lock: Lock
     lock, _ = read_image(made)
     assert len(lock.conda) == 5
+
+
+def in_root(made: Path, *argv: str) -> str:
+    """Run a command in the image's own tree."""
+    return ""
