@@ -25,6 +25,7 @@ from reprobuild.lock import (
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.cuda import rule_cuda
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter import resolve_interpreter
@@ -72,6 +73,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     ]
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(ground, wheels, subject, around)
+    cuda = rule_cuda(snapshot, wheels, around.store, around.say)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     lock = Lock(
         version=VERSION,
@@ -88,7 +90,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
-        rulings=accept([*others, *libraries], decisions.accept),
+        rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
     for conflict in conflicts(lock):
         around.say(f"warning: {conflict}")

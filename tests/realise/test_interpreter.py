@@ -274,7 +274,8 @@ def test_distributions_that_wheels_replace_are_removed_whole(tmp_path: Path) -> 
         ([symlink("python", "/etc")], "'python' instead of one folder python", ODD),
         ([file("python/../../evil", b"")], "leaves its folder", "find out where it came from"),
         ([symlink("python", "/tmp"), file("python/evil", b"")], "leaves its folder", "find out where it came"),
-        ([file(f"python/bin/python{MINOR}", b"", 0o755)], "holds no modules", "take another build of Python: `--python X.Y.Z`"),
+        ([file(f"python/bin/python{MINOR}", b"", 0o755)], "holds no modules",
+         "take another build of Python: `--python X.Y.Z`"),
     ],
 )  # fmt: skip
 def test_archives_that_are_no_such_build(
