@@ -9,6 +9,7 @@ from reprobuild.lock.file import (
     write_lock,
 )
 from reprobuild.lock.model import (
+    Built,
     Bytecode,
     Lock,
     Outcome,
@@ -49,6 +50,7 @@ __all__ = [
     "Base",
     "BaseImage",
     "Building",
+    "Built",
     "Bytecode",
     "CondaPackage",
     "Deb",

@@ -28,7 +28,7 @@ from reprobuild.lock import (
 from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
-from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
@@ -93,7 +93,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     ]
     accept([*others, *packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(system, (base, packages), wheels, subject, around)
-    build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
+    shelf = Shelf(files, target, around.store, _fetcher(around), wheels)
+    built = resolve_buildings(sources, (), decisions.build, shelf)
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -103,8 +104,9 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*wheels, *build),
-        sources=sources,
+        wheels=(*wheels, *built.wheels),
+        sources=built.sources,
+        sdists=built.sdists,
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
