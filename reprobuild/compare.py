@@ -89,6 +89,7 @@ def realised(lock: Lock) -> dict[str, str]:
         "runtime package": lock.realised.runtime,
         **codes,
         **{f"wheel of {w.name}": w.file.sha256 for w in lock.realised.wheels},
+        **{f"compiled parts of {one.name}": one.parts for one in lock.realised.builds if one.parts},
     }
 
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Bytecode, Lock, Realised, Source, Wheel
+from reprobuild.lock import EPOCH, Bytecode, Lock, Realised, Wheel
 from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base, recall_base
+from reprobuild.realise.builds import build_projects, recall_projects
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.runtime import compile_runtime, recall_runtime
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.realise.wheels import build_wheel, recall_wheel, wheel_key
 from reprobuild.sandbox import Root, can_layer, check_namespaces
 from reprobuild.store import Store
 
@@ -38,15 +38,14 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
     if lock.realised and _complete(lock.realised, store):
         return lock
     base = realise_base(lock.base, store, lock.epoch, say)
-    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    with _Root(base, store) as root:
-        built = tuple(
-            _wheel(source, needs, lock, root, store, say) for source in lock.sources if source.installed
-        )
+    with _Root(lambda: base, store) as root, _Root(lambda: _devel(lock, store, say), store) as devel:
+        made = build_projects(lock, lambda compiles: (devel if compiles else root).get(), store, say)
+        built = tuple(one.wheel for one in made)
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
         runtime = _runtime(lock, root, store)
-    realised = Realised(base=base, runtime=runtime, wheels=built, bytecode=bytecode)
+    builds = tuple(one.built for one in made)
+    realised = Realised(base=base, runtime=runtime, wheels=built, bytecode=bytecode, builds=builds)
     if lock.realised:
         sealed = msgspec.structs.replace(lock, realised=realised)
         _check_same(lock, sealed)
@@ -60,14 +59,11 @@ def is_realised(lock: Lock, store: Store) -> bool:
         return _complete(lock.realised, store)
     if recall_base(lock.base, store, lock.epoch) is None:
         return False
-    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
+    made = recall_projects(lock, store)
+    if made is None:
+        return False
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    for source in lock.sources:
-        key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch)
-        built = recall_wheel(key, store) if source.installed else None
-        if source.installed and built is None:
-            return False
-        wheels += [built] if built else []
+    wheels += [one.wheel for one in made]
     if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store) is None:
         return False
     return len(_known_bytecode(wheels, lock, store)) == len({wheel.file.sha256 for wheel in wheels})
@@ -84,9 +80,9 @@ def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
 
 
 class _Root:
-    """The base tree as a folder, unpacked when it is first needed: what is remembered needs none."""
+    """The tree of a base as a folder, unpacked when it is first needed: what is remembered needs none."""
 
-    def __init__(self, base: str, store: Store) -> None:
+    def __init__(self, base: Callable[[], str], store: Store) -> None:
         self._base, self._store = base, store
         self._stack = contextlib.ExitStack()
         self._root: Root | None = None
@@ -102,24 +98,17 @@ class _Root:
         if self._root is None:
             check_namespaces()
         if self._root is None and can_layer():
-            self._root = Root(folder=kept_root(self._base, self._store), layered=True)
+            self._root = Root(folder=kept_root(self._base(), self._store), layered=True)
         elif self._root is None:
             folder = self._stack.enter_context(self._store.scratch())
-            unpack_root(self._store.verified(self._base, "the base tree"), folder)
+            unpack_root(self._store.verified(self._base(), "the base tree"), folder)
             self._root = Root(folder=folder)
         return self._root
 
 
-def _wheel(
-    source: Source, needs: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
-) -> Wheel:
-    key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch)
-    wheel = recall_wheel(key, store)
-    if wheel is None:
-        say(f"building {source.name}")
-        wheel = build_wheel(source, needs, lock.interpreter, root.get(), store, lock.epoch)
-        store.remember(key, msgspec.to_builtins(wheel))
-    return wheel
+def _devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
+    """Return the tree to compile in; its times are no part of what comes out."""
+    return realise_base(lock.devel or lock.base, store, EPOCH, say)
 
 
 def _bytecode(
@@ -151,6 +140,7 @@ def _complete(realised: Realised, store: Store) -> bool:
         realised.runtime,
         *(w.file.sha256 for w in realised.wheels),
         *(b.tar for b in realised.bytecode),
+        *(b.parts for b in realised.builds if b.parts),
     ]
     return all(store.has(sha256) for sha256 in wanted)
 
@@ -186,6 +176,13 @@ def _check_same(given: Lock, made: Lock) -> None:
         if wheel.file.sha256 not in files:
             raise BuildError(
                 f"the wheel of {wheel.name} came out otherwise than the lock says", hint="make a new lock"
+            )
+    parts = {(one.name, one.parts) for one in before.builds}
+    for one in after.builds:
+        if (one.name, one.parts) not in parts:
+            raise BuildError(
+                f"what the build of {one.name} adds to its source came out otherwise than the lock says",
+                hint="make a new lock",
             )
     for code in after.bytecode:
         if (code.artefact, code.tar) not in known:
