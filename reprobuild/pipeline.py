@@ -27,7 +27,7 @@ from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import keep, keeping
-from reprobuild.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, conflicts, read_lock, write_lock
 from reprobuild.payload import payload
 from reprobuild.preflight import preflight, this_machine
 from reprobuild.realise import realise
@@ -270,6 +270,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
             **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
+        "conflicts": list(conflicts(lock)),
     }  # fmt: skip
 
 

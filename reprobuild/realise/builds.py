@@ -13,12 +13,13 @@ from reprobuild.store import Store
 
 
 def build_projects(
-    lock: Lock, root: Callable[[bool], Root], store: Store, say: Callable[[str], None]
+    lock: Lock, tree: str, root: Callable[[bool], Root], store: Store, say: Callable[[str], None]
 ) -> tuple[Made, ...]:
     """Build what the store does not remember.
 
     Args:
         lock: has the projects.
+        tree: that of an interpreter of its own, or empty.
         root: gives the root to build in; it is told whether something compiles.
         store: has the projects, and receives the wheels.
         say: told what is built.
@@ -29,7 +30,7 @@ def build_projects(
     made: list[Made] = []
     for one in _ordered(lock):
         needs = _needs(one, lock, made)
-        key = wheel_key(one, needs, lock)
+        key = wheel_key(one, needs, lock, tree)
         known = recall_wheel(key, store)
         if known is None:
             say(f"building {one.name}{' with compilers' * one.building.compiles}")
@@ -39,11 +40,11 @@ def build_projects(
     return tuple(made)
 
 
-def recall_projects(lock: Lock, store: Store) -> tuple[Made, ...] | None:
+def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[Made, ...] | None:
     """Return what was built of a lock before, None where something must be built."""
     made: list[Made] = []
     for one in _ordered(lock):
-        known = recall_wheel(wheel_key(one, _needs(one, lock, made), lock), store)
+        known = recall_wheel(wheel_key(one, _needs(one, lock, made), lock, tree), store)
         if known is None:
             return None
         made.append(known)
@@ -52,7 +53,7 @@ def recall_projects(lock: Lock, store: Store) -> tuple[Made, ...] | None:
 
 def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
     """Give what is built by itself first, then what is built with the environment, which that is part of."""
-    projects = [*lock.sdists, *(source for source in lock.sources if source.installed)]
+    projects: list[Source | Sdist] = [*lock.sdists, *(source for source in lock.sources if source.installed)]
     yield from sorted(projects, key=lambda one: (one.building.environment, one.name))
 
 

@@ -1,4 +1,4 @@
-"""What a build writes into an editable project's own tree, and the image needs there: compiled and generated modules."""
+"""What a build writes into an editable project's own tree, and the image needs there: compiled modules, and such."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def paths_below(folder: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def keep_parts(folder: Path, before: Collection[str], origin: str, store: Store) -> tuple[str, tuple[str, ...]]:
+def keep_parts(
+    folder: Path, before: Collection[str], origin: str, store: Store
+) -> tuple[str, tuple[str, ...]]:
     """Put what a build added to a tree into the store, as a tar.
 
     Files that were there before stay those of the source, whatever the build made of them.

@@ -43,7 +43,7 @@ def make_prefix(
     minor = ".".join(interpreter.version.split(".")[:2])
     site = f"{place}/lib/python{minor}/site-packages"
     for wheel in wheels:
-        places = {name: site for name in SCHEME_NAMES} | {
+        places = dict.fromkeys(SCHEME_NAMES, site) | {
             "scripts": f"{place}/bin", "data": place,
             "headers": f"{place}/include/site/python{minor}/{wheel.file.filename.partition('-')[0]}",
         }  # fmt: skip
@@ -81,7 +81,9 @@ def _install(wheel: Wheel, target: SchemeDictionaryDestination, store: Store) ->
         try:
             source = WheelFile(archive)
             for name in members:  # `installer` 1.1.0 never comes back from a file named like the folder
-                if name == source.data_dir or (name.startswith(f"{source.data_dir}/") and name.count("/") < 2):
+                if name == source.data_dir or (
+                    name.startswith(f"{source.data_dir}/") and name.count("/") < 2
+                ):
                     raise BuildError(f"{origin} holds {name}, which is in no scheme", hint=HOSTILE)
             installer.install(source, target, {})
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as err:

@@ -51,13 +51,15 @@ class _Answer(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
 
 
-def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock) -> str:
-    """Return the key of a project's wheel: its files and place, what builds it, and where."""
+def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str) -> str:
+    """Return the key of a project's wheel: its files and place, what builds it, and where.
+
+    `tree` is that of an interpreter that the base does not bring, or empty.
+    """
     base = _base(one, lock)
     packages = sorted(deb.file.sha256 for deb in base.packages)
     packages += [layer.diff_id for layer in base.image.layers] if base.image else []
-    python = [lock.interpreter.version, lock.interpreter.executable, *sorted(p.file.sha256 for p in lock.conda)]
-    python += [lock.interpreter.file.sha256] if lock.interpreter.file else []
+    python = [lock.interpreter.version, lock.interpreter.executable, tree]
     place = [project_folder(one), isinstance(one, Source) and one.editable]
     tools = sorted(need.file.sha256 for need in needs)
     building = msgspec.to_builtins(one.building)
@@ -123,12 +125,16 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
         if isinstance(one, Source) and editable and not answer.editable:
             found = as_editable(found, tree, one, scratch)
         wheel = _keep(one, found, scratch, store)
-        parts, files = "", ()
-        if editable:
-            parts, files = keep_parts(tree, before, f"the build of {one.name}", store)
+        origin = f"the build of {one.name}"
+        parts, files = keep_parts(tree, before, origin, store) if editable else ("", ())
         settings = tuple(Setting(name=name, value=value) for name, value in sorted(variables.items()))
         built = Built(
-            name=wheel.name, wheel=wheel.file.sha256, tools=answer.tools, variables=settings, parts=parts, files=files
+            name=wheel.name,
+            wheel=wheel.file.sha256,
+            tools=answer.tools,
+            variables=settings,
+            parts=parts,
+            files=files,
         )
     return Made(wheel=wheel, built=built)
 
@@ -178,7 +184,7 @@ def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel]) -
         raise BuildError(
             f"the back end of {one.name} asks for {', '.join(missing)}, which its files did not tell when the lock "
             "was made",
-            hint=f"add it in reprobuild.yaml: build: {{{one.name}: {{requires: {json.dumps(missing)}}}}}, and lock again",
+            hint=f"add in reprobuild.yaml: build: {{{one.name}: {{requires: {json.dumps(missing)}}}}}, and lock again",
         )
 
 

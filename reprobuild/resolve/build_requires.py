@@ -57,7 +57,7 @@ class Shelf:
     ) -> None:  # fmt: skip
         self.target, self.store, self.fetch = target, store, fetch
         self._files = files
-        self.captured = {canonicalize_name(wheel.name): wheel for wheel in captured}
+        self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
         self._newest: dict[tuple[str, str], Wheel | None] = {}
         self._needs: dict[str, list[Requirement]] = {}
 
@@ -65,11 +65,13 @@ class Shelf:
         """Return the captured wheel of a project where it is allowed, else the newest, None where there is none."""
         known = self.captured.get(name)
         if known is not None and allowed.contains(known.version, prereleases=True):
-            return replace(known, role="build")
+            return Wheel(name=name, version=known.version, role="build", file=known.file)
         key = (name, str(allowed))
         if key not in self._newest:
             found = newest(name, str(allowed), self._files, self.target)
-            self._newest[key] = found and Wheel(name=name, version=found[0], role="build", file=found[1])
+            self._newest[key] = (
+                Wheel(name=name, version=found[0], role="build", file=found[1]) if found else None
+            )
         return self._newest[key]
 
     def needs(self, wheel: Wheel) -> list[Requirement]:

@@ -68,7 +68,7 @@ def main() -> None:
     hooks = hooks_of(backend, project, local)
     able = hasattr(hooks, "build_editable") and backend not in COMPILES_AT_IMPORT
     kind = "editable" if mode == "editable" and able else "wheel"
-    ask = getattr(hooks, "get_requires_for_build_" + kind, lambda: [])
+    ask: "Any" = getattr(hooks, "get_requires_for_build_" + kind, list)
     answer = {
         "requires": list(ask()), "editable": kind == "editable",
         "tools": tools() if compiles == "compiles" else [],
