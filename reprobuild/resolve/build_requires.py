@@ -22,6 +22,7 @@ from reprobuild.guard import zips
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Building, Sdist, Source, Wheel
 from reprobuild.resolve.backends import more_requirements, parse, requirements_of
+from reprobuild.resolve.compiling import PACKAGES, compiled
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.projects import Project, read_project
 from reprobuild.resolve.python import Target, newest
@@ -33,11 +34,15 @@ _ROUNDS = 60
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """Sources and archives that know how they are built, and the wheels of role `build` that they name."""
+    """Sources and archives that know how they are built, and the wheels of role `build` that they name.
+
+    `packages` are those of the system that compiling needs, each with who asks; empty where nothing compiles.
+    """
 
     sources: tuple[Source, ...]
     sdists: tuple[Sdist, ...]
     wheels: tuple[Wheel, ...]
+    packages: dict[str, str]
 
 
 class Shelf:
@@ -101,6 +106,7 @@ def resolve_buildings(
     """
     choices = {str(canonicalize_name(name)): choice for name, choice in decided.items()}
     wheels: dict[str, Wheel] = {}
+    packages: dict[str, str] = {}
 
     def with_building(one: Source | Sdist) -> Building:
         if isinstance(one, Sdist):
@@ -109,15 +115,22 @@ def resolve_buildings(
         choice = choices.pop(project.name, BuildDecision())
         chosen = _close(project, choice, shelf)
         wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
+        compiles = compiled(project)
+        needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
+        packages.update(
+            {name: f"{project.name}, which is compiled" for name in needed if name not in packages}
+        )
         return Building(
             requires=tuple(sorted(wheel.file.sha256 for wheel in chosen.values())),
-            environment=bool(choice.environment), variables=build_variables(project.name, choice),
+            environment=bool(choice.environment), compiles=bool(needed),
+            variables=build_variables(project.name, choice),
         )  # fmt: skip
 
     resolved = Resolved(
         sources=tuple(replace(one, building=with_building(one)) if one.installed else one for one in sources),
         sdists=tuple(replace(one, building=with_building(one)) for one in sdists),
         wheels=tuple(wheels.values()),
+        packages=packages,
     )
     if choices:
         raise LockError(

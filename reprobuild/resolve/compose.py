@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -109,6 +109,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         wheels=(*with_requires(wheels, target, around.store), *built.wheels),
         sources=built.sources,
         sdists=built.sdists,
+        devel=_devel(system, base, interpreter, built.packages, around),
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
@@ -169,6 +170,19 @@ def _with_libraries(
         base, packages = system.pin(libraries)
     _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
     return base, [*packages, *left_out, *too_new(opened, base)]
+
+
+def _devel(
+    system: System | ImageBase, base: Base, interpreter: Interpreter, packages: Mapping[str, str], around: Surroundings
+) -> Base | None:  # fmt: skip
+    """Return the base to compile in: the image's own packages, and compilers from the same archives."""
+    if not packages:
+        return None
+    around.say(f"system: compilers, for {', '.join(dict.fromkeys(packages.values()))}")
+    wanted = dict.fromkeys(base.installed, "the base") | packages
+    if interpreter.kind == "system":
+        wanted[f"{interpreter.executable.rpartition('/')[2]}-dev"] = "what is compiled against Python"
+    return system.pin(wanted)[0]
 
 
 def lock_sources(
