@@ -25,9 +25,9 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound, Page, local_path, split_credentials
+from reprobuild.net import Net, NotFound, Page, local_hash, local_path, local_size, split_credentials
 from reprobuild.resolve.indexes import Indexes
-from reprobuild.store import hash_file
+from reprobuild.resolve.page_text import check_list, joined
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class FileLists:
         """Return the file as the lock keeps it; a file without a published hash is read once to get it."""
         sha256, size = self.hash_of(item), item.size
         if item.url.startswith("file:"):
-            size = local_path(item.url).stat().st_size
+            size = local_size(item.url)
         if sha256 is None:
             raise FetchError(
                 f"{item.index} publishes no sha256 for {item.filename}",
@@ -105,7 +105,7 @@ class FileLists:
     def hash_of(self, item: Distribution) -> str | None:
         """Return the sha256 of a file, read where none is published and it is on the disk, else None."""
         if item.sha256 is None and item.url.startswith("file:"):
-            return hash_file(local_path(item.url))
+            return local_hash(item.url)
         return item.sha256
 
     def _page(self, root: str, project: str) -> Page | None:
@@ -127,6 +127,7 @@ class FileLists:
                 media = page.content_type.split(";")[0].strip() or "text/html"
                 text = page.content.decode()
                 if "json" not in media:
+                    check_list(text)
                     text = _only_links_with(text, needle)
                 details = simple.parse_project_details(text, media, project)
                 listed, version = details["files"], str(details.get("meta", {}).get("api-version", "1.0"))
@@ -140,7 +141,7 @@ class FileLists:
         for file in listed:
             if needle not in file["filename"]:
                 continue
-            yanked, url = file.get("yanked", False), _joined(page.url, file["url"])
+            yanked, url = file.get("yanked", False), joined(page.url, file["url"])
             if url is None:
                 continue
             item = _distribution(
@@ -172,21 +173,11 @@ class FileLists:
         except NotFound:
             return []
         links = re.findall(rb"""<a\s[^>]*href=["']([^"']+)["']""", page.content, re.IGNORECASE)
-        joined = (_joined(page.url, link.decode(errors="replace")) for link in links)
-        urls = [url for url in joined if url is not None]
+        found = (joined(page.url, link.decode(errors="replace")) for link in links)
+        urls = [url for url in found if url is not None]
         return [
             (urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url) for url in urls
         ]
-
-
-def _joined(page: str, link: str) -> str | None:
-    """Return the address that a link of a page means, None where it is none (`https://[x`)."""
-    try:
-        url = urllib.parse.urljoin(page, link)
-        urllib.parse.urlsplit(url)
-    except ValueError:
-        return None
-    return url
 
 
 def _fragment_hash(url: str) -> str | None:
