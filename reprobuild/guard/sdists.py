@@ -53,7 +53,8 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Me
     mode = next((mode for ending, mode in _MODES.items() if filename.lower().endswith(ending)), None)
     if mode is None:
         raise BuildError(
-            f"{filename} is an archive of no known kind", hint=f"those are read: {', '.join(_MODES)}"
+            f"{filename} is an archive of no known kind",
+            hint="those are read: .tar, also packed by gzip, bzip2 or xz, and .zip",
         )
     inside = f"{subdirectory}/" if subdirectory else ""
     top: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -173,7 +173,7 @@ def _with_libraries(
 
 
 def _devel(
-    system: System | ImageBase, base: Base, interpreter: Interpreter, packages: Mapping[str, str], around: Surroundings
+    system: System | ImageBase, base: Base, interpreter: Interpreter, packages: dict[str, str], around: Surroundings
 ) -> Base | None:  # fmt: skip
     """Return the base to compile in: the image's own packages, and compilers from the same archives."""
     if not packages:
