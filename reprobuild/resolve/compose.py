@@ -30,6 +30,7 @@ from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.cuda import rule_cuda
 from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
@@ -95,6 +96,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     ]
     accept([*others, *packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(system, (base, packages), wheels, subject, around)
+    cuda = rule_cuda(snapshot, wheels, around.store, around.say)
     shelf = Shelf(files, target, around.store, _fetcher(around), wheels)
     built = resolve_buildings(sources, (), decisions.build, shelf)
     lock = Lock(
@@ -114,7 +116,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
-        rulings=accept([*others, *libraries], decisions.accept),
+        rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
     for conflict in conflicts(lock):
         around.say(f"warning: {conflict}")

@@ -83,7 +83,8 @@ def test_a_zip(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words", "hint"),
     [
-        ("a-1.rar", b"", "a-1.rar is an archive of no known kind", "those are read: .tar, also packed by gzip, bzip2 or xz, and .zip"),
+        ("a-1.rar", b"", "a-1.rar is an archive of no known kind",
+         "those are read: .tar, also packed by gzip, bzip2 or xz, and .zip"),
         ("a.tar", tar(("a/x", b"", 0), ("b/x", b"", 0)), "holds 'b/x' beside the folder 'a': a source archive has one",
          "build a wheel of it by hand, and put that into a folder of pip's find-links"),
         ("a.tar", tar(("a/../../x", b"", 0)), "holds the unsafe path 'a/../../x'", HOSTILE),
