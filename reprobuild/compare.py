@@ -28,7 +28,7 @@ def compare_locks(one: Lock, other: Lock) -> list[Change]:
     """Return every difference of two locks that can change the image, by input."""
     return _ordered(
         [
-            *_maps("interpreter", {"python": one.interpreter.version}, {"python": other.interpreter.version}),
+            *_maps("interpreter", _interpreter(one), _interpreter(other)),
             *_maps("environment", _settings(one), _settings(other)),
             *_maps("python", _wheels(one), _wheels(other)),
             *_maps("source", _sources(one), _sources(other)),
@@ -51,6 +51,14 @@ def _maps(kind: str, one: Mapping[str, str], other: Mapping[str, str]) -> Sequen
         for name in sorted({*one, *other})
         if one.get(name) != other.get(name)
     ]
+
+
+def _interpreter(lock: Lock) -> dict[str, str]:
+    """Return the Python of a lock; of the base's own packages and conda's the rest is told elsewhere."""
+    build = lock.interpreter.file
+    return {
+        "python": lock.interpreter.version + (f" {build.filename} sha256:{build.sha256}" if build else "")
+    }
 
 
 def _settings(lock: Lock) -> dict[str, str]:
@@ -85,6 +93,7 @@ def realised(lock: Lock) -> dict[str, str]:
     return {
         "base tree": lock.realised.base,
         "runtime package": lock.realised.runtime,
+        **({"tree of the interpreter": lock.realised.interpreter} if lock.realised.interpreter else {}),
         **codes,
         **{f"wheel of {w.name}": w.file.sha256 for w in lock.realised.wheels},
     }

@@ -17,7 +17,7 @@ from reprobuild.archive import TarWriter, parents
 from reprobuild.config import environ_file
 from reprobuild.lock import PREFIX, Lock, Source
 from reprobuild.payload import payload
-from reprobuild.render import base_file, own_folder, source_file
+from reprobuild.render import base_file, interpreter_file, own_folder, source_file
 from reprobuild.store import Store
 from reprobuild.wheelorder import order_wheels
 from reprobuild.whole import whole_folder
@@ -44,6 +44,7 @@ def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
     for folder in ("wheels", "bytecode", "sources", own):
         (part / folder).mkdir(parents=True)
     blobs = {base_file(lock): lock.realised.base}
+    blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
     facts = install_facts(lock, store)
     for wheel in facts["wheels"]:
         blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
@@ -82,6 +83,7 @@ def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
         "prefix": PREFIX,
         "executable": lock.interpreter.executable,
         "python": lock.interpreter.version,
+        "create": lock.interpreter.kind != "conda",
         "epoch": lock.epoch,
         "wheels": [wheels[name] for name in order_wheels(sizes).names],
     }

@@ -27,7 +27,7 @@ from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import keep, keeping
-from reprobuild.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, conflicts, read_lock, write_lock
 from reprobuild.payload import payload
 from reprobuild.preflight import preflight, this_machine
 from reprobuild.realise import realise
@@ -106,9 +106,12 @@ def choose_lock(
     session.say(f"lock: {lock.digest[:12]}, made before")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
         sources, _ = lock_sources(snapshot, decisions, session.surroundings(captured))
-        if {s.file.sha256 for s in sources} != {s.file.sha256 for s in lock.sources}:
+        made = {source.file.sha256 for source in sources}
+        if other := [source for source in lock.sources if source.file.sha256 not in made]:
             raise LockError(
-                "the sources are not those of the lock", hint="make a new lock with `reprobuild lock DIR`"
+                "the sources are not those of the lock: "
+                + ", ".join(f"{one.file.filename} (sha256 {one.file.sha256})" for one in other),
+                hint="find the locked commit and its changes, or make a new lock with `reprobuild lock DIR`",
             )
     return lock
 
@@ -270,6 +273,7 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
             **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
+        "conflicts": list(conflicts(lock)),
     }  # fmt: skip
 
 

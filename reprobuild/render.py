@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import tomli_w
+from packaging.utils import canonicalize_name
 
 from reprobuild.config import environment_lines, image_config, runscript_lines, split_environment
 from reprobuild.errors import BuildError
-from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel
+from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel, read_requirement
 
 TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
@@ -51,6 +52,13 @@ def base_file(lock: Lock) -> str:
     """Return the path of the base's tar in the context."""
     assert lock.realised is not None
     return f"base-{lock.realised.base[:12]}.tar"
+
+
+def interpreter_file(lock: Lock) -> str:
+    """Return the path of the tar of the interpreter's own tree in the context; empty where it has none."""
+    assert lock.realised is not None
+    tree = lock.realised.interpreter
+    return f"interpreter-{tree[:12]}.tar" if tree else ""
 
 
 def source_file(source: Source) -> str:
@@ -142,6 +150,9 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "epoch": lock.epoch,
         "own": own_folder(lock),
         "base": base_file(lock),
+        "interpreter": interpreter_file(lock),
+        "home": lock.interpreter.home,
+        "conda": len(lock.conda),
         "distribution": lock.base.distribution,
         "release": lock.base.release,
         "package_count": len(lock.base.packages),
@@ -187,27 +198,35 @@ def _wheel_facts(wheel: Wheel) -> dict[str, str]:
 def render_pylock(lock: Lock) -> str:
     """Return the Python half of the lock as PEP 751 has it: https://peps.python.org/pep-0751/."""
     packages: list[dict[str, Any]] = []
-    for wheel in lock.wheels:
-        if wheel.role == "environment":
-            file: dict[str, Any] = {"name": wheel.file.filename}
-            if wheel.file.url:
-                file["url"] = wheel.file.url
-            if wheel.file.size:
-                file["size"] = wheel.file.size
-            file["hashes"] = {"sha256": wheel.file.sha256}
-            packages.append({"name": wheel.name, "version": wheel.version, "wheels": [file]})
-    for source in lock.sources:
-        if not source.installed:
-            continue
+    installed = [source for source in lock.sources if source.installed]
+    environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    called = (*(wheel.name for wheel in environment), *(source.name for source in installed))
+    names = {str(canonicalize_name(name)) for name in called}
+    for wheel in environment:
+        file: dict[str, Any] = {"name": wheel.file.filename}
+        if wheel.file.url:
+            file["url"] = wheel.file.url
+        if wheel.file.size:
+            file["size"] = wheel.file.size
+        file["hashes"] = {"sha256": wheel.file.sha256}
+        needs = _dependencies(wheel, names)
+        packages.append({"name": wheel.name, "version": wheel.version, **needs, "wheels": [file]})
+    for source in installed:
         vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
         vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}
         vcs |= {"subdirectory": source.subdirectory} if source.subdirectory else {}
         packages.append({"name": source.name, "vcs": vcs})
-    minor = ".".join(lock.interpreter.version.split(".")[:2])
     document = {
         "lock-version": "1.0",
         "created-by": "reprobuild",
-        "requires-python": f"=={minor}.*",
+        "requires-python": f"=={lock.interpreter.minor}.*",
         "packages": sorted(packages, key=lambda package: str(package["name"])),
     }
     return tomli_w.dumps(document)
+
+
+def _dependencies(wheel: Wheel, names: Collection[str]) -> dict[str, Any]:
+    """Return the wheel's direct dependencies among the packages, each by what tells it from the others."""
+    asked = (read_requirement(text) for text in wheel.requires)
+    found = {str(canonicalize_name(one.name)) for one in asked if one} & {*names}
+    return {"dependencies": [{"name": name} for name in sorted(found)]} if found else {}

@@ -110,23 +110,25 @@ exec setpriv --inh-caps=-all --bounding-set=-sys_admin chroot . /usr/bin/env -i 
 """
 
 
-class Root(Struct, frozen=True, kw_only=True):
-    """A folder with a system in it; it must have /usr/bin/env.
-
-    Where it is `layered` (see `can_layer`), what the command writes is lost with it and the folder stays as
-    it is. Else it is written to, and gets the mount points and the places of binds that it lacks.
-    """
-
-    folder: Path
-    layered: bool = False
-
-
 class Bind(Struct, frozen=True, kw_only=True):
     """A file or folder of the host that the command sees at `target` (absolute), read-only by default."""
 
     source: Path
     target: str
     writable: bool = False
+
+
+class Root(Struct, frozen=True, kw_only=True):
+    """A folder with a system in it; it must have /usr/bin/env.
+
+    Where it is `layered` (see `can_layer`), what the command writes is lost with it and the folder stays as
+    it is. Else it is written to, and gets the mount points and the places of binds that it lacks. Every command
+    in it sees its `binds`.
+    """
+
+    folder: Path
+    layered: bool = False
+    binds: tuple[Bind, ...] = ()
 
 
 def run_in_root(
@@ -173,7 +175,8 @@ def run_in_root(
     if not argv or "=" in argv[0] or argv[0].startswith("-"):
         raise ValueError(f"not a program: {list(argv)!r}")
     mounts: list[str] = []
-    for bind in binds:
+    seen = (*root.binds, *binds)
+    for bind in seen:
         _check_place(root.folder, bind.target)
         mounts += [str(bind.source.absolute()), bind.target, "rw" if bind.writable else "ro"]
     for place in _MOUNT_POINTS:
@@ -182,7 +185,7 @@ def run_in_root(
     return run(
         [
             "unshare", *_NAMESPACES, "--", "prlimit", f"--nproc={_processes()}", "sh", "-c", _SETUP, "sandbox",
-            str(root.folder.absolute()), HOSTNAME, "yes" if root.layered else "no", str(len(binds)), *mounts,
+            str(root.folder.absolute()), HOSTNAME, "yes" if root.layered else "no", str(len(seen)), *mounts,
             f"--chdir={cwd}", *(f"{name}={value}" for name, value in sorted(variables.items())), *argv,
         ],
         env={"PATH": PATH, "LC_ALL": "C"}, purpose=purpose, stdin=stdin, timeout=timeout,

@@ -51,6 +51,7 @@ class Prefix:
         self.root: str = facts["prefix"]
         self.executable: str = facts["executable"]
         self.version: str = facts["python"]
+        self.epoch: int = facts["epoch"]
         self.minor = ".".join(self.version.split(".")[:2])
         self.site = f"{self.root}/lib/python{self.minor}/site-packages"
         self.shebang = f"#!{self.root}/bin/python\n".encode()
@@ -82,17 +83,22 @@ class Prefix:
                 size += len(chunk)
         if not there:
             os.chmod(place, 0o755 if executable else 0o644)
-        elif hash_file(place) != digest.hexdigest():
-            sys.exit(f"install.py: two wheels write {path}, with different content")
+        elif os.path.islink(place) or hash_file(place) != digest.hexdigest():
+            sys.exit(f"install.py: {path} is there already, with different content")
         encoded = base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
         return os.path.relpath(path, self.site), f"sha256={encoded}", str(size)
 
-    def set_times(self, epoch: int) -> None:
-        """Give everything the one time of the image."""
+    def set_times(self) -> None:
+        """Give everything the one time of the image; what has it, from a layer below, is not touched."""
         for folder, folders, files in os.walk(self.image + self.root, topdown=False):
             for name in folders + files:
-                os.utime(os.path.join(folder, name), (epoch, epoch), follow_symlinks=False)
-        os.utime(self.image + self.root, (epoch, epoch))
+                self.set_time(os.path.join(folder, name))
+        self.set_time(self.image + self.root)
+
+    def set_time(self, path: str) -> None:
+        """Give one file, link or folder that time."""
+        if os.lstat(path).st_mtime != self.epoch:
+            os.utime(path, (self.epoch, self.epoch), follow_symlinks=False)
 
 
 class Wheel:
@@ -213,12 +219,13 @@ def main(facts_file: str, image: str = "") -> None:
     with open(facts_file, encoding="utf-8") as stream:
         facts = json.load(stream)
     prefix = Prefix(facts, image)
-    prefix.create()
+    if facts["create"]:
+        prefix.create()
     for item in facts["wheels"]:
         install(checked(context, item["wheel"]), item["direct_url"], prefix)
         if item["bytecode"]:
             unpack_bytecode(checked(context, item["bytecode"]), prefix)
-    prefix.set_times(facts["epoch"])
+    prefix.set_times()
 
 
 if __name__ == "__main__":

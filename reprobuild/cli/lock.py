@@ -9,7 +9,7 @@ import click
 
 from reprobuild.cli import common
 from reprobuild.keep import keep
-from reprobuild.lock import write_lock
+from reprobuild.lock import conflicts, write_lock
 from reprobuild.report.text import render_rulings
 from reprobuild.resolve.compose import resolve
 from reprobuild.snapshot import read_snapshot
@@ -43,6 +43,8 @@ def command(
     write_lock(lock, target)
     keep(lock, target, session.store, "lock")
     if as_json:
-        common.print_json({"lock": f"sha256:{lock.digest}", "path": str(target)})
+        common.print_json(
+            {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(conflicts(lock))}
+        )
     else:
         click.echo(render_rulings(lock))

@@ -27,6 +27,7 @@ NONE: Input = ("", "")
 BASE: Input = ("realised", "base tree")
 RUNTIME: Input = ("realised", "runtime package")
 INTERPRETER: Input = ("interpreter", "python")
+TREE: Input = ("realised", "tree of the interpreter")
 HOOK = ("/site-packages/reprobuild.pth", "/site-packages/reprobuild.start")
 _INFO = "var/lib/dpkg/info/"
 _STATUS = "var/lib/dpkg/status"
@@ -160,9 +161,16 @@ def candidates(path: str, origins: Origins) -> list[Input]:
         return [owner, BASE]
     if lock is None:
         return []
+    if _in_tree(path, lock):
+        return [INTERPRETER, TREE]
     if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
         return [INTERPRETER] if path in {part.path for part in skeleton(lock)} else []
     return [BASE]
+
+
+def _in_tree(path: str, lock: Lock) -> bool:
+    home = lock.interpreter.home[1:]
+    return bool(home) and (path == home or path.startswith(f"{home}/"))
 
 
 def _told(path: str, lock: Lock | None) -> list[Input]:

@@ -91,12 +91,12 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 def plan(lock: Lock, store: Store) -> list[Recipe]:
-    """Return the layers of a sealed lock in order, without our own files: base, skeleton, wheels, sources.
+    """Return the layers of a sealed lock in order, without our own files: base, interpreter, wheels, sources.
 
     The store is asked for the sizes of wheels, which a lock need not know.
     """
     assert lock.realised is not None
-    python = ".".join(lock.interpreter.version.split(".")[:2])
+    python = lock.interpreter.minor
     bytecode = {item.artefact: item.tar for item in lock.realised.bytecode}
 
     def recipe(title: str, *parts: Part) -> Recipe:
@@ -108,10 +108,13 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         return [part, *found]
 
     base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.installed)} packages"
-    recipes = [
-        recipe(base, BasePart(lock.realised.base)),
-        recipe(f"{PREFIX}: Python {python}", *skeleton(lock)),
-    ]
+    recipes = [recipe(base, BasePart(lock.realised.base))]
+    if lock.realised.interpreter:
+        home = lock.interpreter.home
+        tree = TarPart("the tree of the interpreter", lock.realised.interpreter, below=home[1:])
+        recipes.append(recipe(f"{home}: Python {lock.interpreter.version}", tree))
+    if parts := skeleton(lock):
+        recipes.append(recipe(f"{PREFIX}: Python {python}", *parts))
     urls = _direct_urls(lock.sources)
     wheels: dict[str, list[Part]] = {}
     sizes: dict[str, int] = {}
@@ -125,16 +128,16 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
     order = order_wheels(sizes)
     recipes += [recipe(name, *wheels[name]) for name in order.alone]
     if order.together:
-        parts = [part for name in order.together for part in wheels[name]]
-        recipes.append(recipe(f"{len(order.together)} wheels", *parts))
+        together = [part for name in order.together for part in wheels[name]]
+        recipes.append(recipe(f"{len(order.together)} wheels", *together))
     for source in sorted(lock.sources, key=lambda source: source.name):
         place = source.path.strip("/")
-        tree = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
+        files = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
         # With the source, so that its next change remakes this layer alone.
         origins = [origin(source)] if source.watched else []
         given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
-        recipes.append(recipe(title, GivenPart(place), *given, *with_bytecode(tree, source.file, place)))
+        recipes.append(recipe(title, GivenPart(place), *given, *with_bytecode(files, source.file, place)))
     return recipes
 
 
@@ -143,8 +146,10 @@ def _size(blob: Path) -> int:
 
 
 def skeleton(lock: Lock) -> list[GivenPart]:
-    """Return the parts that make the prefix a virtual environment, as PEP 405 describes one."""
-    python = ".".join(lock.interpreter.version.split(".")[:2])
+    """Return the parts that make the prefix a virtual environment, as PEP 405 describes one; conda's is none."""
+    if lock.interpreter.kind == "conda":
+        return []
+    python = lock.interpreter.minor
     executable, prefix = lock.interpreter.executable, PREFIX[1:]
     settings = (
         f"home = {executable.rpartition('/')[0]}\n"
@@ -198,5 +203,6 @@ def files_recipe(lock: Lock, files: Mapping[str, bytes], tree: Mapping[str, Entr
                 f"the working folder {lock.workdir} cannot be: /{folder} is a {present.type}",
                 hint=f"leave out the system package that brings /{folder} with `--drop NAME`",
             )
-    python = ".".join(lock.interpreter.version.split(".")[:2])
-    return Recipe(title="reprobuild's own files", parts=tuple(parts), python=python, epoch=lock.epoch)
+    return Recipe(
+        title="reprobuild's own files", parts=tuple(parts), python=lock.interpreter.minor, epoch=lock.epoch
+    )

@@ -26,10 +26,15 @@ from reprobuild.lock.python import (
     Source,
     Wheel,
 )
+from reprobuild.lock.requirements import (
+    conflicts,
+    read_requirement,
+)
 from reprobuild.lock.system import (
     EPOCH,
     FILES,
     PREFIX,
+    STANDALONE,
     Artefact,
     Base,
     BaseImage,
@@ -44,6 +49,7 @@ __all__ = [
     "EPOCH",
     "FILES",
     "PREFIX",
+    "STANDALONE",
     "VERSION",
     "Artefact",
     "Base",
@@ -65,8 +71,10 @@ __all__ = [
     "Wheel",
     "Workload",
     "canonical",
+    "conflicts",
     "dpkg_name",
     "encode",
     "read_lock",
+    "read_requirement",
     "write_lock",
 ]

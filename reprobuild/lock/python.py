@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.lock.system import Artefact, Setting
+from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, Setting
 
 
 class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,6 +20,16 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: str
     kind: Literal["system", "standalone", "conda"] = "system"
     file: Artefact | None = None
+
+    @property
+    def minor(self) -> str:
+        """The version as `X.Y`."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def home(self) -> str:
+        """The folder of its own tree in the image; empty for the base's Python, which has none."""
+        return {"system": "", "standalone": STANDALONE, "conda": PREFIX}[self.kind]
 
 
 class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 PREFIX = "/opt/env"
 FILES = "/opt/reprobuild"
+STANDALONE = "/opt/python"
 # 1980-01-01, the first time stamp that a zip archive can hold; used where no source tells a date.
 EPOCH = 315532800
 

@@ -23,11 +23,14 @@ from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
 from reprobuild.net.line import Line
 from reprobuild.net.local import copy_local, local_page
+from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
+from reprobuild.net.local import local_size as local_size
 from reprobuild.net.logins import login_for
 from reprobuild.net.manners import Again, Pace, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
+from reprobuild.net.model import PAGE as PAGE
 from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
 from reprobuild.net.model import WrongSize as WrongSize

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Bytecode, Lock, Realised, Source, Wheel
+from reprobuild.lock import Bytecode, Interpreter, Lock, Realised, Source, Wheel
 from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base, recall_base
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
+from reprobuild.realise.interpreter import realise_interpreter, recall_interpreter, with_interpreter
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.runtime import compile_runtime, recall_runtime
 from reprobuild.realise.unpack import unpack_root
@@ -40,13 +41,14 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
     base = realise_base(lock.base, store, lock.epoch, say)
     needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    with _Root(base, store) as root:
+    with _Root(base, lock.interpreter, store) as root:
+        root.tree = tree = realise_interpreter(lock, root.get, store, say)
         built = tuple(
             _wheel(source, needs, lock, root, store, say) for source in lock.sources if source.installed
         )
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
         runtime = _runtime(lock, root, store)
-    realised = Realised(base=base, runtime=runtime, wheels=built, bytecode=bytecode)
+    realised = Realised(base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree)
     if lock.realised:
         sealed = msgspec.structs.replace(lock, realised=realised)
         _check_same(lock, sealed)
@@ -60,17 +62,20 @@ def is_realised(lock: Lock, store: Store) -> bool:
         return _complete(lock.realised, store)
     if recall_base(lock.base, store, lock.epoch) is None:
         return False
+    tree = recall_interpreter(lock, store)
+    if tree is None:
+        return False
     needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     for source in lock.sources:
-        key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch)
+        key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch, tree)
         built = recall_wheel(key, store) if source.installed else None
         if source.installed and built is None:
             return False
         wheels += [built] if built else []
-    if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store) is None:
+    if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store, tree) is None:
         return False
-    return len(_known_bytecode(wheels, lock, store)) == len({wheel.file.sha256 for wheel in wheels})
+    return len(_known_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
 
 
 def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
@@ -84,10 +89,14 @@ def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
 
 
 class _Root:
-    """The base tree as a folder, unpacked when it is first needed: what is remembered needs none."""
+    """The base tree as a folder, unpacked when it is first needed: what is remembered needs none.
 
-    def __init__(self, base: str, store: Store) -> None:
-        self._base, self._store = base, store
+    `tree` is that of an interpreter of its own, once it is made; what runs in the root sees it.
+    """
+
+    def __init__(self, base: str, interpreter: Interpreter, store: Store) -> None:
+        self._base, self._interpreter, self._store = base, interpreter, store
+        self.tree = ""
         self._stack = contextlib.ExitStack()
         self._root: Root | None = None
 
@@ -107,13 +116,13 @@ class _Root:
             folder = self._stack.enter_context(self._store.scratch())
             unpack_root(self._store.verified(self._base, "the base tree"), folder)
             self._root = Root(folder=folder)
-        return self._root
+        return with_interpreter(self._root, self._interpreter, self.tree, self._store)
 
 
 def _wheel(
     source: Source, needs: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
 ) -> Wheel:
-    key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch)
+    key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch, root.tree)
     wheel = recall_wheel(key, store)
     if wheel is None:
         say(f"building {source.name}")
@@ -125,21 +134,21 @@ def _wheel(
 def _bytecode(
     wheels: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
 ) -> tuple[Bytecode, ...]:
-    known = _known_bytecode(wheels, lock, store)
+    known = _known_bytecode(wheels, lock, root.tree, store)
     missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
     if missing:
         say(f"compiling the modules of {len(missing)} wheels")
         made = compile_wheels(missing, lock.base, lock.interpreter, root.get(), store)
         for wheel, code in zip(missing, made, strict=True):
-            store.remember(bytecode_key(wheel, lock.base, lock.interpreter), code.tar)
+            store.remember(bytecode_key(wheel, lock.base, lock.interpreter, root.tree), code.tar)
             known[wheel.file.sha256] = code.tar
     return tuple(Bytecode(artefact=artefact, tar=tar) for artefact, tar in known.items())
 
 
-def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, store: Store) -> dict[str, str]:
+def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store) -> dict[str, str]:
     known: dict[str, str] = {}
     for wheel in wheels:
-        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter))
+        tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter, tree))
         if isinstance(tar, str) and store.has(tar):
             known[wheel.file.sha256] = tar
     return known
@@ -149,6 +158,7 @@ def _complete(realised: Realised, store: Store) -> bool:
     wanted = [
         realised.base,
         realised.runtime,
+        *([realised.interpreter] if realised.interpreter else []),
         *(w.file.sha256 for w in realised.wheels),
         *(b.tar for b in realised.bytecode),
     ]
@@ -160,9 +170,9 @@ def _runtime(lock: Lock, root: _Root, store: Store) -> str:
     if lock.realised and store.has(lock.realised.runtime):
         return lock.realised.runtime
     sources = pack_runtime(store)
-    ours = recall_runtime(sources, lock.base, lock.interpreter, store)
+    ours = recall_runtime(sources, lock.base, lock.interpreter, store, root.tree)
     if ours is None:
-        ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store)
+        ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store, root.tree)
     if lock.realised and lock.realised.runtime != ours:
         raise BuildError(
             "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
@@ -179,6 +189,12 @@ def _check_same(given: Lock, made: Lock) -> None:
         raise BuildError(
             f"the base came out as {after.base[:12]}, and the lock says {before.base[:12]}",
             hint="another kernel or another reprobuild made it; take the first one's store, or make a new lock",
+        )
+    if before.interpreter != after.interpreter:
+        raise BuildError(
+            f"the tree of the interpreter came out as {after.interpreter[:12]}, and the lock says "
+            f"{before.interpreter[:12]}",
+            hint="another reprobuild made it; take the first one's store, or make a new lock",
         )
     files = {wheel.file.sha256: wheel.name for wheel in (*given.wheels, *before.wheels)}
     known = {(code.artefact, code.tar) for code in before.bytecode}

@@ -25,16 +25,19 @@ RECIPE = 2  # to be raised when other bytes come out of the same wheel
 _ODD = "the interpreter in the image is hostile, or broken; get its package from where it was published"
 
 
-def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter) -> str:
-    """Return the key of a wheel's bytecode: the wheel, and the packages that the interpreter comes from."""
-    return compiled_key(wheel.file.sha256, PREFIX, base, interpreter)
+def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter, tree: str = "") -> str:
+    """Return the key of a wheel's bytecode: the wheel, and what the interpreter comes from."""
+    return compiled_key(wheel.file.sha256, PREFIX, base, interpreter, tree)
 
 
-def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter) -> str:
-    """Return the key of what the interpreter of a base makes of a source, by its sha256, for a place in the image."""
+def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter, tree: str = "") -> str:
+    """Return the key of what an interpreter makes of a source, by its sha256, for a place in the image.
+
+    `tree` is that of an interpreter that the base does not bring.
+    """
     python = sorted(deb.file.sha256 for deb in base.packages if "python3" in deb.name)
     python += [layer.diff_id for layer in base.image.layers] if base.image else []
-    parts = ["bytecode", RECIPE, source, interpreter.version, place, *python]
+    parts = ["bytecode", RECIPE, source, interpreter.version, place, *python, *([tree] if tree else [])]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

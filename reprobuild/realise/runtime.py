@@ -16,18 +16,23 @@ from reprobuild.store import Store
 PLACE = f"{FILES}/lib/reprobuild_runtime"
 
 
-def recall_runtime(sources: str, base: Base, interpreter: Interpreter, store: Store) -> str | None:
+def recall_runtime(
+    sources: str, base: Base, interpreter: Interpreter, store: Store, tree: str = ""
+) -> str | None:
     """Return the sha256 of the tar that `compile_runtime` has made of these sources, None where there is none."""
-    tar = store.recall(compiled_key(sources, PLACE, base, interpreter))
+    tar = store.recall(compiled_key(sources, PLACE, base, interpreter, tree))
     return tar if isinstance(tar, str) and store.has(tar) else None
 
 
-def compile_runtime(sources: str, base: Base, interpreter: Interpreter, root: Root, store: Store) -> str:
+def compile_runtime(
+    sources: str, base: Base, interpreter: Interpreter, root: Root, store: Store, tree: str = ""
+) -> str:
     """Add its bytecode to the runtime package; return the sha256 of the tar, which is in the store.
 
     Args:
         sources: the sha256 of our own tar of the package's files.
         root: an unpacked base with the interpreter.
+        tree: that of an interpreter that the base does not bring.
 
     Raises:
         BuildError: the compiler failed.
@@ -47,5 +52,5 @@ def compile_runtime(sources: str, base: Base, interpreter: Interpreter, root: Ro
         writer.file(name, content)
     writer.close()
     tar = store.add(packed.getvalue())
-    store.remember(compiled_key(sources, PLACE, base, interpreter), tar)
+    store.remember(compiled_key(sources, PLACE, base, interpreter, tree), tar)
     return tar

@@ -25,11 +25,12 @@ _BOTH = "the projects that are needed to build cannot stand in one folder; mend 
 
 
 def wheel_key(
-    source: Source, needs: Iterable[Wheel], base: Base, interpreter: Interpreter, epoch: int
+    source: Source, needs: Iterable[Wheel], base: Base, interpreter: Interpreter, epoch: int, tree: str = ""
 ) -> str:
     """Return the key of a source's wheel: the tree, its place, what builds it, and where."""
     packages = sorted(deb.file.sha256 for deb in base.packages)
     packages += [layer.diff_id for layer in base.image.layers] if base.image else []
+    packages += [tree] if tree else []  # of an interpreter that the base does not bring
     tools = sorted(need.file.sha256 for need in needs)
     place = [source.path, source.subdirectory, source.editable]
     parts = ["wheel", RECIPE, source.file.sha256, place, tools, packages, interpreter.version, epoch]

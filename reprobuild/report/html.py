@@ -8,7 +8,7 @@ from typing import get_args
 
 from reprobuild.halflife import Forecast
 from reprobuild.image.build import Image
-from reprobuild.lock import Lock, Ruling
+from reprobuild.lock import Lock, Ruling, conflicts
 from reprobuild.verify.document import ModeName, flat
 from reprobuild.verify.verdict import Against, Control, Mode, Probe, ProbeV, RoundTrip, Smoke, V, Verdict
 
@@ -183,6 +183,8 @@ def _against(found: Against | None) -> Iterator[str]:
 
 def _round_trip(lock: Lock, verdict: Verdict) -> Iterator[str]:
     yield _rulings("Deviations", lock.deviations)
+    if found := conflicts(lock):
+        yield _table("Requirements that are not met", ("",), [(said,) for said in found])
     yield _table(
         "Round trip: differences",
         ("list", "captured", "image", "code", "reason"),

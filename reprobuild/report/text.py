@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from reprobuild.builders import NATIVE
 from reprobuild.image.build import Image
-from reprobuild.lock import Lock, Ruling
+from reprobuild.lock import Lock, Ruling, conflicts
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.snapshot.model import Requirement, Snapshot
@@ -19,7 +19,7 @@ from reprobuild.verify.verdict import Verdict
 
 def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> str:
     """Return the closing lines of `from-snapshot`; `out` is the folder of results as the user named it."""
-    lines = [*_counts(lock), *_deviations(lock), ""]
+    lines = [*_counts(lock), *_deviations(lock), *_conflicts(lock), ""]
     if verdict:
         notes = [safe(note, 600) for note in verdict.notes]
         lines += [*certificate_lines(verdict), *_round_trip(verdict), *notes, ""]
@@ -63,6 +63,11 @@ def _deviations(lock: Lock) -> list[str]:
     return ["deviations:", *(f"  {describe(ruling)}" for ruling in lock.deviations)]
 
 
+def _conflicts(lock: Lock) -> list[str]:
+    found = conflicts(lock)
+    return ["requirements that are not met:", *(f"  {said}" for said in found)] if found else []
+
+
 def describe(ruling: Ruling) -> str:
     """Return one line for a ruling."""
     return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
@@ -82,7 +87,9 @@ def _round_trip(verdict: Verdict) -> list[str]:
 
 def render_rulings(lock: Lock) -> str:
     """Return what became of each captured line, in short."""
-    return "\n".join([*_counts(lock), *_deviations(lock), "", f"lock      sha256:{lock.digest}"])
+    return "\n".join(
+        [*_counts(lock), *_deviations(lock), *_conflicts(lock), "", f"lock      sha256:{lock.digest}"]
+    )
 
 
 def render_snapshot(snapshot: Snapshot) -> str:

@@ -24,6 +24,7 @@ from reprobuild.lock import (
     Wheel,
     Workload,
     canonical,
+    conflicts,
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
@@ -38,6 +39,7 @@ from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
 from reprobuild.resolve.release import infer_release
+from reprobuild.resolve.requires import with_requires
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sonames import glibc_of
 from reprobuild.resolve.sources import Given, resolve_sources
@@ -107,7 +109,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*python.wheels, *build),
+        wheels=(*with_requires(python.wheels, target, around.store), *build),
         sdists=python.sdists,
         sources=sources,
         environment=subject.triage.settings,
@@ -116,6 +118,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         decisions=decisions.recorded(),
         rulings=accept([*others, *libraries], decisions.accept),
     )
+    for conflict in conflicts(lock):
+        around.say(f"warning: {conflict}")
     return canonical(lock)
 
 

@@ -21,11 +21,10 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
-from reprobuild.net import Net, local_path, split_credentials
+from reprobuild.net import Net, local_hash, local_size, split_credentials
 from reprobuild.resolve.indexes import Index, Indexes
 from reprobuild.resolve.pages import Listed, Pages
 from reprobuild.resolve.versions import same_version as same_version
-from reprobuild.store import hash_file
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -161,7 +160,7 @@ class FileLists:
         """
         sha256, size = self.hash_of(item), item.size
         if item.url.startswith("file:"):
-            size = local_path(item.url).stat().st_size
+            size = local_size(item.url)
         if sha256 is None:
             raise FetchError(
                 f"{item.index} publishes no sha256 for {item.filename} (an md5 is not enough)",
@@ -172,7 +171,7 @@ class FileLists:
     def hash_of(self, item: Distribution) -> str | None:
         """Return the sha256 of a file, read where none is published and it is on the disk, else None."""
         if item.sha256 is None and item.url.startswith("file:"):
-            return hash_file(local_path(item.url))
+            return local_hash(item.url)
         return item.sha256
 
 

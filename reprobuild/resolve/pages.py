@@ -19,11 +19,19 @@ from msgspec import Struct
 from reprobuild.errors import FetchError
 from reprobuild.net import Net, NotFound, Page, local_path
 from reprobuild.resolve.indexes import Index
+from reprobuild.resolve.page_text import check_list, joined
 
 _LINK = re.compile(rb"""<a\s[^>]*href=["']([^"']+)["']""", re.IGNORECASE)
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 _ANCHOR = re.compile(r"(?=<a\s)")
-_BAD = (ValueError, KeyError, RecursionError, simple.UnsupportedMIMEType, simple.UnsupportedAPIVersion)
+_BAD = (
+    msgspec.MsgspecError,
+    ValueError,
+    KeyError,
+    RecursionError,
+    simple.UnsupportedMIMEType,
+    simple.UnsupportedAPIVersion,
+)
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -91,13 +99,13 @@ class Pages:
             page = self._net.page(place, accept="text/html")
         except NotFound:
             return []
-        joined = (_joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
+        links = (joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
         return [
             Listed(
                 filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
                 hashes=_fragment_hashes(url),
             )
-            for url in joined
+            for url in links
             if url is not None
         ]  # fmt: skip
 
@@ -134,6 +142,7 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], 
         found = [_of_json(page.url, file) for file in read.files if needle in file.filename]
     else:
         text = page.content.decode()
+        check_list(text)
         head, *anchors = _ANCHOR.split(text)
         # Parsing ten thousand links takes seconds.
         text, some = head + "".join(anchor for anchor in anchors if needle in anchor), bool(anchors)
@@ -148,7 +157,7 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], 
 
 
 def _of_json(page: str, file: _File) -> Listed | None:
-    url = _joined(page, file.url)
+    url = joined(page, file.url)
     if url is None:
         return None
     yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
@@ -159,7 +168,7 @@ def _of_json(page: str, file: _File) -> Listed | None:
 
 
 def _of_html(page: str, file: Mapping[str, Any]) -> Listed | None:
-    url = _joined(page, file["url"])
+    url = joined(page, file["url"])
     if url is None:
         return None
     yanked = file.get("yanked", False)
@@ -167,16 +176,6 @@ def _of_html(page: str, file: Mapping[str, Any]) -> Listed | None:
         filename=file["filename"], url=url, hashes=file.get("hashes", {}), requires_python=file.get("requires-python"),
         yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
     )  # fmt: skip
-
-
-def _joined(page: str, link: str) -> str | None:
-    """Return the address that a link of a page means, None where it is none (`https://[x`)."""
-    try:
-        url = urllib.parse.urljoin(page, link)
-        urllib.parse.urlsplit(url)
-    except ValueError:
-        return None
-    return url
 
 
 def _fragment_hashes(url: str) -> dict[str, str]:

@@ -133,7 +133,7 @@ class _Finder:
         versions = self._files.versions(line.name, version)
         if other := unlabelled(versions, version):
             return self._other_label(line, lookup, other, versions)
-        return None, nowhere(line, offers, versions, lookup, self._around.earlier(line.name, version))
+        return None, nowhere(line, versions, lookup, self._around.earlier(line.name, version))
 
     def _other_label(self, line: Requirement, lookup: Lookup, other: str, versions: Sequence[str]) -> Answer:
         """Take the same version without its label, which must be accepted, and say what there is."""

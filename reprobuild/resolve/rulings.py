@@ -56,20 +56,17 @@ def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
     return f"{line.name} {version} is on no index of this machine; there is {near}{nightly}"
 
 
-def nowhere(
-    line: Requirement, offers: Sequence[Offer], versions: Sequence[str], lookup: Lookup, more: str
-) -> Ruling:
+def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Ruling:
     """Rule a line whose version no index has, and name what could replace it.
 
     Args:
         line: the line.
-        offers: what was asked.
         versions: what there is of the project.
         lookup: says how it came to be, where its version tells.
         more: what else is known, for instance a file of an earlier lock.
     """
     built = f"; it was {lookup.why}: give its wheel with pip's find-links" if lookup.why else ""
-    if not any(offer.known for offer in offers):
+    if not versions:
         reason = f"no index of this machine has {line.name}{built}{more}"
         return rule(line, "unresolved", reason, "unknown-project")
     return rule(line, "unresolved", f"{missing(line, versions, lookup)}{built}{more}", "unknown-version")

@@ -169,7 +169,7 @@ def test_two_wheels_that_differ_at_one_path(made: Made, tmp_path: Path) -> None:
     made.wheel("two", {"same.py": b"2\n"})
     done = install(made, sealed(made), tmp_path)
     assert done.returncode == 1
-    assert f"two wheels write /{SITE}/same.py, with different content" in done.stderr
+    assert f"/{SITE}/same.py is there already, with different content" in done.stderr
 
 
 def test_a_wheel_that_leads_out_of_the_prefix(made: Made, tmp_path: Path) -> None:

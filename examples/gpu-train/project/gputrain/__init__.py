@@ -1,0 +1,3 @@
+"""A small transformer that continues sequences of digits."""
+
+__version__ = "0.2.0"

@@ -1,0 +1,79 @@
+"""What the distributions of a lock require of each other and do not have: pip would warn of it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Wheel
+from reprobuild.snapshot.conda_names import on_pypi
+
+# `pip freeze` leaves pip out, and before Python 3.12 the others, too: the captured environment may have had them.
+UNLISTED = ("distribute", "pip", "setuptools", "wheel")
+
+
+def conflicts(lock: Lock) -> tuple[str, ...]:
+    """Return a sentence for each requirement of a locked wheel that the lock does not meet, sorted.
+
+    A freeze is taken as it is: what ran with a conflict runs with it again, so none of them is an error. Of a project
+    that is not built yet the version is not known, and fits.
+    """
+    there = _versions(lock)
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    return tuple(
+        sorted({said for wheel in wheels for text in wheel.requires for said in _unmet(wheel, text, there)})
+    )
+
+
+def read_requirement(text: str) -> Requirement | None:
+    """Return a requirement of `Wheel.requires`, or None where it can not be read."""
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, RecursionError):
+        return None
+
+
+def _versions(lock: Lock) -> dict[str, set[str]]:
+    """Return the locked versions of each distribution, by its name in the form of PEP 503; empty if not known."""
+    there: dict[str, set[str]] = {}
+    # Debian's packages and those of an image's own Python have a line in the freeze, and no file here.
+    for ruling in lock.rulings:
+        if ruling.file == "requirements.txt" and ruling.outcome == "in base":
+            there.setdefault(str(canonicalize_name(ruling.subject)), set())
+    for source in lock.sources:
+        there.setdefault(str(canonicalize_name(source.name)), set())
+    built = lock.realised.wheels if lock.realised else ()
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    locked = [(one.name, one.version) for one in (*wheels, *built)]
+    for name, version in (*locked, *((one.name, one.version) for one in lock.sdists)):
+        there.setdefault(str(canonicalize_name(name)), set()).add(version)
+    for package in lock.conda:
+        there.setdefault(on_pypi(package.name), set()).add(package.version)
+    return there
+
+
+def _unmet(wheel: Wheel, text: str, there: dict[str, set[str]]) -> Iterator[str]:
+    asked = read_requirement(text)
+    asker = f"{wheel.name} {wheel.version}"
+    if asked is None:
+        yield f"{asker} requires `{text}`, which is no requirement that can be read"
+        return
+    name = str(canonicalize_name(asked.name))
+    if name not in there:
+        hidden = "; `pip freeze` may have left it out" if name in UNLISTED else ""
+        yield f"{asker} requires {text}, and the image has no {name}{hidden}"
+        return
+    versions = sorted(there[name])
+    if versions and not any(_fits(asked, version) for version in versions):
+        yield f"{asker} requires {text}, and the image has {name} {', '.join(versions)}"
+
+
+def _fits(asked: Requirement, version: str) -> bool:
+    try:
+        return asked.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True  # conda's versions need not be Python's

@@ -1,0 +1,179 @@
+"""The tree of an interpreter that the base does not bring: unpacked, and compiled once by that interpreter itself.
+
+What comes out is one tar, put over the base as it is by every builder. Bytecode that was shipped is left out: it
+holds times of files, and every file of an image has the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from reprobuild.archive import Entry, TarWriter, parents
+from reprobuild.errors import BuildError
+from reprobuild.guard.names import check_path, check_target
+from reprobuild.lock import Interpreter, Lock
+from reprobuild.realise.bytecode import compile_folders, compiled
+from reprobuild.realise.root import kept_root
+from reprobuild.realise.standalone import unpack_standalone
+from reprobuild.realise.unpack import make_folder
+from reprobuild.sandbox import Bind, Root
+from reprobuild.store import Store, hash_file
+
+RECIPE = 1  # to be raised when other bytes come out of the same inputs
+_ORIGIN = "the tree of the interpreter"
+
+
+def recall_interpreter(lock: Lock, store: Store) -> str | None:
+    """Return the sha256 of the tree of a lock's interpreter; "" where it needs none, None where it is not made yet."""
+    if not lock.interpreter.home:
+        return ""
+    known = store.recall(_key(lock))
+    return known if isinstance(known, str) and store.has(known) else None
+
+
+def realise_interpreter(
+    lock: Lock, root: Callable[[], Root], store: Store, say: Callable[[str], None] = lambda _: None
+) -> str:
+    """Return the sha256 of the tree of a lock's interpreter, a tar in the store; "" for the base's own Python.
+
+    Args:
+        lock: its interpreter's files are in the store.
+        root: gives the unpacked base, in which the interpreter runs.
+        say: told when it begins.
+
+    Raises:
+        FetchError: a file is not in the store, or damaged.
+        BuildError: an archive is hostile, or holds no such interpreter.
+    """
+    known = recall_interpreter(lock, store)
+    if known is not None:
+        return known
+    say(f"unpacking Python {lock.interpreter.version}, and compiling its modules")
+    with store.scratch() as scratch:
+        tree = scratch / "tree"
+        make_folder(tree / lock.interpreter.home[1:])
+        unpack_standalone(lock.interpreter, store, tree)
+        tar = finish_tree(tree, lock.interpreter, lock.epoch, root(), store)
+    store.remember(_key(lock), tar)
+    return tar
+
+
+def _key(lock: Lock) -> str:
+    """Return what the tree depends on, as one hash."""
+    python = lock.interpreter
+    parts = [RECIPE, lock.epoch, python.kind, python.version, python.file and python.file.sha256]
+    return hashlib.sha256(b"interpreter\0" + json.dumps(parts).encode()).hexdigest()
+
+
+def with_interpreter(root: Root, interpreter: Interpreter, tree: str, store: Store) -> Root:
+    """Return a base in which the interpreter of a finished tree runs; the base itself for its own Python."""
+    if not tree:
+        return root
+    place = kept_root(tree, store) / interpreter.home[1:]
+    return msgspec.structs.replace(root, binds=(*root.binds, Bind(source=place, target=interpreter.home)))
+
+
+def finish_tree(tree: Path, interpreter: Interpreter, epoch: int, root: Root, store: Store) -> str:
+    """Compile the modules of an interpreter, and pack it; return the sha256 of the tar, which is in the store.
+
+    Owners are root, times the epoch, modes 0755 or 0644; hard links become files.
+
+    Args:
+        tree: a folder with the interpreter at its place in the image; what is in it may be hostile.
+        interpreter: `home` is that place.
+        epoch: the time of every entry.
+        root: an unpacked base that the interpreter runs in.
+
+    Raises:
+        BuildError: it cannot compile, or a name in the tree is not for images.
+    """
+    home = interpreter.home[1:]
+    library = f"{home}/lib/python{interpreter.minor}"
+    with store.scratch() as scratch:
+        code = _compiled(tree, library, interpreter, root, scratch)
+        tar = scratch / "tree.tar"
+        with tar.open("wb") as stream:
+            writer = TarWriter(stream, epoch)
+            found = {entry.path: entry for entry in _entries(tree, home, library)}
+            for folder in {*parents([*found, *code])} - found.keys():
+                found[folder] = Entry(path=folder, type="directory", mode=0o755)
+            for path, content in code.items():
+                found[path] = Entry(path=path, type="file", mode=0o644, size=len(content))
+            for path in sorted(found):
+                _write(writer, found[path], tree, code.get(path))
+            writer.close()
+        return store.adopt(tar, hash_file(tar))
+
+
+def _write(writer: TarWriter, entry: Entry, tree: Path, code: bytes | None) -> None:
+    if entry.type != "file" or code is not None:
+        writer.add(entry, code)
+        return
+    with (tree / entry.path).open("rb") as content:
+        writer.add(entry, content)
+
+
+def _entries(tree: Path, home: str, library: str) -> Iterator[Entry]:
+    """Yield what is in the tree, but for the bytecode of modules."""
+    for folder, folders, names in os.walk(tree / home):
+        above = Path(folder).relative_to(tree).as_posix()
+        if f"{above}/".startswith(f"{library}/") and "__pycache__" in folders:
+            folders.remove("__pycache__")
+        for name in (*folders, *names):
+            path = f"{above}/{name}"
+            check_path(path, _ORIGIN)
+            yield _entry(tree / path, path)
+
+
+def _entry(place: Path, path: str) -> Entry:
+    found = place.lstat()
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path=path, type="directory", mode=0o755)
+    if stat.S_ISLNK(found.st_mode):
+        target = str(place.readlink())
+        check_target(target, path, _ORIGIN)
+        return Entry(path=path, type="symlink", mode=0o777, target=target)
+    mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
+    return Entry(path=path, type="file", mode=mode, size=found.st_size)
+
+
+def _compiled(
+    tree: Path, library: str, interpreter: Interpreter, root: Root, scratch: Path
+) -> dict[str, bytes]:
+    """Return {path in the image: bytecode} of the modules below the library folder.
+
+    What marshal writes depends on what its process compiled before, so each package has a process of its own.
+    """
+    parts: dict[str, str] = {}
+    for folder, folders, names in os.walk(tree / library):
+        folders[:] = sorted(set(folders) - {"__pycache__"})
+        above = Path(folder).relative_to(tree / library)
+        steps = above.parts
+        package = "/".join(steps[: 2 if steps[:1] == ("site-packages",) else 1])
+        for name in names:
+            if name.endswith(".py") and stat.S_ISREG((Path(folder) / name).lstat().st_mode):
+                part = parts.setdefault(package, str(len(parts)))
+                target = scratch / "from" / part / above / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.hardlink_to(Path(folder) / name)
+    if not parts:
+        raise BuildError(
+            f"{_ORIGIN} holds no modules in /{library}",
+            hint="another build of Python must be found: `--python X.Y.Z`",
+        )
+    running = msgspec.structs.replace(
+        root, binds=(*root.binds, Bind(source=tree / interpreter.home[1:], target=interpreter.home))
+    )
+    compile_folders(dict.fromkeys(parts.values(), f"/{library}"), scratch, interpreter, running)
+    found: dict[str, bytes] = {}
+    for part in parts.values():
+        code = compiled(scratch / "to" / part)
+        found |= {f"{library}/{name}": content for name, content in code.items()}
+    return found

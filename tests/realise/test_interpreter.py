@@ -1,0 +1,280 @@
+"""An interpreter of its own in the image: unpacked, compiled by itself, the same in every recipe."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.archive import Entry, list_tar
+from reprobuild.errors import BuildError
+from reprobuild.image.build import build_image
+from reprobuild.lock import Interpreter, Lock
+from reprobuild.payload import pack_runtime
+from reprobuild.realise import is_realised, realise
+from reprobuild.realise.base import _key
+from reprobuild.realise.interpreter import finish_tree, realise_interpreter
+from reprobuild.realise.replaced import remove_replaced
+from reprobuild.render import render
+from reprobuild.sandbox import Root
+from reprobuild.store import hash_file
+from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
+from tests.interpreters import MINOR, VERSION, make_build, small_root
+from tests.recipe.test_install import install, native, seen
+
+ONLY = ("encodings", "collections", "importlib", "json", "re", "lib-dynload")
+HOME = "opt/python"
+SITE = f"{HOME}/lib/python{MINOR}/site-packages"
+MORE = {f"python/lib/python{MINOR}/site-packages/one/__init__.py": b"ONE = 1\n"}
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    old = {f"python/lib/python{MINOR}/__pycache__/os.cpython-{MINOR.replace('.', '')}.pyc": b"shipped"}
+    return make_build(tmp_path_factory.mktemp("build") / "python.tar.gz", more={**MORE, **old}, only=ONLY)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_root(tmp_path_factory.mktemp("root"))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path / "made")
+
+
+def standalone(made: Made, build: Path) -> Interpreter:
+    executable = f"/{HOME}/bin/python{MINOR}"
+    return Interpreter(
+        version=VERSION, executable=executable, evidence="made", kind="standalone", file=made.keep(build)
+    )
+
+
+def unsealed(made: Made, build: Path, root: Path) -> Lock:
+    """Return a lock with an interpreter of its own, whose base is in the store."""
+    lock = made.lock(realised=None, interpreter=standalone(made, build))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(root, "")
+    made.store.remember(_key(lock.base, lock.epoch), {"tree": made.store.add(packed.getvalue())})
+    return lock
+
+
+def listed(made: Made, tar: str) -> dict[str, Entry]:
+    with made.store.blob(tar).open("rb") as stream:
+        return {entry.path: entry for entry in list_tar(stream)}
+
+
+def test_the_tree_is_the_archive_with_bytecode_of_its_own(made: Made, build: Path, root: Path) -> None:
+    lock = unsealed(made, build, root)
+    tar = realise_interpreter(lock, lambda: Root(folder=root), made.store)
+    tree = listed(made, tar)
+    assert tree[f"{HOME}/bin/python3"].target == f"python{MINOR}"
+    assert tree[f"{HOME}/bin/python{MINOR}"].mode == 0o755
+    assert {(entry.uid, entry.gid) for entry in tree.values()} == {(0, 0)}
+    assert {entry.mode for entry in tree.values() if entry.type == "file"} == {0o644, 0o755}
+    tag = f"cpython-{MINOR.replace('.', '')}.pyc"
+    assert f"{SITE}/one/__pycache__/__init__.{tag}" in tree
+    assert tree[f"{HOME}/lib/python{MINOR}/__pycache__/os.{tag}"].size > 10_000  # not what was shipped
+    modules = [path for path in tree if path.endswith(".py")]
+    code = [path for path in tree if path.endswith(".pyc")]
+    assert len(code) == len(modules) > 200
+    with tarfile.open(made.store.blob(tar)) as opened:
+        assert {info.mtime for info in opened} == {lock.epoch}
+
+
+def test_it_comes_out_the_same_and_is_made_once(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
+    lock = unsealed(made, build, root)
+    first = realise_interpreter(lock, lambda: Root(folder=root), made.store)
+    said: list[str] = []
+    assert realise_interpreter(lock, lambda: Root(folder=root), made.store, said.append) == first
+    assert said == []
+    other = Made(tmp_path / "other")
+    again = realise_interpreter(
+        unsealed(other, build, root), lambda: Root(folder=root), other.store, said.append
+    )
+    assert again == first
+    assert said == [f"unpacking Python {VERSION}, and compiling its modules"]
+
+
+def test_what_is_made_depends_on_the_tree(made: Made, build: Path, root: Path) -> None:
+    """Bytecode, and the whole realisation, by an interpreter that the base does not have."""
+    made.wheel("two", {"two.py": b"TWO = 2\n"})
+    lock = unsealed(made, build, root)
+    assert not is_realised(lock, made.store)
+    sealed = realise(lock, made.store)
+    assert sealed.realised is not None
+    assert sealed.realised.interpreter
+    assert is_realised(lock, made.store)
+    assert is_realised(sealed, made.store)
+    (code,) = sealed.realised.bytecode
+    assert f"opt/env/lib/python{MINOR}/site-packages/__pycache__/two" in str(listed(made, code.tar))
+    changed = make_build(made.root / "other.tar.gz", more={**MORE, "python/NEW": b""}, only=ONLY)
+    assert not is_realised(msgspec.structs.replace(lock, interpreter=standalone(made, changed)), made.store)
+    made.store.blob(sealed.realised.interpreter).unlink()
+    assert not is_realised(sealed, made.store)
+
+
+def test_another_tree_than_the_sealed_one_is_an_error(made: Made, build: Path, root: Path) -> None:
+    sealed = realise(unsealed(made, build, root), made.store)
+    assert sealed.realised is not None
+    wrong = msgspec.structs.replace(sealed.realised, interpreter="f" * 64)
+    with pytest.raises(BuildError, match="the tree of the interpreter came out as") as caught:
+        realise(msgspec.structs.replace(sealed, realised=wrong), made.store)
+    assert "another reprobuild made it" in caught.value.hint
+
+
+def conda_tree(*more: tuple[Entry, bytes]) -> bytes:
+    """Return what conda's packages could be, linked into the prefix."""
+    return make_tar(
+        [
+            folder("opt"),
+            folder("opt/env"),
+            folder("opt/env/bin"),
+            file(f"opt/env/bin/python{MINOR}", b"ELF", 0o755),
+            symlink("opt/env/bin/python", f"python{MINOR}"),
+            file("opt/env/conda-meta/history", b""),
+            file(f"{CONDA_SITE}/shared/__init__.py", b"same", 0o755),
+            *more,
+        ]
+    )
+
+
+CONDA_SITE = f"opt/env/lib/python{MINOR}/site-packages"
+
+
+def over_conda(made: Made, *more: tuple[Entry, bytes]) -> Lock:
+    python = Interpreter(
+        version=VERSION, executable=f"/opt/env/bin/python{MINOR}", evidence="made", kind="conda"
+    )
+    lock = made.lock(interpreter=python)
+    assert lock.realised is not None
+    tree, runtime = made.store.add(conda_tree(*more)), pack_runtime(made.store)
+    realised = msgspec.structs.replace(lock.realised, interpreter=tree, runtime=runtime)
+    return msgspec.structs.replace(lock, realised=realised)
+
+
+def unpacked(made: Made, lock: Lock, root: Path) -> Path:
+    """Return a root folder with the interpreter's tree, as `ADD` leaves it."""
+    assert lock.realised is not None
+    root.mkdir()
+    subprocess.run(["tar", "-xf", made.store.blob(lock.realised.interpreter), "-C", root], check=True)
+    return root
+
+
+def test_wheels_go_on_top_of_conda_in_every_recipe(made: Made, tmp_path: Path) -> None:
+    """No virtual environment is made over conda's, and what is there already with the same content stays."""
+    made.wheel("one", {"shared/__init__.py": b"same", "one.py": b"1\n"})
+    lock = over_conda(made)
+    place = unpacked(made, lock, tmp_path / "root")
+    done = install(made, lock, place)
+    assert done.returncode == 0, done.stderr
+    found = seen(place)
+    assert found == native(made, lock)
+    assert "opt/env/pyvenv.cfg" not in found
+    assert found["opt/env/bin/python"][2] == f"python{MINOR}"
+    assert found[f"{CONDA_SITE}/shared/__init__.py"][1] == 0o755
+    assert f"{CONDA_SITE}/one-1.0.dist-info/RECORD" in found
+    (recipe,) = (made.root / "out/context").glob("interpreter-*.tar")
+    assert lock.realised
+    assert hash_file(recipe) == lock.realised.interpreter
+
+
+def test_a_wheel_that_changes_a_file_of_conda_is_an_error_in_every_recipe(made: Made, tmp_path: Path) -> None:
+    made.wheel("one", {"shared/__init__.py": b"other"})
+    lock = over_conda(made)
+    done = install(made, lock, unpacked(made, lock, tmp_path / "root"))
+    assert done.returncode == 1
+    assert f"/{CONDA_SITE}/shared/__init__.py is there already, with different content" in done.stderr
+    with pytest.raises(BuildError, match="both write") as caught:
+        build_image(lock, made.store, tmp_path, files={}, reference="x")
+    assert "leave one out with `--drop NAME`" in caught.value.hint
+
+
+def test_a_standalone_interpreter_has_a_layer_of_its_own(made: Made, tmp_path: Path) -> None:
+    made.wheel("one", {"one.py": b"1\n"})
+    executable = f"/{HOME}/bin/python{MINOR}"
+    python = Interpreter(version=VERSION, executable=executable, evidence="made", kind="standalone")
+    lock = made.lock(interpreter=python)
+    assert lock.realised is not None
+    tree = made.store.add(make_tar([folder(HOME), file(executable[1:], b"ELF", 0o755)]))
+    realised = msgspec.structs.replace(lock.realised, interpreter=tree, runtime=pack_runtime(made.store))
+    lock = msgspec.structs.replace(lock, realised=realised)
+    place = unpacked(made, lock, tmp_path / "root")
+    assert install(made, lock, place).returncode == 0
+    assert seen(place) == native(made, lock)
+    assert seen(place)["opt/env/bin/python"][2] == executable
+    assert f"home = /{HOME}/bin\n" in (place / "opt/env/pyvenv.cfg").read_text()
+    texts = render(lock)
+    assert f"ADD interpreter-{tree[:12]}.tar /\n" in texts["Dockerfile"]
+    assert f"--file context/interpreter-{tree[:12]}.tar " in texts["Apptainer.def"]
+
+
+def test_distributions_that_wheels_replace_are_removed_whole(tmp_path: Path) -> None:
+    """As pip uninstalls them: by RECORD, with their scripts; and nothing outside, whatever RECORD says."""
+    library = f"lib/python{MINOR}/site-packages"
+    outside = tmp_path / "outside.txt"
+    outside.write_text("the host's")
+    prefix = tmp_path / "env"
+    info = "Some_Thing-1.0.dist-info"
+    files = {
+        f"{library}/thing/__init__.py": "", f"{library}/thing/deep/er/x.py": "", f"{library}/other/mine.py": "",
+        f"{library}/thing/__pycache__/__init__.cpython-311.pyc": "", "bin/thing": "", "bin/thing-gui": "",
+        "bin/other": "", f"{library}/other-2.dist-info/RECORD": "other/mine.py,,\n",
+        f"{library}/{info}/entry_points.txt": "[console_scripts]\nthing = thing:main\n[gui_scripts]\nthing-gui = t:g\n",
+        f"{library}/{info}/RECORD": "thing/__init__.py,,\nthing/deep/er/x.py,,\n../../../../outside.txt,,\n"
+        f"{outside},,\nout/outside.txt,,\n{info}/RECORD,,\n",
+    }  # fmt: skip
+    for name, content in files.items():
+        (prefix / name).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / name).write_text(content)
+    (prefix / library / "out").symlink_to(tmp_path)
+    assert remove_replaced(prefix, library, ["some-thing", "absent"]) == ["some-thing"]
+    left = {path.relative_to(prefix).as_posix() for path in prefix.rglob("*") if path.is_file()}
+    assert left == {"bin/other", f"{library}/other/mine.py", f"{library}/other-2.dist-info/RECORD"}
+    assert not (prefix / library / "thing").exists()
+    assert outside.read_text() == "the host's"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint", "hint"),
+    [
+        (b"no archive", "cannot be unpacked", "damaged or made to harm"),
+        ([file("python/bin/evil", b"")], f"holds no python/bin/python{MINOR}", "of the kind install_only"),
+        ([file("cpython/bin/python3", b"")], "'cpython' instead of one folder python", "of the kind install_only"),
+        ([symlink("python", "/etc")], "'python' instead of one folder python", "of the kind install_only"),
+        ([file("python/../../evil", b"")], "leaves its folder", "find out where it came from"),
+        ([symlink("python", "/tmp"), file("python/evil", b"")], "leaves its folder", "find out where it came"),
+        ([file(f"python/bin/python{MINOR}", b"", 0o755)], "holds no modules", "another build of Python"),
+    ],
+)  # fmt: skip
+def test_archives_that_are_no_such_build(
+    made: Made, tmp_path: Path, content: bytes | list[tuple[Entry, bytes]], complaint: str, hint: str
+) -> None:
+    path = tmp_path / "python.tar.gz"
+    path.write_bytes(content if isinstance(content, bytes) else gzip.compress(make_tar(content)))
+    lock = made.lock(realised=None, interpreter=standalone(made, path))
+    with pytest.raises(BuildError, match=re.escape(complaint)) as caught:
+        realise_interpreter(lock, lambda: Root(folder=tmp_path), made.store)
+    assert hint in caught.value.hint
+    assert not (tmp_path / "evil").exists()
+
+
+def test_no_link_of_an_archive_is_followed(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
+    """A module that is a link to a file of the machine is not read; it stays a link, of the image."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    subprocess.run(["tar", "-xf", build, "-C", tree], check=True)
+    (tree / "opt").mkdir()
+    (tree / "python").rename(tree / HOME)
+    (tree / SITE / "one" / "shadow.py").symlink_to("/etc/passwd")
+    found = listed(made, finish_tree(tree, standalone(made, build), EPOCH, Root(folder=root), made.store))
+    assert found[f"{SITE}/one/shadow.py"].target == "/etc/passwd"
+    assert not [path for path in found if "shadow." in path and path.endswith(".pyc")]
