@@ -31,6 +31,7 @@ from reprobuild.registry.reference import is_image
 from reprobuild.resolve.asking import asked_of_indexes, file_lists, known_of
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.cuda import rule_cuda
 from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
@@ -99,6 +100,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     ]
     accept([*others, *packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(system, (base, packages), python.wheels, subject, around)
+    cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     lock = Lock(
         version=VERSION,
@@ -116,7 +118,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
-        rulings=accept([*others, *libraries], decisions.accept),
+        rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
     for conflict in conflicts(lock):
         around.say(f"warning: {conflict}")
