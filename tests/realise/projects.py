@@ -30,7 +30,7 @@ class Bench:
         self.base, self.devel, self.store = base, devel, store
         indexes = read_indexes(env)
         self.net = Net(credentials=indexes.credentials)
-        self.files = FileLists(indexes, self.net, lambda label: None)
+        self.files = FileLists(indexes, self.net)
 
     def source(
         self, name: str, files: Mapping[str, bytes], *, subdirectory: str = "", editable: bool = True

@@ -89,7 +89,7 @@ class Bench:
         **decided: BuildDecision,
     ) -> Resolved:  # fmt: skip
         links = Indexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
-        files = FileLists(links, Net(offline=True), lambda label: None)
+        files = FileLists(links, Net(offline=True))
         shelf = Shelf(files, TARGET, self.made.store, self._bring, captured)
         return resolve_buildings(sources, sdists, decided, shelf)
 
