@@ -24,9 +24,10 @@ from reprobuild.lock import (
     conflicts,
 )
 from reprobuild.profiles import DEFAULT
-from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.asking import file_lists, known_of
+from reprobuild.resolve.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.cuda import rule_cuda
-from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.devel import devel_base
 from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter import resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
@@ -54,27 +55,31 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
     subject = _subject(snapshot, decisions)
-    torch_index = read_services(decisions.services)["torch-index"].url
-    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
+    services = read_services(decisions.services)
+    files = file_lists(decisions, services, around)
     ground = find_ground(subject, files, around)
     base, interpreter = ground.base, ground.interpreter
 
-    target = Target(python=interpreter.version, glibc=_glibc(base), machine=subject.machine)
+    target = Target(
+        python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
+        free_threaded=interpreter.executable.endswith("t"),
+    )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    wheels, python = resolve_requirements(subject.lines, files, target)
+    python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
         *subject.triage.rulings,
         *ground.rulings,
-        *python,
+        *python.rulings,
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
     ]
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
-    base, libraries = _with_libraries(ground, wheels, subject, around)
-    cuda = rule_cuda(snapshot, wheels, around.store, around.say)
-    build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
+    base, libraries = _with_libraries(ground, python.wheels, subject, around)
+    cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
+    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
+    built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -84,8 +89,10 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*with_requires(wheels, target, around.store), *build),
-        sources=sources,
+        wheels=(*with_requires(python.wheels, target, around.store), *built.wheels),
+        sources=built.sources,
+        sdists=built.sdists,
+        devel=devel_base(ground.system, base, interpreter, built.packages, around.say),
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),

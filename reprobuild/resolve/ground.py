@@ -15,6 +15,7 @@ from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
 from reprobuild.lock import Base, Interpreter, Ruling
 from reprobuild.registry.reference import is_image
+from reprobuild.resolve.asking import asked_of_indexes
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.default_base import Need, default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
@@ -24,6 +25,7 @@ from reprobuild.resolve.release import Release, infer_release
 from reprobuild.resolve.standalone import Build, NoBuild, find_build
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.triage import Triage
+from reprobuild.services import read_services
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 # What a Python that the base does not bring needs of it: libc6, and the time zones of zoneinfo, on which the
@@ -140,7 +142,8 @@ def _default_release(
     subject: Subject, choice: Choice, find: Find, files: FileLists, around: Surroundings
 ) -> tuple[Choice, Release]:
     """Return the release that stands in; where none has that Python, any that fits else, for a standalone build."""
-    need = what_is_needed(subject.snapshot, choice.interpreter, subject.lines, files, subject.machine)
+    lines = asked_of_indexes(subject.lines, read_services(subject.decisions.services))
+    need = what_is_needed(subject.snapshot, choice.interpreter, lines, files, subject.machine)
     offered = configured_releases(around.env, subject.architecture)
     try:
         return choice, default_release(need, offered)
