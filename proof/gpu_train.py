@@ -196,7 +196,7 @@ class Disk:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
-        self.most = max(self.most, self.now())
+        self._watch_once()
 
     def now(self) -> int:
         """Return the bytes that came since the start."""
@@ -204,7 +204,10 @@ class Disk:
 
     def _watch(self) -> None:
         while not self._end.wait(1):
-            self.most = max(self.most, self.now())
+            self._watch_once()
+
+    def _watch_once(self) -> None:
+        self.most = max(self.most, self.now())
 
     def _used(self) -> int:
         seen: dict[tuple[int, int], int] = {}
