@@ -11,14 +11,11 @@ from reprobuild.caches import Caches, take
 from reprobuild.errors import FetchError
 from reprobuild.halt import Halt
 from reprobuild.lock import Artefact, Lock
-from reprobuild.net import Net, WrongSize, split_credentials
+from reprobuild.net import PAGE, Net, WrongSize, split_credentials
 from reprobuild.store import DamagedError, Store
 
 WORKERS = 8
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
-_PAGE = (
-    "a web page came in its place: open the address in a browser; is a login needed, or a proxy in between?"
-)
 
 
 def artefacts(lock: Lock) -> list[Artefact]:
@@ -104,18 +101,19 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)
         return store.blob(artefact.sha256).stat().st_size
+    wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     if not artefact.url and artefact.filename.endswith(".deb"):
         raise FetchError(
-            f"{artefact.filename} was given with `--deb` when the lock was made, and is not in the store {store.root}",
+            f"{artefact.filename} ({wanted}) was given with `--deb` when the lock was made, and is not in the store "
+            f"{store.root}",
             hint="lock again with that file, or use the store of then",
         )
     if not artefact.url:
         raise FetchError(
-            f"{artefact.filename} was made when the lock was made, and is not in the store {store.root}",
+            f"{artefact.filename} ({wanted}) was made when the lock was made, and is not in the store {store.root}",
             hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
         )
     url = split_credentials(artefact.url)[0]
-    wanted = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
     resumed = part.exists()
     try:
         found = _download(artefact, part, net, halt)
@@ -131,7 +129,7 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
         raise FetchError(
             f"{artefact.filename} from {url} is not the file that was locked: sha256 {found} "
             f"({size} bytes), locked as {wanted}",
-            hint=_PAGE if page else _CHANGED,
+            hint=PAGE if page else _CHANGED,
         )
     size = part.stat().st_size
     store.adopt(part, found)

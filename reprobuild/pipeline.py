@@ -29,10 +29,11 @@ from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import keep, keeping
 from reprobuild.lock import Artefact, Lock, conflicts, read_lock, write_lock
 from reprobuild.payload import payload
-from reprobuild.preflight import preflight, this_machine
+from reprobuild.preflight import check_gpus, preflight, this_machine
 from reprobuild.realise import realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
+from reprobuild.resolve.standalone import mirrored
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -82,7 +83,7 @@ def from_snapshot(
     if checks is not None:
         ready(checks, session)  # before hours of fetching
     with keeping(lock, given or out / LOCK, session.store, "build"):
-        lock, image = build(lock, out, session, making)
+        lock, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -106,9 +107,12 @@ def choose_lock(
     session.say(f"lock: {lock.digest[:12]}, made before")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
         sources, _ = lock_sources(snapshot, decisions, session.surroundings(captured))
-        if {s.file.sha256 for s in sources} != {s.file.sha256 for s in lock.sources}:
+        made = {source.file.sha256 for source in sources}
+        if other := [source for source in lock.sources if source.file.sha256 not in made]:
             raise LockError(
-                "the sources are not those of the lock", hint="make a new lock with `reprobuild lock DIR`"
+                "the sources are not those of the lock: "
+                + ", ".join(f"{one.file.filename} (sha256 {one.file.sha256})" for one in other),
+                hint="find the locked commit and its changes, or make a new lock with `reprobuild lock DIR`",
             )
     return lock
 
@@ -131,7 +135,7 @@ def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
         The number of files that were missing.
     """
     with keeping(lock, path, session.store, "fetch"):
-        return _bring(artefacts(lock), session)
+        return _bring(artefacts(lock), lock, session)
 
 
 def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
@@ -139,7 +143,10 @@ def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
     return forecast(lock, session.store, session.today)
 
 
-def _bring(wanted: Sequence[Artefact], session: Session) -> int:
+def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
+    python = lock.interpreter.file
+    if python is not None and not session.store.has(python.sha256):
+        wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
@@ -150,18 +157,28 @@ def _bring(wanted: Sequence[Artefact], session: Session) -> int:
 
 
 def build(
-    lock: Lock, out: Path, session: Session, making: Making
+    lock: Lock, out: Path, session: Session, making: Making, gpus: str = "auto"
 ) -> tuple[Lock, Image]:  # fmt: skip
-    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`."""
+    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`.
+
+    Args:
+        gpus: what the image is to run on here: "auto", "all", "none", or ids.
+    """
     if making.singles:
         find_program(session.env)  # before hours of fetching
     if making.builder != NATIVE:
         find_builder(making.builder, session.env)
-    for warning in preflight(lock, session.store, out, this_machine()):
+    machine = this_machine(session.env)
+    told = preflight(lock, session.store, out, machine, gpus)
+    for warning in told:
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
-    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
+    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], lock, session)
+    # What torch was compiled for is in its wheel, which may only now be there.
+    for warning in check_gpus(lock, session.store, machine.gpus, gpus):
+        if warning not in told:
+            session.say(f"warning: {warning}")
     sealed = realise(lock, session.store, session.say)
     texts = render(sealed)
     refuse_secrets(

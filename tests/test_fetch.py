@@ -125,7 +125,9 @@ def test_a_damaged_part_is_not_blamed_on_the_publisher(served: Served, store: St
 
 
 def test_what_was_made_here_cannot_be_brought(store: Store) -> None:
-    with pytest.raises(FetchError, match=r"x\.tar was made when the lock was made") as caught:
+    with pytest.raises(
+        FetchError, match=r"x\.tar \(sha256 2d.*, 1 bytes\) was made when the lock was made"
+    ) as caught:
         fetch([artefact("", b"x", name="x.tar")], store, Net())
     assert caught.value.hint == (
         "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again"
@@ -134,7 +136,8 @@ def test_what_was_made_here_cannot_be_brought(store: Store) -> None:
 
 def test_a_package_of_the_users_own_cannot_be_brought_either(store: Store) -> None:
     with pytest.raises(
-        FetchError, match=r"tool_1\.deb was given with `--deb` when the lock was made"
+        FetchError,
+        match=r"tool_1\.deb \(sha256 2d.*, 1 bytes\) was given with `--deb` when the lock was made",
     ) as caught:
         fetch([artefact("", b"x", name="tool_1.deb")], store, Net())
     assert caught.value.hint == "lock again with that file, or use the store of then"

@@ -9,6 +9,8 @@ from reprobuild.lock.file import (
     write_lock,
 )
 from reprobuild.lock.model import (
+    OF_NO_LINE,
+    Built,
     Bytecode,
     Lock,
     Outcome,
@@ -48,6 +50,7 @@ from reprobuild.lock.system import (
 __all__ = [
     "EPOCH",
     "FILES",
+    "OF_NO_LINE",
     "PREFIX",
     "STANDALONE",
     "VERSION",
@@ -55,6 +58,7 @@ __all__ = [
     "Base",
     "BaseImage",
     "Building",
+    "Built",
     "Bytecode",
     "CondaPackage",
     "Deb",

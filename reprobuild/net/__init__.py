@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import requests
 import urllib3
@@ -24,10 +24,14 @@ from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
 from reprobuild.net.line import Line
 from reprobuild.net.local import copy_local, local_page
+from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
+from reprobuild.net.local import local_size as local_size
+from reprobuild.net.logins import login_for
 from reprobuild.net.manners import Again, Pace, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
+from reprobuild.net.model import PAGE as PAGE
 from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
 from reprobuild.net.model import WrongSize as WrongSize
@@ -49,7 +53,8 @@ class Net:
 
     Args:
         offline: refuse every address that is not a file.
-        credentials: (user, password) by host and port, as `example.org:8080`; used for that host alone.
+        credentials: (user, password) by host and port, as `example.org:8080`, or by that and a path; used for that
+            host alone.
         manners: limits and patience.
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
         gate: logins of registries.
@@ -67,16 +72,18 @@ class Net:
         self._local = threading.local()
         self._tokens: dict[str, str] = {}
 
-    def learn(self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str]) -> None:
-        """Use further credentials, by host, and addresses with a token in their path.
+    def learn(
+        self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Use these logins, too, and addresses with a token in their path.
 
         Args:
-            credentials: as at the beginning; what is known already stays.
+            credentials: as at the beginning.
             tokens: {address: the same with the token}; what begins with the first is asked at the second, and only
                 there is it seen.
         """
-        self._credentials = {**credentials, **self._credentials}
-        self._tokens |= tokens
+        self._credentials.update(credentials)
+        self._tokens.update(tokens)
 
     def _with_token(self, url: str) -> str:
         for clean, full in self._tokens.items():
@@ -157,7 +164,7 @@ class Net:
             raise FetchError(
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
-        auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
+        auth = own or login_for(url, self._credentials)
 
         def one(place: str, login: Auth) -> requests.Response:
             self._pace.wait(place, self._halt())

@@ -14,7 +14,7 @@ from reprobuild.errors import FetchError
 from reprobuild.halt import Halt
 from reprobuild.net.body import Stopped, pieces
 from reprobuild.net.manners import Again, Manners
-from reprobuild.net.model import CHUNK, OTHER, WrongSize
+from reprobuild.net.model import CHUNK, OTHER, PACKED, PAGE, WrongSize
 from reprobuild.whole import naming
 
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
@@ -83,7 +83,9 @@ class Growing:
             if start:
                 raise Again(self._broken("the server sent another part than was asked for"))
         if self._size and total is not None and total != self._size:
-            raise WrongSize(f"{self._url} has {total} bytes, and {self._size} are expected", hint=OTHER)
+            raise WrongSize(
+                f"{self._url} has {total} bytes, and {self._size} are expected", hint=_why_other(response)
+            )
         if total is not None and total > self._most:
             raise self._endless()
         self._etag = response.headers.get("ETag", "")
@@ -125,6 +127,13 @@ class Growing:
         return FetchError(
             f"the download of {self._url} broke off after {self._have}{of} bytes: {reason}", hint=_REST
         )
+
+
+def _why_other(response: requests.Response) -> str:
+    headers: CaseInsensitiveDict[str] = response.headers
+    if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        return PACKED
+    return PAGE if headers.get("Content-Type", "").lower().startswith("text/html") else OTHER
 
 
 def _place(response: requests.Response) -> tuple[int, int | None]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import FetchError
@@ -36,6 +37,37 @@ def local_page(url: str, most: int) -> Page:
     except OSError as err:
         raise NotFound(
             f"{path} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
+        ) from None
+
+
+def local_size(url: str) -> int:
+    """Return the size of the file at a `file:` address.
+
+    Raises:
+        NotFound: there is none. FetchError: it is no plain file.
+    """
+    with _naming(url), open_plain(local_path(url), links=True)[0] as source:
+        return os.fstat(source.fileno()).st_size
+
+
+def local_hash(url: str) -> str:
+    """Return the sha256 (hex) of the file at a `file:` address; errors as of `local_size`."""
+    digest = hashlib.sha256()
+    with _naming(url), open_plain(local_path(url), links=True)[0] as source:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _naming(url: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise NotFound(f"{local_path(url)} does not exist", hint="it may have been removed") from None
+    except OSError as err:
+        raise FetchError(
+            f"{local_path(url)} cannot be read: {err.strerror}", hint="check the index in pip's configuration"
         ) from None
 
 

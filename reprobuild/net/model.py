@@ -11,6 +11,10 @@ from reprobuild.errors import FetchError
 # What is lost of a transfer that breaks off, at most, and what is hashed at a time.
 CHUNK = 1 << 18
 OTHER = "another file stands there now; find the one that was locked, or make a new lock"
+PAGE = (
+    "a web page came in its place: open the address in a browser; is a login needed, or a proxy in between?"
+)
+PACKED = "the server packs it on the way, which nobody asked for; name another mirror"
 
 
 class NotFound(FetchError):

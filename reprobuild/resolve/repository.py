@@ -28,6 +28,9 @@ _QUIET = {
 _CONFIG = "[safe]\n\tdirectory = *\n"
 _OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never")
 
+# A server that sends less than this for so many seconds is left; the user's own settings go first.
+SLOWEST, PATIENCE = 1000, 120
+
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
@@ -52,7 +55,8 @@ class Repository:
         config = folder / "gitconfig"
         config.write_text(_CONFIG)
         self._env = {"PATH": env.get("PATH", ""), **_QUIET, "GIT_CONFIG_GLOBAL": str(config)}
-        self._fetch_env = {**env, "GIT_TERMINAL_PROMPT": "0"}
+        patient = {"GIT_HTTP_LOW_SPEED_LIMIT": str(SLOWEST), "GIT_HTTP_LOW_SPEED_TIME": str(PATIENCE)}
+        self._fetch_env = {**patient, **env, "GIT_TERMINAL_PROMPT": "0"}
         self._work = folder / "empty"
         self._work.mkdir()
         self._git(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from packaging.utils import canonicalize_name
 
 from reprobuild import profiles
-from reprobuild.lock import Lock, Ruling, Source, dpkg_name
+from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, dpkg_name
 from reprobuild.realise.conda import replaced
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
@@ -31,7 +31,7 @@ _EXCLUDED: dict[str, Code] = {
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
-    "module": "base-provided", "conda": "base-provided",
+    "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
 }  # fmt: skip
 
 
@@ -43,8 +43,7 @@ def compare_captured(lock: Lock) -> list[Difference]:
     return [
         Difference(list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code)
         for ruling in lock.rulings
-        # What the whole list tells of the release is no captured line.
-        if not ruling.captured and ruling.kind != "release" and (code := _code(ruling)) is not None
+        if not ruling.captured and ruling.kind not in OF_NO_LINE and (code := _code(ruling)) is not None
     ]
 
 

@@ -1,0 +1,44 @@
+"""Whether an answer is a whole list of files, and where its links may lead: a server can answer anything.
+
+A page that breaks off where its server says that it ends, or one of a login, would otherwise be a list with fewer
+files: another wheel would be chosen, or another index asked.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+
+_FILE = re.compile(r"\.(whl|tar\.(gz|bz2|xz)|tgz|zip|egg|exe)\b", re.IGNORECASE)
+_DOCUMENT = re.compile(r"<(!|html)", re.IGNORECASE)
+_END = re.compile(r"</(body|html)\s*>", re.IGNORECASE)
+_OTHER = re.compile(r"<(form|script|input)\b", re.IGNORECASE)
+
+
+def check_list(text: str) -> None:
+    """Tell that a page of HTML is a list of links (PEP 503), and all of it.
+
+    Raises:
+        ValueError: it is none, or breaks off.
+    """
+    begin = text.lstrip("\ufeff \t\r\n")[:16]
+    if not begin.startswith("<"):
+        raise ValueError("it is no list of files, though it is said to be HTML")
+    if _OTHER.search(text) and not _FILE.search(text):
+        raise ValueError("it is no list of files, but a web page: is a login needed, or a proxy in between?")
+    if _DOCUMENT.match(begin) and not _END.search(text):
+        raise ValueError("the page breaks off before its end")
+
+
+def joined(page: str, link: str) -> str | None:
+    """Return the address that a link of a page means, None where it is none for us.
+
+    A page of a server leads to servers, never to files of this machine.
+    """
+    try:
+        url = urllib.parse.urljoin(page, link)
+        scheme = urllib.parse.urlsplit(url).scheme
+    except ValueError:
+        return None
+    known = ("http", "https", "file") if page.startswith("file:") else ("http", "https")
+    return url if scheme in known else None
