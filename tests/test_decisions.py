@@ -69,7 +69,7 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 KNOWN = (
     "the decisions are: python, base, platform, sources, services, archives, debs, indexes, channels, bake, drop, "
-    "accept, profile, seed, workload"
+    "accept, profile, seed, workload, build, devel"
 )
 
 

@@ -38,8 +38,15 @@ class Meaning:
         """
         if captured is not None:
             return self._places(captured)
-        names = (*self._channels.order, *among, "defaults")
+        names = (*self._channels.order, *among) or ("defaults",)
         return list({place.url: place for name in names for place in self._places(name)}.values())
+
+    def otherwise(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Place]:
+        """Return where else to look for what is in none of these: `conda list` leaves the name of defaults out."""
+        if captured is not None or among:
+            return []
+        known = {place.url for place in self.of(None)}
+        return [place for place in self._places("defaults") if place.url not in known]
 
     def name(self, url: str) -> str:
         """Return the name of a channel at an address that everybody knows by one, else the address."""
@@ -64,12 +71,11 @@ class Meaning:
         if "://" in name:
             yield name
             return
-        # A channel that the user or the machine names by its address: a mirror of the one of this name.
-        known = [
-            url for url in (*self._channels.order, *self._channels.multi.get("defaults", ())) if "://" in url
-        ]
-        yield from (url for url in known if url.endswith(f"/{name}"))
-        if name in self._channels.custom:
+        # A channel that the user or the machine names by its address stands for the public one of this name.
+        known = (*self._channels.order, *self._channels.multi.get("defaults", ()))
+        if mirrors := [url for url in known if "://" in url and url.endswith(f"/{name}")]:
+            yield from mirrors
+        elif name in self._channels.custom:
             yield f"{self._channels.custom[name]}/{name}"
         elif name.startswith("pkgs/"):
             yield self._defaults.format(name=name)
@@ -78,9 +84,12 @@ class Meaning:
             yield f"{alias}/{name}" if alias else self._public.format(name=name)
 
     def _mirrored(self, url: str, name: str) -> Iterator[str]:
+        """Yield the mirrors of an address, which stand in its place; else itself."""
+        found = False
         for key, several in self._channels.mirrors.items():
-            if key == name:
-                yield from several
-            elif url == key or url.startswith(f"{key}/"):
-                yield from (mirror + url.removeprefix(key) for mirror in several)
-        yield url
+            if key == name or url == key or url.startswith(f"{key}/"):
+                rest = "" if key == name else url.removeprefix(key)
+                yield from (mirror + rest for mirror in several)
+                found = found or bool(several)
+        if not found:
+            yield url

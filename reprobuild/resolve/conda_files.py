@@ -91,15 +91,12 @@ class Files:
 
     def _listed(self, package: CondaPackage) -> Chosen:
         """Return the file that the lists of channels have for a line that does not tell all."""
-        places, others = self._places(package), list[Listed]()
-        found: list[tuple[Place, str, Listed]] = []
-        for place in places:
-            for subdir in self._subdirs:
-                for one in self._repodata.of(place.url, subdir, package.name):
-                    if _fits(package, one):
-                        found.append((place, subdir, one))
-                    elif one.version == package.version:
-                        others.append(one)
+        places = self._places(package)
+        found, others = self._search(package, places)
+        if not found:
+            more = self._meaning.otherwise(package.channel, package.among or ())
+            found, near = self._search(package, more)
+            places, others = [*places, *more], [*others, *near]
         if not found:
             raise Refused("conda-package", _nothing(package, places, others))
         builds = sorted({one.build for _, _, one in found})
@@ -129,6 +126,21 @@ class Files:
                     "conda-package", f"{place.url} lists {best.filename}, and has no such file"
                 ) from None
         return Chosen(file=file, channel=place.name, subdir=subdir, reason=told)
+
+    def _search(
+        self, package: CondaPackage, places: Sequence[Place]
+    ) -> tuple[list[tuple[Place, str, Listed]], list[Listed]]:
+        """Return what the channels list that fits, and the other builds of the same version."""
+        found: list[tuple[Place, str, Listed]] = []
+        others: list[Listed] = []
+        for place in places:
+            for subdir in self._subdirs:
+                for one in self._repodata.of(place.url, subdir, package.name):
+                    if _fits(package, one):
+                        found.append((place, subdir, one))
+                    elif one.version == package.version:
+                        others.append(one)
+        return found, others
 
     def _compare(self, package: CondaPackage, listed: Listed, place: Place) -> None:
         for kind, captured, now in (
