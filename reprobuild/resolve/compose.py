@@ -77,7 +77,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     ]
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
-    cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
+    cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     lock = Lock(
