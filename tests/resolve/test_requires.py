@@ -89,6 +89,14 @@ def test_what_is_read_is_remembered_and_bounded(store: Store) -> None:
     with pytest.raises(FetchError, match="is not in the store"):
         read_requires(wheel.file, Store(store.root))
     assert read_requires(made_wheel(store, "bare", {"bare.py": b""}).file, store) == ()
+    damaged = wheel_of(store, "damaged", ["x" * 200])
+    content = store.blob(damaged.file.sha256).read_bytes()
+    start = content.index(b"METADATA") + 12
+    with store.scratch() as folder:
+        (folder / "x").write_bytes(content[:start] + bytes(8) + content[start + 8 :])
+        broken = msgspec.structs.replace(damaged.file, sha256=store.adopt(folder / "x"))
+    with pytest.raises(BuildError, match=r"is damaged at damaged-1\.dist-info/METADATA"):
+        read_requires(broken, store)
     many = wheel_of(store, "many", [f"a{number}" for number in range(MOST + 1)])
     with pytest.raises(BuildError, match=f"has {MOST + 1} requirements") as caught:
         read_requires(many.file, store)
