@@ -22,6 +22,7 @@ from reprobuild.lock import (
     Workload,
     canonical,
     conflicts,
+    in_short,
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.resolve.asking import file_lists, known_of
@@ -99,7 +100,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         decisions=decisions.recorded(),
         rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
-    for conflict in conflicts(lock):
+    for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     return canonical(lock)
 

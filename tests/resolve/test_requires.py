@@ -136,6 +136,10 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
     )
     assert conflicts(met) == ()
     assert "not met" not in render_rulings(met)
+    many = wheel_of(store, "many", [f"gone{number:02}" for number in range(23)])
+    told = render_rulings(locked(tmp_path / "many", with_requires([many], TARGET, store))).splitlines()
+    assert sum("requires gone" in line for line in told) == 20
+    assert "  and 3 more requirements that are not met" in told
 
 
 def test_pylock_names_the_dependencies_among_its_packages(store: Store, tmp_path: Path) -> None:
