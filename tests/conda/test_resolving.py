@@ -139,7 +139,8 @@ def test_what_cannot_be_the_captured_package_has_a_ruling(
 
 
 def test_a_version_without_a_build(channel: Path, server: Served, tmp_path: Path) -> None:
-    rows = "name: x\nchannels: [conda-forge]\ndependencies:\n- ca-certificates=1\n- openssl=1\n- python=3.11.2\n- binary=1.0\n"
+    wanted = ("ca-certificates=1", "openssl=1", "python=3.11.2", "binary=1.0")
+    rows = "name: x\nchannels: [conda-forge]\ndependencies:\n" + "".join(f"- {one}\n" for one in wanted)
     found = solve(tmp_path, rows, (serve(server, channel),), file="environment.yml")
     assert ruling(found, "python").outcome == "pinned"
     assert "its only build there" in ruling(found, "python").reason
