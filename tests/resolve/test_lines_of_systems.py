@@ -210,8 +210,8 @@ def test_what_was_deleted_may_be_in_the_store_still(served: Served, tmp_path: Pa
     _, ruling = lock(files, "tool==1.0", around=known)
     assert ruling.kind == "unknown-project"
     assert ruling.reason == (
-        f"{gone}; the store has {name} (sha256 {sha}) of the lock {path}: copy {store.blob(sha)} under that name into a "
-        "folder, and name that with --index tool=FOLDER"
+        f"{gone}; the store has {name} (sha256 {sha}) of the lock {path}: copy {store.blob(sha)} under that name into "
+        "a folder, and name that with --index tool=FOLDER"
     )
     assert lock(files, "tool==1.1", around=known)[1].reason == gone
     store.blob(sha).unlink()
