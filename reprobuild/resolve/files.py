@@ -60,6 +60,7 @@ class FileLists:
         net: how to get there.
         by_rule: gives the places where wheels of a name and version stand, too, which are asked when no index has one.
         decided: by name of a distribution, the only index that is asked for it.
+        pages: how pages are read and remembered.
     """
 
     def __init__(
@@ -70,6 +71,10 @@ class FileLists:
         self._by_rule = by_rule
         self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
         self._pages = pages or Pages(net)
+
+    def save(self) -> None:
+        """Let the next run know which pages are still fresh then."""
+        self._pages.save()
 
     def decided(self, name: str) -> Index | None:
         """Return the only index that a distribution is to come from, if that was decided."""

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 import msgspec
 from msgspec import UNSET, Struct
-from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock import Ruling, Sdist, Wheel
@@ -92,7 +91,6 @@ _WITHOUT_FILE = {
 class _Finder:
     def __init__(self, files: FileLists, target: Target, around: Around) -> None:
         self._files, self._target, self._around = files, target, around
-        self._tags: Sequence[Tag] = target.tags()
 
     def find(self, line: Requirement) -> Answer:
         """Return what one line becomes."""
@@ -100,7 +98,7 @@ class _Finder:
         if self._files.decided(line.name) and line.kind == "index" and line.version:
             return self._of_index(line, Lookup(where="index"))
         if lookup.where in ("address", "local file"):
-            return resolve_archive(line, self._files, self._target, self._tags, self._around.bring)
+            return resolve_archive(line, self._files, self._target, self._around.bring)
         if lookup.where in ("index", "rule"):
             return self._of_index(line, lookup)
         if lookup.where == "conda" and line.version:
@@ -118,7 +116,7 @@ class _Finder:
     def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
         version = line.version or ""
         offers = self._files.offers(line.name, version)
-        choice = choose(offers, self._files, self._target, self._tags)
+        choice = choose(offers, self._files, self._target)
         if choice is None or not choice.file.tags:
             choice, offers = self._by_rule(line, choice, offers)
         if choice is not None and choice.clash is not None:
@@ -139,7 +137,7 @@ class _Finder:
     ) -> tuple[Choice | None, list[Offer]]:
         """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
         more = self._files.elsewhere(line.name, line.version or "")
-        there = choose(more, self._files, self._target, self._tags)
+        there = choose(more, self._files, self._target)
         if there is None or (choice is not None and not there.file.tags):
             return choice, [*offers, *more]
         passed = (*(offer for offer in offers if offer.known), *there.passed)
