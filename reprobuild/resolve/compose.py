@@ -22,6 +22,7 @@ from reprobuild.lock import (
     Workload,
     canonical,
     conflicts,
+    in_short,
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.resolve.asking import file_lists, known_of
@@ -78,7 +79,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     files.save()
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
-    cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
+    cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     files.save()
@@ -101,7 +102,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         decisions=decisions.recorded(),
         rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
-    for conflict in conflicts(lock):
+    for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     return canonical(lock)
 
