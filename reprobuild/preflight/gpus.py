@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import Lock
-from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge
+from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge, runtime_package
 from reprobuild.resolve.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot.text import shown
 from reprobuild.store import Store
@@ -23,7 +23,6 @@ from reprobuild.store import Store
 _QUESTIONS = ("index,uuid,name,driver_version,compute_cap", "index,uuid,name,driver_version")
 _SECONDS = 60  # a driver that has to wake many GPUs takes long
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d{2})?")
-_PACKAGE = re.compile(r"cuda-cudart-(\d+)-(\d+)")
 _OF_CONDA = ("cuda-cudart", "cudatoolkit")
 NOT_ASKED = ("auto", "none", "")
 
@@ -111,6 +110,5 @@ def compiled_of(lock: Lock, store: Store) -> Compiled | None:
         number = re.match(r"\d+\.\d+", package.version)
         if package.name in _OF_CONDA and number:
             return Compiled(what=f"{package.name} {package.version}", cuda=number[0], compat=compat)
-    for match in filter(None, map(_PACKAGE.fullmatch, sorted(lock.base.installed))):
-        return Compiled(what=f"{match[0]} of the base", cuda=f"{match[1]}.{match[2]}", compat=compat)
-    return None
+    of_base = runtime_package(lock.base.installed)
+    return Compiled(what=f"{of_base[0]} of the base", cuda=of_base[1], compat=compat) if of_base else None

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reprobuild.lock import Base, Interpreter
-from reprobuild.resolve.base import System
-from reprobuild.resolve.image import ImageBase
+from reprobuild.resolve.ground import Packages
 
 
 def devel_base(
-    system: System | ImageBase, base: Base, interpreter: Interpreter, packages: dict[str, str],
+    system: Packages, base: Base, interpreter: Interpreter, packages: dict[str, str],
     say: Callable[[str], None],
 ) -> Base | None:  # fmt: skip
     """Return the image's own packages with compilers from the same archives; None where nothing compiles.
