@@ -40,10 +40,12 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
         argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
         try:
             said = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
-                "utf-8", "replace"
+                errors="replace"
             )
-        except EngineError:  # absent, without a driver, or too old for the question
+        except proc.Failed:  # without a driver, or too old for the question
             continue
+        except EngineError:  # absent, or a driver that hangs
+            return Gpus()
         rows = [[shown(cell.strip()) for cell in line.split(",")] for line in said.splitlines()]
         whole = [row for row in rows if len(row) == fields.count(",") + 1]
         if whole:
@@ -79,8 +81,7 @@ def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
     if certain and asked not in NOT_ASKED:
         raise UsageError(
             certain[0],
-            hint="leave the GPU out with `--gpu none`, take a machine whose driver and GPU fit, or capture an "
-            "environment whose torch fits this one",
+            hint="leave the GPU out with `--gpu none`, or take a machine whose driver and GPU fit",
         )
     return list(dict.fromkeys(finding.text for finding in found))
 
