@@ -50,7 +50,7 @@ def test_they_run_after_what_they_need_and_without_the_machine(root: Root, tmp_p
 def test_one_that_fails_is_an_error_with_its_words(root: Root, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"(?s)post-link script of conda's bad.*no such luck") as caught:
         linked([scripted("bad", "echo no such luck >&2; exit 3\n"), PYTHON], tmp_path, root=lambda: root)
-    assert "leave the package out with `--drop NAME`" in (caught.value.hint or "")
+    assert caught.value.hint == "its script is hostile, or broken; leave the package out with `--drop NAME`"
 
 
 def test_what_is_no_file_is_refused(root: Root, tmp_path: Path) -> None:
