@@ -189,7 +189,7 @@ def test_a_file_that_is_another_package_is_refused(channel: Path, server: Served
     path = write_package(old, channel)
     server.give(f"/conda-forge/linux-64/{path.name}", Reply(path.read_bytes()))
     md5 = hashlib.md5(path.read_bytes()).hexdigest()
-    with pytest.raises(BuildError, match="holds new 1.0 0") as caught:
+    with pytest.raises(BuildError, match=r"holds new 1\.0 0") as caught:
         solve(tmp_path, f"python 3.11.2 h1_0 conda-forge\n{url}/linux-64/{path.name}#{md5}\n", (url,))
     assert caught.value.hint == "its channel is broken, or hostile"
 
