@@ -73,8 +73,11 @@ class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
     building: Building = Building()
 
 
-class CondaPackage(Struct, frozen=True, kw_only=True):
-    """A package of a conda channel. `channel` and the address of `file` carry no credentials."""
+class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A package of a conda channel. `channel` and the address of `file` carry no credentials.
+
+    `distributions` are the names of the projects of Python that it brings.
+    """
 
     name: str
     version: str
@@ -82,6 +85,7 @@ class CondaPackage(Struct, frozen=True, kw_only=True):
     subdir: str
     channel: str
     file: Artefact
+    distributions: tuple[str, ...] = ()
 
 
 class Source(Struct, frozen=True, kw_only=True):
