@@ -62,6 +62,7 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A distribution without a wheel: an archive of its source, which is built once.
 
+    `version` is empty where a direct address does not tell it: the wheel that is built has one.
     `subdirectory` holds the project where the archive is no sdist but one of a whole repository.
     """
 

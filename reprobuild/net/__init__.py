@@ -28,7 +28,7 @@ from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
 from reprobuild.net.logins import login_for
-from reprobuild.net.manners import Again, Pace, retry_after
+from reprobuild.net.manners import Again, Pace, fresh_for, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
 from reprobuild.net.model import PAGE as PAGE
@@ -112,6 +112,7 @@ class Net:
                     url=split_credentials(response.url)[0],
                     content_type=response.headers.get("Content-Type", ""),
                     content=content,
+                    fresh=fresh_for(response.headers, login="Authorization" in response.request.headers),
                 )
 
         return self._pace.patiently(url, once, self._halt())

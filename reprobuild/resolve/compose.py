@@ -79,11 +79,13 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         *_unread(snapshot),
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
+    files.save()
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
+    files.save()
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
