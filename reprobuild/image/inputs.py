@@ -148,7 +148,8 @@ def candidates(path: str, origins: Origins) -> list[Input]:
     """Return the inputs that can have brought a path, the nearest first; none where nobody knows it."""
     for folder, source in origins.sources.items():
         if path == folder or path.startswith(f"{folder}/"):
-            return [source]
+            built = [("realised", f"compiled parts of {source[1]}")]
+            return [source, *(built if _is_built(path[len(folder) + 1 :], source[1], origins.lock) else [])]
     lock = origins.lock
     if path == FILES[1:] or path.startswith(f"{FILES[1:]}/") or path.endswith(HOOK):
         return [*_told(path, lock), RUNTIME]
@@ -166,6 +167,12 @@ def candidates(path: str, origins: Origins) -> list[Input]:
     if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
         return [INTERPRETER] if path in {part.path for part in skeleton(lock)} else []
     return [BASE]
+
+
+def _is_built(path: str, source: str, lock: Lock | None) -> bool:
+    """Tell whether a path below a source was put there by its build."""
+    builds = lock.realised.builds if lock and lock.realised else ()
+    return any(path in one.files for one in builds if one.name == source)
 
 
 def _in_tree(path: str, lock: Lock) -> bool:

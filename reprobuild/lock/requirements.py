@@ -59,7 +59,8 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
     for name, version in (*locked, *((one.name, one.version) for one in lock.sdists)):
         there.setdefault(str(canonicalize_name(name)), set()).add(version)
     for package in lock.conda:
-        there.setdefault(on_pypi(package.name), set()).add(package.version)
+        for name in {on_pypi(package.name), *package.distributions}:
+            there.setdefault(name, set()).add(package.version)
     return there
 
 

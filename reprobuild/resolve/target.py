@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
@@ -42,6 +44,15 @@ class Target(Struct, frozen=True, kw_only=True):
             *compatible_tags(minor, interpreter=interpreter, platforms=platforms),
         ]
 
+    def ranks(self) -> dict[Tag, int]:
+        """Return the place of each tag that fits, the best first; made once for each target."""
+        return _ranks(self)
+
     def __str__(self) -> str:
         kind = "free-threaded Python" if self.free_threaded else "Python"
         return f"{kind} {self.python} on {self.machine} with glibc {self.glibc[0]}.{self.glibc[1]}"
+
+
+@lru_cache(maxsize=8)
+def _ranks(target: Target) -> dict[Tag, int]:
+    return {tag: place for place, tag in enumerate(target.tags())}
