@@ -29,7 +29,7 @@ from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import keep, keeping
 from reprobuild.lock import Artefact, Lock, conflicts, read_lock, write_lock
 from reprobuild.payload import payload
-from reprobuild.preflight import preflight, this_machine
+from reprobuild.preflight import check_gpus, preflight, this_machine
 from reprobuild.realise import realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
@@ -82,7 +82,7 @@ def from_snapshot(
     if checks is not None:
         ready(checks, session)  # before hours of fetching
     with keeping(lock, given or out / LOCK, session.store, "build"):
-        lock, image = build(lock, out, session, making)
+        lock, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
         return lock, image, None
     return lock, image, verify(lock, image, out, session, checks)
@@ -153,18 +153,28 @@ def _bring(wanted: Sequence[Artefact], session: Session) -> int:
 
 
 def build(
-    lock: Lock, out: Path, session: Session, making: Making
+    lock: Lock, out: Path, session: Session, making: Making, gpus: str = "auto"
 ) -> tuple[Lock, Image]:  # fmt: skip
-    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`."""
+    """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`.
+
+    Args:
+        gpus: what the image is to run on here: "auto", "all", "none", or ids.
+    """
     if making.singles:
         find_program(session.env)  # before hours of fetching
     if making.builder != NATIVE:
         find_builder(making.builder, session.env)
-    for warning in preflight(lock, session.store, out, this_machine()):
+    machine = this_machine(session.env)
+    told = preflight(lock, session.store, out, machine, gpus)
+    for warning in told:
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
     _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
+    # What torch was compiled for is in its wheel, which may only now be there.
+    for warning in check_gpus(lock, session.store, machine.gpus, gpus):
+        if warning not in told:
+            session.say(f"warning: {warning}")
     sealed = realise(lock, session.store, session.say)
     texts = render(sealed)
     refuse_secrets(

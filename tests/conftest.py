@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,7 @@ from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.pipeline import read_image
+from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
 from tests.torch_environment import make_torch_environment
 
@@ -30,8 +32,40 @@ EXAMPLE = ROOT / "examples" / "cpu-train"
 PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each worker of `make test` whole folders, and one of them, first, all that is built on the example's store.
+
+    What a session makes once would otherwise be made by each worker, and the example takes minutes.
+    """
+    for item in items:
+        group = "store" if _on_the_store(item) else item.path.relative_to(ROOT / "tests").parts[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not _on_the_store(item))
+
+
+def _on_the_store(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "test_store" in item.fixturenames
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what a worker has counted to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["corpus"] = {kind: dict(found) for kind, found in counts.CLASSES.items()}
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker has counted."""
+    counts.add(getattr(node, "workeroutput", {}).get("corpus", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which evidence of the long experiments is missing, or older than the code."""
+    """Print what the corpus was read as, and say which evidence is missing, or older than the code."""
+    if lines := counts.table():
+        terminalreporter.section("the corpus, counts per class")
+        for line in lines:
+            terminalreporter.line(line)
     terminalreporter.section("evidence")
     for line in states((*KINDS, *ON_OTHER_PAGES)) or ["of every kind, and as new as the code"]:
         terminalreporter.line(line)

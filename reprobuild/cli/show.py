@@ -11,6 +11,7 @@ import msgspec
 from reprobuild.cli import common
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
+from reprobuild.resolve.cuda import weigh
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 
@@ -30,7 +31,13 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     decisions, _ = common.make_decisions(directory, decisions_path, **options)
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
-        common.print_json({**msgspec.to_builtins(snapshot), "rulings": msgspec.to_builtins(rulings)})
+        common.print_json(
+            {
+                **msgspec.to_builtins(snapshot),
+                "rulings": msgspec.to_builtins(rulings),
+                "cuda": msgspec.to_builtins(weigh(snapshot)),
+            }
+        )
     else:
         click.echo(render_snapshot(snapshot))
         click.echo(render_triage(rulings))

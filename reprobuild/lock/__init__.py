@@ -9,6 +9,7 @@ from reprobuild.lock.file import (
     write_lock,
 )
 from reprobuild.lock.model import (
+    OF_NO_LINE,
     Bytecode,
     Lock,
     Outcome,
@@ -48,6 +49,7 @@ from reprobuild.lock.system import (
 __all__ = [
     "EPOCH",
     "FILES",
+    "OF_NO_LINE",
     "PREFIX",
     "STANDALONE",
     "VERSION",

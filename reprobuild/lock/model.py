@@ -13,6 +13,9 @@ from reprobuild.lock.system import Base, BaseImage, Setting
 
 Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
 
+# Kinds of rulings that stand for no captured line: they say what several lines tell together.
+OF_NO_LINE = ("cuda", "release")
+
 
 class Ruling(Struct, frozen=True, kw_only=True):
     """What became of one captured line.

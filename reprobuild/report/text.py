@@ -10,9 +10,10 @@ from msgspec import UNSET
 
 from reprobuild.builders import NATIVE
 from reprobuild.image.build import Image
-from reprobuild.lock import Lock, Ruling, conflicts
+from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
+from reprobuild.resolve.cuda import weigh
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.verdict import Verdict
 
@@ -48,7 +49,7 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
 def _counts(lock: Lock) -> list[str]:
     by_file: dict[str, Counter[str]] = {}
     for ruling in lock.rulings:
-        if ruling.kind != "release":  # it rules no line, but says what the whole list tells
+        if ruling.kind not in OF_NO_LINE:
             by_file.setdefault(ruling.file, Counter())[ruling.outcome] += 1
     width = max((len(name) for name in by_file), default=0)
     return [
@@ -103,6 +104,7 @@ def render_snapshot(snapshot: Snapshot) -> str:
         f"environment   {len(snapshot.variables)} variables",
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
         *_also(snapshot),
+        *_cuda(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
@@ -138,6 +140,11 @@ def _also(snapshot: Snapshot) -> list[str]:
         told = "; ".join(f"{name} {value}" for name, value in said.items() if value) or "nothing of use"
         lines.append(f"{report.kind:<12}  {told}")
     return lines
+
+
+def _cuda(snapshot: Snapshot) -> list[str]:
+    found = weigh(snapshot)
+    return [f"CUDA          {line}" for line in found.lines()] if found else []
 
 
 def _module(name: str, version: str | None) -> str:

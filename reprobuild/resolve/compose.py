@@ -30,6 +30,7 @@ from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.cuda import rule_cuda
 from reprobuild.resolve.default_base import default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
@@ -95,6 +96,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     ]
     accept([*others, *packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(system, (base, packages), wheels, subject, around)
+    cuda = rule_cuda(snapshot, wheels, around.store, around.say)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     lock = Lock(
         version=VERSION,
@@ -111,7 +113,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
-        rulings=accept([*others, *libraries], decisions.accept),
+        rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
     for conflict in conflicts(lock):
         around.say(f"warning: {conflict}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from packaging.utils import canonicalize_name
 
 from reprobuild import profiles
-from reprobuild.lock import Lock, Ruling, Source, dpkg_name
+from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, dpkg_name
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot.model import Snapshot
@@ -40,8 +40,7 @@ def compare_captured(lock: Lock) -> list[Difference]:
     return [
         Difference(list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code)
         for ruling in lock.rulings
-        # What the whole list tells of the release is no captured line.
-        if not ruling.captured and ruling.kind != "release" and (code := _code(ruling)) is not None
+        if not ruling.captured and ruling.kind not in OF_NO_LINE and (code := _code(ruling)) is not None
     ]
 
 

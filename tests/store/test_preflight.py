@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,8 +58,8 @@ def libc(version: str) -> Base:
 def test_nothing_to_say(made: Made, tmp_path: Path) -> None:
     made.wheel("one", {"one.py": b""})
     assert preflight(sealed(made), made.store, tmp_path / "not" / "there", HERE) == []
-    assert this_machine().flags
-    assert this_machine().name
+    assert this_machine(os.environ).flags
+    assert this_machine(os.environ).name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""What a wheel of torch was compiled with and for, read from the wheel itself: no table knows each build."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.guard.elf import MAGIC
+from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.zips import UNREADABLE, open_zip, read_text
+from reprobuild.lock import Artefact
+from reprobuild.store import CHUNK, Store
+
+VERSION = 1  # of what is remembered
+_TEXT = "torch/version.py"
+# `torch._C._cuda_getArchFlags` returns a string that is compiled into the first, or (a static build) into the second.
+_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/libtorch_cuda.so")
+_LONGEST = 1024  # bytes of that string; 2.6 has 41, and each architecture takes ten
+_ONE = rb"(?:sm|compute)_\d{2,4}[af]?"
+_FLAGS = re.compile(rb"(?<=\0)" + _ONE + rb"(?: " + _ONE + rb")*(?=\0)")
+_FIELD = re.compile(r"^(__version__|cuda|hip)(?:: [\w\[\]]+)? = '([\w.+]{1,60})'$", re.MULTILINE)
+
+_Short = Annotated[str, Meta(max_length=60)]
+
+
+class TorchBuild(Struct, frozen=True, kw_only=True):
+    """One build. `version` has its local label (`2.6.0+cu124`), which the wheel's own name may lack.
+
+    `cuda` and `hip` are empty where it was built without; `architectures` are those of its CUDA code (`sm_80`).
+    """
+
+    version: _Short = ""
+    cuda: _Short = ""
+    hip: _Short = ""
+    architectures: tuple[_Short, ...] = ()
+
+
+def known_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
+    """Return what is remembered of a wheel, or None; nothing is read."""
+    try:
+        return msgspec.convert(store.recall(_key(file)), type=TorchBuild)
+    except msgspec.ValidationError:  # not there yet, or damaged
+        return None
+
+
+def read_torch_build(file: Artefact, store: Store) -> TorchBuild:
+    """Return what a wheel of torch says of itself; it is read once, in pieces, and remembered.
+
+    Args:
+        file: the wheel; of another project the answer is empty.
+        store: it holds the wheel, and remembers the answer.
+
+    Raises:
+        FetchError: the wheel is not in the store.
+        BuildError: the wheel is hostile or damaged.
+    """
+    known = known_torch_build(file, store)
+    if known is not None:
+        return known
+    origin = file.filename
+    with open_zip(store.verified(file.sha256, origin), origin) as (archive, members):
+        try:
+            found = _read(archive, members, origin)
+        except UNREADABLE as err:
+            raise BuildError(f"{origin} is damaged: {err}", hint=HOSTILE) from None
+    store.remember(_key(file), msgspec.to_builtins(found))
+    return found
+
+
+def _key(file: Artefact) -> str:
+    return hashlib.sha256(f"torch build {VERSION} {file.sha256}".encode()).hexdigest()
+
+
+def _read(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], origin: str) -> TorchBuild:
+    text = read_text(archive, members[_TEXT], origin).decode("utf-8", "replace") if _TEXT in members else ""
+    said = dict(_FIELD.findall(text))
+    flags: tuple[str, ...] = ()
+    for name in _LIBRARIES if "cuda" in said else ():
+        if name in members and not flags:
+            flags = _flags(archive, members[name])
+    return TorchBuild(
+        version=said.get("__version__", ""), cuda=said.get("cuda", ""), hip=said.get("hip", ""), architectures=flags
+    )  # fmt: skip
+
+
+def _flags(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, ...]:
+    """Return the architectures in the longest string of a library that lists some."""
+    found, rest = b"", b""
+    with archive.open(info) as stream:
+        if stream.read(len(MAGIC)) != MAGIC:
+            return ()
+        while piece := stream.read(CHUNK):
+            window = rest + piece
+            here = (match[0] for match in _FLAGS.finditer(window) if len(match[0]) <= _LONGEST)
+            found = max([found, *here], key=len)
+            rest = window[-_LONGEST:]
+    return tuple(found.decode().split())
