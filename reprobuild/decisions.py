@@ -46,7 +46,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
     `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
-    between. `debs` are `.deb` files, or folders of them.
+    between. `debs` are `.deb` files, or folders of them; `indexes` maps the name of a distribution to the only index
+    that it is to come from.
     """
 
     python: str | None = None
@@ -56,6 +57,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     services: dict[str, str] = {}
     archives: tuple[ArchiveDecision, ...] = ()
     debs: tuple[str, ...] = ()
+    indexes: dict[str, str] = {}
     bake: dict[str, str | None] = {}
     drop: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
@@ -66,12 +68,15 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     def recorded(self) -> dict[str, Any]:
         """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
         sources = {name: strip_credentials(place)[0] for name, place in self.sources.items()}
+        indexes = {name: strip_credentials(place)[0] for name, place in self.indexes.items()}
         archives = tuple(
             msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
         )
         kept: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(
-                msgspec.structs.replace(self, services={}, debs=(), sources=sources, archives=archives)
+                msgspec.structs.replace(
+                    self, services={}, debs=(), sources=sources, archives=archives, indexes=indexes
+                )
             )
         )
         return kept

@@ -15,13 +15,16 @@ from reprobuild.errors import UsageError
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One service: its address (with `{placeholders}`), what it is for, and whether it was seen to answer.
 
-    `distance` is the least number of seconds between two requests of one run.
+    `distance` is the least number of seconds between two requests of one run. `versions` is a regular expression of
+    the versions whose wheels stand there; `links` tells that it is a page of links, and no Simple API.
     """
 
     url: str
     note: str
     status: str
     distance: float = 0
+    versions: str = ""
+    links: bool = False
 
 
 def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
@@ -49,6 +52,22 @@ def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
             shipped[name], url=url, status="given by the user", distance=0
         )
     return shipped
+
+
+def fill(service: Service, **values: str | None) -> str:
+    """Return the address of a service with its placeholders filled.
+
+    Raises:
+        UsageError: the user's own address has others.
+    """
+    try:
+        return service.url.format(**values)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        known = ", ".join(f"{{{name}}}" for name in values) or "none"
+        raise UsageError(
+            f"the address {service.url} of a service has a placeholder that nothing fills",
+            hint=f"it may have: {known}",
+        ) from None
 
 
 def distances(services: Mapping[str, Service]) -> dict[str, float]:

@@ -312,7 +312,7 @@ def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:
 
 
 CUDA_BUILD = {**FINGERPRINT, "cuda_build": True}
-SUMMARY = {"out", "lock", "image", "verdict", "deviations"}
+SUMMARY = {"out", "lock", "image", "verdict", "deviations", "conflicts"}
 
 
 @pytest.mark.parametrize(

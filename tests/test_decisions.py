@@ -27,6 +27,7 @@ sources: {mylib: mylib.bundle}
 services: {torch-index: "https://mirror.test/{local}"}
 archives: ["ppa:some/fresh", {url: "http://site.test/{time}/", key: AB, suites: [x]}]
 debs: [vendor]
+indexes: {torch: "https://me:secret@wheels.test/simple"}
 bake: {MY_FLAG: null, MY_MODE: fast}
 drop: [LD_PRELOAD]
 accept: [withdrawn]
@@ -49,7 +50,7 @@ def test_every_decision_is_read(tmp_path: Path) -> None:
             ArchiveDecision(url="ppa:some/fresh"),
             ArchiveDecision(url="http://site.test/{time}/", key="AB", suites=("x",)),
         ),
-        debs=("vendor",), services={"torch-index": "https://mirror.test/{local}"},
+        debs=("vendor",), indexes={"torch": "https://me:secret@wheels.test/simple"}, services={"torch-index": "https://mirror.test/{local}"},
         bake={"MY_FLAG": None, "MY_MODE": "fast"},
         drop=("LD_PRELOAD",), accept=("withdrawn",), profile="strict,fast", seed=7,
         workload=WorkloadDecision(command=("python", "train.py"), outputs=("checkpoint.pt",)),
@@ -67,8 +68,8 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 
 KNOWN = (
-    "the decisions are: python, base, platform, sources, services, archives, debs, bake, drop, accept, profile, seed, "
-    "workload"
+    "the decisions are: python, base, platform, sources, services, archives, debs, indexes, bake, drop, accept, "
+    "profile, seed, workload"
 )
 
 
@@ -156,6 +157,7 @@ def test_options_go_over_the_file_and_lists_are_joined() -> None:
 def test_the_lock_keeps_no_address_of_one_machine_and_no_password(tmp_path: Path) -> None:
     kept = read_decisions(written(tmp_path, WHOLE)).recorded()
     assert "services" not in kept
+    assert kept["indexes"] == {"torch": "https://wheels.test/simple"}
     assert kept["bake"] == {"MY_FLAG": None, "MY_MODE": "fast"}
     assert Decisions().recorded() == {}
     place = "https://alice:s3kr1t-pa55@git.test/x.git@v1"

@@ -20,8 +20,8 @@ from reprobuild.verify.round_trip import compare_environment
 from tests.verify.samples import make_lock
 
 NONE: dict[str, object] = {
-    "python": None, "base": None, "platform": None, "sources": (), "services": (), "archives": (), "debs": (),
-    "bake": (), "drop": (), "accept": (), "seed": None, "profile": None,
+    "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
+    "debs": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None,
 }  # fmt: skip
 
 

@@ -112,6 +112,13 @@ def decision_options(function: F) -> F:
                 help="Another address of a service.",
             ),
             click.option(
+                "--index",
+                "indexes",
+                metavar="NAME=URL",
+                multiple=True,
+                help="The only index that a distribution is to come from.",
+            ),
+            click.option(
                 "--archive",
                 "archives",
                 metavar="URL|ppa:OWNER/NAME[=KEY]",
@@ -160,6 +167,7 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         platform=options["platform"],
         sources=_pairs("--source", options["sources"]),
         services=_pairs("--service", options["services"]),
+        indexes=_pairs("--index", options["indexes"]),
         archives=tuple(parse_archive(item) for item in options["archives"]),
         debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
         bake=dict(parse_bake(item) for item in options["bake"]),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
+from reprobuild.net.logins import login_for
 from reprobuild.net.manners import Again, Pace, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
@@ -52,7 +52,8 @@ class Net:
 
     Args:
         offline: refuse every address that is not a file.
-        credentials: (user, password) by host and port, as `example.org:8080`; used for that host alone.
+        credentials: (user, password) by host and port, as `example.org:8080`, or by that and a path; used for that
+            host alone.
         manners: limits and patience.
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
         gate: logins of registries.
@@ -68,6 +69,10 @@ class Net:
         self._manners = manners or Manners()
         self._pace = Pace(self._manners, distances or {})
         self._local = threading.local()
+
+    def learn(self, credentials: Mapping[str, tuple[str, str]]) -> None:
+        """Use these logins, too."""
+        self._credentials.update(credentials)
 
     def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
         """Return the document at an address.
@@ -142,7 +147,7 @@ class Net:
             raise FetchError(
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
-        auth = own or self._credentials.get(urllib.parse.urlsplit(url).netloc)
+        auth = own or login_for(url, self._credentials)
 
         def one(place: str, login: Auth) -> requests.Response:
             self._pace.wait(place, self._halt())

@@ -28,6 +28,7 @@ from reprobuild.lock import (
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.registry.reference import is_image
+from reprobuild.resolve.asking import asked_of_indexes, file_lists, known_of
 from reprobuild.resolve.base import System, Wanted
 from reprobuild.resolve.build_requires import resolve_build_requires
 from reprobuild.resolve.cuda import rule_cuda
@@ -77,26 +78,29 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
     subject = _subject(snapshot, decisions)
-    torch_index = read_services(decisions.services)["torch-index"].url
-    files = FileLists(around.indexes, around.net, lambda label: torch_index.format(local=label))
+    services = read_services(decisions.services)
+    files = file_lists(decisions, services, around)
     system = _system(subject, files, around)
     base, packages = system.pin()
     interpreter = installed_interpreter(as_in_base(subject.interpreter, base), base)
 
-    target = Target(python=interpreter.version, glibc=_glibc(base), machine=subject.machine)
+    target = Target(
+        python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
+        free_threaded=interpreter.executable.endswith("t"),
+    )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    wheels, python = resolve_requirements(subject.lines, files, target)
+    python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
         *subject.triage.rulings,
-        *python,
+        *python.rulings,
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
     ]
     accept([*others, *packages], decisions.accept)  # before all wheels are fetched
-    base, libraries = _with_libraries(system, (base, packages), wheels, subject, around)
-    cuda = rule_cuda(snapshot, wheels, around.store, around.say)
+    base, libraries = _with_libraries(system, (base, packages), python.wheels, subject, around)
+    cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
     build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
     lock = Lock(
         version=VERSION,
@@ -107,7 +111,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*with_requires(wheels, target, around.store), *build),
+        wheels=(*with_requires(python.wheels, target, around.store), *build),
+        sdists=python.sdists,
         sources=sources,
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
@@ -143,7 +148,8 @@ def _system(subject: Subject, files: FileLists, around: Surroundings) -> System 
     if snapshot.packages or decisions.base:
         release = infer_release(snapshot.packages, decisions.base)
     else:
-        need = what_is_needed(snapshot, subject.interpreter, subject.lines, files, subject.machine)
+        lines = asked_of_indexes(subject.lines, read_services(decisions.services))
+        need = what_is_needed(snapshot, subject.interpreter, lines, files, subject.machine)
         release = default_release(need, configured_releases(around.env, subject.architecture))
     around.say(
         f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"

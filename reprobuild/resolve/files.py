@@ -1,17 +1,13 @@
 """What files the machine's indexes offer for a project: find-links folders and Simple APIs.
 
-The Simple API is read by `mousebender` (PEP 503, PEP 691); file names by `packaging`.
+File names are read by `packaging`; `pages` reads the places themselves.
 """
 
 from __future__ import annotations
 
-import posixpath
-import re
 import urllib.parse
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import mousebender.simple as simple
 from msgspec import Struct
 from packaging.tags import Tag
 from packaging.utils import (
@@ -25,9 +21,10 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
-from reprobuild.net import Net, NotFound, Page, local_hash, local_path, local_size, split_credentials
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.page_text import check_list, joined
+from reprobuild.net import Net, local_hash, local_size, split_credentials
+from reprobuild.resolve.indexes import Index, Indexes
+from reprobuild.resolve.pages import Listed, Pages
+from reprobuild.resolve.versions import same_version as same_version
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -47,57 +44,126 @@ class Distribution(Struct, frozen=True, kw_only=True):
     yanked: str | None = None
 
 
+class Offer(Struct, frozen=True, kw_only=True):
+    """What one index has of a version: its files of it, and whether it has any of the project.
+
+    `configured` is False for a service that a version's label leads to, and that no machine configures.
+    """
+
+    index: Index
+    files: tuple[Distribution, ...]
+    known: bool
+    configured: bool = True
+
+
 class FileLists:
     """The file lists of every index, each asked once for each project.
 
     Args:
         indexes: where to look, in order.
         net: how to get there.
-        local_index: gives the address of the index for a local version label (`cpu`, `cu121`), or None.
+        by_label: gives the places where versions with this label stand, which are asked when no index has the version.
+        decided: by name of a distribution, the only index that is asked for it.
     """
 
-    def __init__(self, indexes: Indexes, net: Net, local_index: Callable[[str], str | None]) -> None:
-        self._indexes = indexes
-        self._net = net
-        self._local_index = local_index
-        self._links: dict[str, list[tuple[str, str]]] = {}
-        self._pages: dict[str, Page | None] = {}
+    def __init__(
+        self, indexes: Indexes, net: Net, by_label: Callable[[str], Sequence[Index]] = lambda _: (),
+        decided: Mapping[str, Index] | None = None, pages: Pages | None = None,
+    ) -> None:  # fmt: skip
+        self._places = indexes.places
+        self._by_label = by_label
+        self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
+        self._pages = pages or Pages(net)
+
+    def decided(self, name: str) -> Index | None:
+        """Return the only index that a distribution is to come from, if that was decided."""
+        return self._decided.get(canonicalize_name(name))
+
+    def offers(self, name: str, version: str) -> list[Offer]:
+        """Return what each index has of one version, in the order of preference.
+
+        Raises:
+            FetchError: an index cannot be reached, or is none.
+        """
+        project = canonicalize_name(name)
+        return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
+
+    def labelled(self, name: str, version: str) -> Iterator[Offer]:
+        """Yield what the services have that a version's label leads to; none where the index was decided."""
+        project = canonicalize_name(name)
+        if "+" in version and project not in self._decided:
+            for place in self._by_label(version):
+                offer = self._offer(place, project, version, len(self._places))
+                yield Offer(index=place, files=offer.files, known=offer.known, configured=False)
 
     def of(self, name: str, version: str | None) -> list[Distribution]:
         """Return the files of a project: those of one version, or all where it is None or has none.
 
-        A local label's own index is asked only if no other has the version.
+        A label's own service is asked only if no index has the version.
         """
-        project = canonicalize_name(name)
         if version is not None:
-            found = self._everywhere(project, version)
-            if any(same_version(item.version, version) for item in found):
+            found = [item for offer in self.offers(name, version) for item in offer.files]
+            found = found or [item for offer in self.labelled(name, version) for item in offer.files]
+            if found:
                 return found
-        return self._everywhere(project, None)
+        project = canonicalize_name(name)
+        return [
+            item
+            for rank, index in enumerate(self._asked(project))
+            for item in self._all(index, project, rank)
+        ]
 
-    def _everywhere(self, project: str, version: str | None) -> list[Distribution]:
-        needle = version.partition("+")[0] if version else ""
-        found: list[Distribution] = []
-        places = [*self._indexes.find_links, *self._indexes.simple]
-        for rank, place in enumerate(places):
-            if rank < len(self._indexes.find_links):
-                found += self._from_links(place, project, rank)
-            else:
-                found += self._from_simple(place, project, rank, needle)
-        if version and "+" in version and not any(same_version(item.version, version) for item in found):
-            extra = self._local_index(version.partition("+")[2])
-            if extra:
-                found += self._from_simple(extra, project, len(places), needle)
-        return found
+    def versions(self, name: str, version: str) -> list[str]:
+        """Return every version of a project that any place has, those of this version's label among them."""
+        project = canonicalize_name(name)
+        places = [*self._asked(project)]
+        if "+" in version and project not in self._decided:
+            places += self._by_label(version)
+        return [item.version for index in places for item in self._all(index, project, 0)]
+
+    def named(self, name: str, filename: str) -> list[Distribution]:
+        """Return the files of a project with this very name."""
+        project = canonicalize_name(name)
+        return [
+            item
+            for rank, index in enumerate(self._asked(project))
+            for item in self._read(index, project, rank, filename)[0]
+            if item.filename == filename
+        ]
+
+    def _asked(self, project: str) -> Sequence[Index]:
+        decided = self.decided(project)
+        return (decided,) if decided else self._places
+
+    def _offer(self, index: Index, project: str, version: str, rank: int) -> Offer:
+        found, known = self._read(index, project, rank, _needle(version))
+        same = [item for item in found if same_version(item.version, version)]
+        if known and not same:  # names may spell it in more ways than one
+            same = [item for item in self._all(index, project, rank) if same_version(item.version, version)]
+        return Offer(index=index, files=tuple(same), known=known)
+
+    def _all(self, index: Index, project: str, rank: int) -> list[Distribution]:
+        return self._read(index, project, rank, "")[0]
+
+    def _read(self, index: Index, project: str, rank: int, needle: str) -> tuple[list[Distribution], bool]:
+        listed, known = self._pages.files(index, project, needle)
+        if index.links:  # most are of other projects, and reading a name takes a hundred times as long
+            listed = [one for one in listed if canonicalize_name(one.filename).startswith(project)]
+        found = [item for one in listed if (item := _distribution(project, one, index.url, rank))]
+        return found, bool(found) if index.links else known
 
     def artefact(self, item: Distribution) -> Artefact:
-        """Return the file as the lock keeps it; a file without a published hash is read once to get it."""
+        """Return the file as the lock keeps it; a file without a published hash is read once to get it.
+
+        Raises:
+            FetchError: the index publishes no sha256.
+        """
         sha256, size = self.hash_of(item), item.size
         if item.url.startswith("file:"):
             size = local_size(item.url)
         if sha256 is None:
             raise FetchError(
-                f"{item.index} publishes no sha256 for {item.filename}",
+                f"{item.index} publishes no sha256 for {item.filename} (an md5 is not enough)",
                 hint="put the file into a folder, and that folder into pip's find-links",
             )
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
@@ -108,126 +174,39 @@ class FileLists:
             return local_hash(item.url)
         return item.sha256
 
-    def _page(self, root: str, project: str) -> Page | None:
-        url = f"{root}/{project}/"
-        if url not in self._pages:
-            try:
-                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED)
-            except NotFound:
-                self._pages[url] = None
-        return self._pages[url]
 
-    def _from_simple(self, root: str, project: str, rank: int, needle: str) -> list[Distribution]:
-        page = self._page(root, project)
-        if page is None:
-            return []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", simple.APIVersionWarning)
-            try:
-                media = page.content_type.split(";")[0].strip() or "text/html"
-                text = page.content.decode()
-                if "json" not in media:
-                    check_list(text)
-                    text = _only_links_with(text, needle)
-                details = simple.parse_project_details(text, media, project)
-                listed, version = details["files"], str(details.get("meta", {}).get("api-version", "1.0"))
-                if version.partition(".")[0] != "1":
-                    raise simple.UnsupportedAPIVersion(version)
-            except (ValueError, KeyError, simple.UnsupportedMIMEType, simple.UnsupportedAPIVersion) as err:
-                raise FetchError(
-                    f"{root} does not answer as a Simple API: {err}", hint="check pip's index-url"
-                ) from None
-        found = []
-        for file in listed:
-            if needle not in file["filename"]:
-                continue
-            yanked, url = file.get("yanked", False), joined(page.url, file["url"])
-            if url is None:
-                continue
-            item = _distribution(
-                project, file["filename"], url, root, rank,
-                sha256=file.get("hashes", {}).get("sha256"), size=_size(file.get("size")),
-                requires_python=file.get("requires-python"),
-                yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
-            )  # fmt: skip
-            if item:
-                found.append(item)
-        return found
-
-    def _from_links(self, place: str, project: str, rank: int) -> list[Distribution]:
-        if place not in self._links:
-            self._links[place] = list(self._list_links(place))
-        found = (
-            _distribution(project, name, url, place, rank, sha256=_fragment_hash(url))
-            for name, url in self._links[place]
-        )
-        return [item for item in found if item]
-
-    def _list_links(self, place: str) -> list[tuple[str, str]]:
-        if place.startswith("file:") and local_path(place).is_dir():
-            return [
-                (path.name, path.as_uri()) for path in sorted(local_path(place).iterdir()) if path.is_file()
-            ]
-        try:
-            page = self._net.page(place, accept="text/html")
-        except NotFound:
-            return []
-        links = re.findall(rb"""<a\s[^>]*href=["']([^"']+)["']""", page.content, re.IGNORECASE)
-        found = (joined(page.url, link.decode(errors="replace")) for link in links)
-        urls = [url for url in found if url is not None]
-        return [
-            (urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url) for url in urls
-        ]
-
-
-def _fragment_hash(url: str) -> str | None:
-    fragment = urllib.parse.urlsplit(url).fragment
-    return fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None
-
-
-def _size(raw: object) -> int:
-    return raw if isinstance(raw, int) else 0
-
-
-def _only_links_with(text: str, needle: str) -> str:
-    """Return an HTML page without the links that lack the needle: parsing ten thousand takes seconds."""
-    head, *links = re.split(r"(?=<a\s)", text)
-    return head + "".join(link for link in links if needle in link)
-
-
-def same_version(found: str, captured: str) -> bool:
-    """Tell whether two versions are equal by PEP 440, or by their text where they are no such versions."""
+def _needle(version: str) -> str:
+    """Return what stands in the names of a version's files, in most of their spellings."""
     try:
-        return Version(found) == Version(captured)
+        release = Version(version).release
     except InvalidVersion:
-        return found == captured
+        return version
+    return ".".join(str(part) for part in release)
 
 
 def at_address(name: str, filename: str, url: str, sha256: str) -> Distribution | None:
     """Return the file that stands at an address of its own, or None where its name is not the project's."""
-    return _distribution(canonicalize_name(name), filename, url, "its own address", 0, sha256=sha256)
+    listed = Listed(filename=filename, url=url, hashes={"sha256": sha256})
+    return _distribution(canonicalize_name(name), listed, "its own address", 0)
 
 
-def _distribution(
-    project: str, filename: str, url: str, index: str, rank: int, *, sha256: str | None, size: int = 0,
-    requires_python: str | None = None, yanked: str | None = None,
-) -> Distribution | None:  # fmt: skip
+def _distribution(project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
     """Return the file's description, or None where its name is not one of this project's."""
     tags: frozenset[Tag] = frozenset()
     build: tuple[int, str] | None = None
     try:
-        if filename.endswith(".whl"):
-            name, version, raw_build, tags = parse_wheel_filename(filename)
+        if listed.filename.endswith(".whl"):
+            name, version, raw_build, tags = parse_wheel_filename(listed.filename)
             build = raw_build if raw_build else None
         else:
-            name, version = parse_sdist_filename(filename)
+            name, version = parse_sdist_filename(listed.filename)
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
         return None
     if canonicalize_name(name) != project:
         return None
     return Distribution(
-        filename=filename, version=str(version), url=split_credentials(urllib.parse.urldefrag(url).url)[0],
-        sha256=sha256,
-        size=size, rank=rank, index=index, tags=tags, build=build, requires_python=requires_python,
-        yanked=yanked,
+        filename=listed.filename, version=str(version),
+        url=split_credentials(urllib.parse.urldefrag(listed.url).url)[0], sha256=listed.hashes.get("sha256"),
+        size=listed.size, rank=rank, index=index, tags=tags, build=build, requires_python=listed.requires_python,
+        yanked=listed.yanked,
     )  # fmt: skip

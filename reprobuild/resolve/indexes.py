@@ -1,77 +1,136 @@
 """Which Python indexes this machine uses: asked of pip and uv, never written down here.
 
-pip: `pip config list`, https://pip.pypa.io/en/stable/cli/pip_config/
-uv: its configuration files and variables, https://docs.astral.sh/uv/reference/environment/
+pip: `pip config list`, https://pip.pypa.io/en/stable/cli/pip_config/; uv: `uv_indexes`.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild import proc
 from reprobuild.errors import LockError
 from reprobuild.net import split_credentials
+from reprobuild.resolve.uv_indexes import read_uv
 
 _ASK_PIP_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+_KEYRING = (
+    "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
+    "index's address"
+)
+
+Credentials = dict[str, tuple[str, str]]
+
+
+class Index(Struct, frozen=True):
+    """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials."""
+
+    url: str
+    links: bool = False
 
 
 class Indexes(Struct, frozen=True, kw_only=True):
     """Where this machine looks for distributions, in order of preference.
 
-    `find_links` are folders or pages of files, `simple` are roots of Simple APIs; both without
-    credentials, which stand in `credentials` by host.
+    `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
+    name, which a decision may use; all without credentials, which stand in `credentials` by host and path.
+    `remarks` are what the user should know of the configuration.
     """
 
     find_links: tuple[str, ...]
     simple: tuple[str, ...]
-    credentials: dict[str, tuple[str, str]]
+    credentials: Credentials
+    named: dict[str, str] = {}
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[Index, ...]:
+        """Every place that is asked for each distribution, in order."""
+        return (*(Index(url, links=True) for url in self.find_links), *(Index(url) for url in self.simple))
 
 
 def read_indexes(env: Mapping[str, str]) -> Indexes:
     """Ask pip and uv for the indexes they are configured with.
 
+    uv's own extra indexes come before its default, as uv has it; pip's after its default.
+
     Args:
         env: the user's environment, as pip and uv would see it.
 
     Raises:
-        LockError: pip cannot be asked.
+        LockError: pip cannot be asked, or a file of uv cannot be read.
     """
-    pip = _pip_configuration(env)
-    uv = _uv_configuration(env)
-    if pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on"):
-        pip = {"find-links": pip.get("find-links", []), "no-index": ["yes"]}
-    links = [*pip.get("find-links", []), *uv.get("find-links", [])]
-    simple = [
-        *pip.get("index-url", []), *uv.get("index-url", []), *pip.get("extra-index-url", []),
-        *uv.get("extra-index-url", []),
-    ]  # fmt: skip
-    if not pip.get("index-url") and not uv.get("index-url") and pip.get("no-index") != ["yes"]:
-        simple.insert(0, _ask_pip(env, ["-c", _ASK_PIP_DEFAULT]).strip())
-    credentials: dict[str, tuple[str, str]] = {}
-    clean_links = [_clean(_as_url(link), credentials) for link in links]
-    clean_simple = [_clean(_as_url(url).rstrip("/"), credentials) for url in simple]
+    pip, uv = _pip_configuration(env), read_uv(env)
+    no_index = pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on") or uv.no_index
+    simple: list[str] = []
+    if not no_index:
+        simple = [*uv.extra, *pip.get("index-url", []), *uv.default, *pip.get("extra-index-url", [])]
+        if not pip.get("index-url") and not uv.default:
+            simple.insert(len(uv.extra), _ask_pip(env, ["-c", _ASK_PIP_DEFAULT]).strip())
+    credentials: Credentials = {}
+    keyrings = {
+        "pip": pip.get("keyring-provider", ["disabled"])[-1] in ("import", "subprocess"),
+        "uv": uv.keyring,
+    }
     return Indexes(
-        find_links=tuple(dict.fromkeys(clean_links)),
-        simple=tuple(dict.fromkeys(clean_simple)),
+        find_links=_clean([*pip.get("find-links", []), *uv.find_links], credentials),
+        simple=_clean((as_root(url) for url in simple), credentials),
+        named={name: _clean([as_root(url)], credentials)[0] for name, url in uv.named.items()},
         credentials=credentials,
+        remarks=tuple(_KEYRING.format(tool=tool) for tool, told in keyrings.items() if told),
     )
 
 
-def _clean(url: str, credentials: dict[str, tuple[str, str]]) -> str:
-    clean, own = split_credentials(url)
-    if own:
-        credentials[clean.split("/")[2]] = own
-    return clean
+def decided_indexes(decided: Mapping[str, str], known: Indexes) -> tuple[dict[str, Index], Credentials]:
+    """Return the index that each distribution is to come from, and the logins in their addresses.
+
+    Args:
+        decided: by name of a distribution, an address, a folder, or the name of an index of uv.
+        known: the machine's indexes.
+
+    Raises:
+        LockError: it is neither.
+    """
+    credentials: Credentials = {}
+    found = {}
+    for name, place in decided.items():
+        whole = known.named.get(place, place)
+        local = Path(whole).expanduser()
+        if "://" not in whole and not local.is_dir():
+            names = f" or one of uv's: {', '.join(sorted(known.named))}" if known.named else ""
+            raise LockError(
+                f"the index {place} of {name} is no address and no folder",
+                hint=f"write it as https://HOST/PATH, as a folder{names}",
+            )
+        (url,) = _clean([as_url(whole)], credentials)
+        files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
+        links = files or url in known.find_links or url.endswith((".html", ".htm"))
+        found[name] = Index(url if links else url.rstrip("/"), links=links)
+    return found, credentials
 
 
-def _as_url(place: str) -> str:
+def _clean(places: Iterable[str], credentials: Credentials) -> tuple[str, ...]:
+    """Return addresses without logins, each once, and keep their logins in `credentials`."""
+    found = []
+    for place in places:
+        clean, own = split_credentials(as_url(place))
+        if own:
+            credentials[clean.partition("://")[2].rstrip("/")] = own
+        found.append(clean)
+    return tuple(dict.fromkeys(found))
+
+
+def as_root(place: str) -> str:
+    """Return the root of a Simple API as an address without its last stroke."""
+    return as_url(place).rstrip("/")
+
+
+def as_url(place: str) -> str:
+    """Return an address as it is, and a path as one."""
     return place if "://" in place else Path(place).expanduser().absolute().as_uri()
 
 
@@ -100,49 +159,3 @@ def _pip_configuration(env: Mapping[str, str]) -> dict[str, list[str]]:
         if rank[section] >= settings.get(name, (-1, []))[0]:
             settings[name] = (rank[section], str(ast.literal_eval(value)).split())
     return {name: value for name, (_, value) in settings.items()}
-
-
-def _uv_configuration(env: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return uv's settings that concern indexes: variables over the user's file over the system's."""
-    found: dict[str, list[str]] = {}
-    home = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "/nonexistent")) / ".config")
-    for path in (
-        Path("/etc/uv/uv.toml"),
-        home / "uv" / "uv.toml",
-        Path(env.get("UV_CONFIG_FILE", "/nonexistent")),
-    ):
-        if path.is_file():
-            found.update(_uv_file(path))
-    for variable, name in (
-        ("UV_INDEX_URL", "index-url"),
-        ("UV_DEFAULT_INDEX", "index-url"),
-        ("UV_EXTRA_INDEX_URL", "extra-index-url"),
-        ("UV_INDEX", "extra-index-url"),
-        ("UV_FIND_LINKS", "find-links"),
-    ):
-        if env.get(variable):
-            found[name] = [_unnamed(item) for item in env[variable].replace(",", " ").split()]
-    return found
-
-
-def _unnamed(item: str) -> str:
-    """Return the address of uv's `name=address`."""
-    name, equals, url = item.partition("=")
-    return url if equals and "://" not in name and "/" not in name else item
-
-
-def _uv_file(path: Path) -> dict[str, list[str]]:
-    try:
-        raw: dict[str, Any] = msgspec.toml.decode(path.read_bytes())
-    except msgspec.DecodeError as err:
-        raise LockError(f"{path}: {err}", hint="uv itself will refuse this file; mend it") from None
-    found: dict[str, list[str]] = {}
-    for table in (raw, raw.get("pip", {})):
-        for name in ("index-url", "extra-index-url", "find-links"):
-            value = table.get(name)
-            if value:
-                found[name] = [value] if isinstance(value, str) else list(value)
-    for index in raw.get("index", []):
-        name = "index-url" if index.get("default") else "extra-index-url"
-        found.setdefault(name, []).append(index["url"])
-    return found

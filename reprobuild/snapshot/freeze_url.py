@@ -67,6 +67,7 @@ def read_origin(target: str, *, editable: bool) -> Origin | None:
             url=address,
             sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
             version=_file_version(address),
+            subdirectory=facts.get("subdirectory"),
             credential=credential,
         )
     return None
@@ -110,6 +111,7 @@ def _local(address: str, facts: dict[str, str], editable: bool) -> Origin | None
         "archive",
         path=path,
         version=version,
+        subdirectory=facts.get("subdirectory"),
         sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
     )
 

@@ -28,7 +28,7 @@ _EXCLUDED: dict[str, Code] = {
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
-    "module": "base-provided", "conda": "base-provided",
+    "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
 }  # fmt: skip
 
 

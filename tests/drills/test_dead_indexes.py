@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.lock import Ruling, Wheel
+from reprobuild.lock import Artefact, Ruling, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.python import Target, resolve_requirements
+from reprobuild.resolve.python import Around, Target, resolve_requirements
+from reprobuild.services import read_services
 from tests.drills.dead import FAULTS, LOGIN, MANNERS, Scene, like
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
@@ -70,10 +71,14 @@ def body_of(form: str, files: Sequence[Mapping[str, Any]]) -> bytes:
 
 def lock(*roots: str, line: str = "tool==1.0") -> tuple[Wheel | None, Ruling]:
     indexes = Indexes(find_links=(), simple=roots, credentials={})
-    files = FileLists(indexes, Net(manners=MANNERS), lambda label: None)
-    found = resolve_requirements([requirement(line)], files, TARGET)
-    wheels: Sequence[Wheel] = found[0]
-    return (wheels[0] if wheels else None), found[-1][0]
+    files = FileLists(indexes, Net(manners=MANNERS))
+    around = Around(services=read_services({}), bring=never)
+    found = resolve_requirements([requirement(line)], files, TARGET, around)
+    return (found.wheels[0] if found.wheels else None), found.rulings[0]
+
+
+def never(url: str, filename: str) -> Artefact:
+    raise AssertionError(f"{filename} has a hash, and was fetched from {url} to get one")
 
 
 @pytest.mark.parametrize("form", TYPES)

@@ -51,7 +51,7 @@ class Bench:
 
     def resolve(self, *sources: Source) -> dict[str, str]:
         links = Indexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
-        files = FileLists(links, Net(offline=True), lambda label: None)
+        files = FileLists(links, Net(offline=True))
         found = resolve_build_requires(sources, files, TARGET, self.made.store, self._bring)
         assert [self.folder / w.file.filename for w in found] == [self.folder / name for name in self.brought]
         assert {w.role for w in found} <= {"build"}

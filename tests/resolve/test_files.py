@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from reprobuild.lock import Artefact, Ruling, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
 from reprobuild.resolve.files import Distribution, FileLists, same_version
+from reprobuild.resolve.indexes import Index as Place
 from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.python import Target, newest, resolve_requirements
+from reprobuild.resolve.lookup import by_label
+from reprobuild.resolve.python import Around, Resolved, Target, newest, resolve_requirements
 from reprobuild.services import read_services
 from reprobuild.snapshot import conda
 from reprobuild.snapshot.joined import conda_versions
@@ -72,30 +74,38 @@ class Index:
         return f"<!DOCTYPE html><html><head><title>x</title></head><body>\n{rows}</body></html>".encode()
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with Served() as server:
-        yield server
-
-
 @pytest.fixture(params=["json", "html"])
 def index(request: pytest.FixtureRequest, served: Served) -> Index:
     return Index(served, form=request.param)
 
 
 def lists(
-    *simple: str, links: Sequence[str] = (), torch: str | None = None, net: Net | None = None
+    *simple: str, links: Sequence[str] = (), torch: str | None = None, net: Net | None = None, **decided: str
 ) -> FileLists:
     found = Indexes(find_links=tuple(links), simple=simple, credentials={})
-    return FileLists(found, net or Net(), lambda label: torch and torch.format(local=label))
+    services = read_services({"torch-index": torch} if torch else {})
+    only = {name: Place(url) for name, url in decided.items()}
+    return FileLists(found, net or Net(), lambda version: by_label(version, services) if torch else (), only)
 
 
-def lock(files: FileLists, text: str, target: Target = TARGET) -> tuple[Wheel | None, Ruling]:
-    wheels, (ruling,) = resolve_requirements([requirement(text)], files, target)
-    assert ruling.captured == text
-    return (wheels[0] if wheels else None), ruling
+def nothing(url: str, filename: str) -> Artefact:
+    raise FetchError(f"{url} was to be fetched", hint="not in this test")
+
+
+AROUND = Around(services=read_services({}), bring=nothing)
+
+
+def resolved(files: FileLists, text: str, target: Target = TARGET, around: Around = AROUND) -> Resolved:
+    found = resolve_requirements([requirement(text)], files, target, around)
+    assert [ruling.captured for ruling in found.rulings] == [text]
+    return found
+
+
+def lock(
+    files: FileLists, text: str, target: Target = TARGET, around: Around = AROUND
+) -> tuple[Wheel | None, Ruling]:
+    found = resolved(files, text, target, around)
+    return (found.wheels[0] if found.wheels else None), found.rulings[0]
 
 
 def taken(files: FileLists, text: str, target: Target = TARGET) -> str:
@@ -209,22 +219,20 @@ def test_an_unknown_project(index: Index) -> None:
 
 def test_no_wheel_for_the_interpreter_and_source_only(index: Index) -> None:
     index.add("tool-1.0-cp312-cp312-manylinux_2_17_x86_64.whl")
-    index.add("tool-1.0.tar.gz")
-    index.add("src-1.0.tar.gz")
+    index.add("src-1.0.tar.gz", **{"requires-python": ">=3.12"})
+    _, ruling = lock(lists(index.url), "src==1.0")
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "source-only")
+    assert ruling.reason == "no source of src 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36"
     _, ruling = lock(lists(index.url), "tool==1.0")
     assert (ruling.outcome, ruling.kind) == ("unresolved", "no-wheel")
     assert ruling.reason == "no wheel of tool 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36"
-    _, ruling = lock(lists(index.url), "src==1.0")
-    assert (ruling.outcome, ruling.kind) == ("unresolved", "source-only")
-    assert ruling.reason == "src 1.0 exists only as source"
 
 
 def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:
     plain, torch = Index(served), Index(served, "/whl/cpu", "html")
     plain.add("torch-2.3.0-py3-none-any.whl")
     torch.add("torch-2.3.0+cpu-cp311-cp311-linux_x86_64.whl")
-    services = read_services({"torch-index": served.url + "/whl/{local}"})
-    files = lists(plain.url, torch=services["torch-index"].url)
+    files = lists(plain.url, torch=served.url + "/whl/{local}")
     wheel, _ = lock(files, "torch==2.3.0+cpu")
     assert wheel is not None
     assert wheel.file.filename == "torch-2.3.0+cpu-cp311-cp311-linux_x86_64.whl"
@@ -232,7 +240,7 @@ def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:
     before = len(served.asked)
     assert taken(files, "torch==2.3.0") == "torch-2.3.0-py3-none-any.whl"
     assert [path for path, _ in served.asked[before:] if "/whl/" in path] == []
-    assert lock(files, "torch==2.3.0+cu121")[1].kind == "unknown-version"
+    assert lock(files, "torch==2.3.0+cu121")[1].kind == "other-local-version"
     assert "/whl/cu121/torch/" in [path for path, _ in served.asked]
 
 
@@ -328,52 +336,15 @@ def test_credentials_reach_their_host_and_no_lock(index: Index, served: Served) 
         lock(lists(index.url), "tool==1.0")
 
 
-ARCHIVE = "tool-1.0-py3-none-any.whl"
-
-
-def test_an_archive_line_is_that_very_file(served: Served) -> None:
-    index = Index(served)
-    index.add(ARCHIVE)
-    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
-    at = f"tool @ https://files.test/{ARCHIVE}"
-    wheel, _ = lock(lists(index.url), f"{at}#sha256={sha256(ARCHIVE)}")
-    assert wheel is not None
-    assert wheel.file.url == f"{served.url}/files/{ARCHIVE}"
-    wheel, ruling = lock(lists(index.url), f"{at}#sha256={'e' * 64}")
-    assert wheel is not None
-    assert wheel.file == Artefact(
-        filename=ARCHIVE, sha256="e" * 64, size=0, url=f"https://files.test/{ARCHIVE}"
-    )
-    assert ruling.outcome == "pinned"
-    assert taken(lists(index.url), at) == ARCHIVE
-
-
-def test_an_archive_that_is_nowhere_is_unresolved(served: Served, tmp_path: Path) -> None:
-    index = Index(served)
-    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
-    for text in (f"tool @ https://files.test/{ARCHIVE}", f"tool @ file:///gone/{ARCHIVE}#sha256={'e' * 64}"):
-        wheel, ruling = lock(lists(index.url), text)
-        assert wheel is None
-        assert (ruling.outcome, ruling.kind) == ("unresolved", "archive-line")
-        assert ruling.reason == (
-            "it was installed from one file, and no index of this machine has that very file"
-        )
-    (tmp_path / ARCHIVE).write_bytes(b"wheel")
-    digest = hashlib.sha256(b"wheel").hexdigest()
-    files = lists(index.url, links=[tmp_path.as_uri()])
-    assert taken(files, f"tool @ file:///gone/{ARCHIVE}#sha256={digest}") == ARCHIVE
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
         ("tool", "index-line", "the freeze tells no version"),
-        ("tool @ https://h.test/master.zip", "archive-line", "the freeze tells no version"),
+        ("tool @ https://h.test/tool.egg", "archive-line", "its name does not tell what kind of file it is"),
         ("tool @ git+https://h.test/x@" + "a" * 40, "vcs-line", "locked as a source"),
         ("-e git+https://h.test/x@" + "a" * 40 + "#egg=tool", "editable-line", "locked as a source"),
         ("tool @ file:///home/user/tool", "directory-line", "installed from a folder"),
         ("tool @ file:///croot/tool_1700000000000/work", "conda-line", "conda wrote its own build path"),
-        ("-ool==1.0", "leftover-line", "interrupted uninstall"),
     ],
 )
 def test_a_line_that_names_no_file(text: str, kind: str, reason: str) -> None:
@@ -420,7 +391,8 @@ def test_condas_build_is_replaced_by_the_wheel_of_its_version(index: Index) -> N
     index.add("tool-1.1-py3-none-any.whl")
     packages, _ = conda.parse(b"tool  1.0  py311h1_0", "conda-list.txt")
     (line,) = conda_versions([requirement(CONDA)], packages)
-    (wheel,), (ruling,) = resolve_requirements([line], lists(index.url), TARGET)
+    found = resolve_requirements([line], lists(index.url), TARGET, AROUND)
+    (wheel,), (ruling,) = found.wheels, found.rulings
     assert (wheel.file.filename, wheel.version) == ("tool-1.0-py3-none-any.whl", "1.0")
     assert (ruling.outcome, ruling.kind, ruling.captured) == ("replaced", "conda-build", CONDA)
     assert ruling.reason == (
@@ -439,8 +411,9 @@ def test_condas_build_without_its_list_and_without_a_wheel(index: Index) -> None
     assert (wheel, ruling.outcome, ruling.kind) == (None, "unresolved", "conda-line")
     assert ruling.reason == "conda wrote its own build path; the version is in no file of the snapshot"
     line = msgspec.structs.replace(requirement(CONDA), version="9.9")
-    wheels, (ruling,) = resolve_requirements([line], lists(index.url), TARGET)
-    assert (wheels, ruling.outcome, ruling.kind) == ((), "unresolved", "unknown-version")
+    found = resolve_requirements([line], lists(index.url), TARGET, AROUND)
+    (ruling,) = found.rulings
+    assert (found.wheels, ruling.outcome, ruling.kind) == ((), "unresolved", "unknown-version")
 
 
 def test_condas_build_whose_line_tells_its_version(index: Index) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.resolve.indexes import Indexes, read_indexes
+from reprobuild.resolve.indexes import Index, Indexes, decided_indexes, read_indexes
+from tests.resolve.served import Served
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ find-links = {tmp_path}/wheels
     assert read_indexes(env) == Indexes(
         find_links=((tmp_path / "wheels").as_uri(), "https://links.test/page.html"),
         simple=("https://first.test:8443/simple", "https://second.test/simple", "https://third.test/simple"),
-        credentials={"first.test:8443": ("alice", "p@ss"), "third.test": ("token", "")},
+        credentials={"first.test:8443/simple": ("alice", "p@ss"), "third.test/simple": ("token", "")},
     )
 
 
@@ -101,30 +102,126 @@ extra-index-url = ["https://pip.test/simple"]
     )
     assert read_indexes(env) == Indexes(
         find_links=("file:///wheels",),
-        simple=("https://default.test/simple", "https://pip.test/simple", "https://extra.test/simple"),
-        credentials={"extra.test": ("bob", "pw")},
+        simple=("https://extra.test/simple", "https://pip.test/simple", "https://default.test/simple"),
+        named={"extra": "https://extra.test/simple"},
+        credentials={"extra.test/simple": ("bob", "pw")},
     )
 
 
 def test_uvs_variables_go_over_its_files(env: dict[str, str], tmp_path: Path) -> None:
     uv_file(env, tmp_path, 'index-url = "https://file.test/s"\nextra-index-url = ["https://fe.test/s"]\n')
-    assert read_indexes(env).simple == ("https://file.test/s", "https://fe.test/s")
+    assert read_indexes(env).simple == ("https://fe.test/s", "https://file.test/s")
     (tmp_path / "own.toml").write_text('index-url = "https://own.test/s"\n')
     env |= {
         "UV_CONFIG_FILE": str(tmp_path / "own.toml"),
         "UV_INDEX": "named=https://n.test/s https://m.test/s?a=b",
     }
-    assert read_indexes(env).simple == ("https://own.test/s", "https://n.test/s", "https://m.test/s?a=b")
+    found = read_indexes(env)
+    assert found.simple == ("https://n.test/s", "https://m.test/s?a=b", "https://own.test/s")
+    assert found.named == {"named": "https://n.test/s"}
     env |= {"UV_DEFAULT_INDEX": "https://d.test/s", "UV_FIND_LINKS": "https://l.test/a,https://l.test/b"}
     found = read_indexes(env)
-    assert found.simple[0] == "https://d.test/s"
+    assert found.simple[-1] == "https://d.test/s"
     assert found.find_links == ("https://l.test/a", "https://l.test/b")
+    assert read_indexes({**env, "UV_NO_INDEX": "1"}).simple == ()
+    assert "https://own.test/s" not in read_indexes({**env, "UV_NO_CONFIG": "1"}).simple
 
 
-def test_pips_index_comes_before_uvs_and_none_twice(env: dict[str, str]) -> None:
+def test_uvs_extra_indexes_come_first_then_pips_defaults_then_pips_extras(env: dict[str, str]) -> None:
     env |= {"PIP_INDEX_URL": "https://p.test/s/", "UV_INDEX_URL": "https://u.test/s"}
-    env |= {"PIP_EXTRA_INDEX_URL": "https://u.test/s https://x.test/s"}
-    assert read_indexes(env).simple == ("https://p.test/s", "https://u.test/s", "https://x.test/s")
+    env |= {"PIP_EXTRA_INDEX_URL": "https://u.test/s https://x.test/s", "UV_INDEX": "https://e.test/s"}
+    assert read_indexes(env).simple == (
+        "https://e.test/s", "https://p.test/s", "https://u.test/s", "https://x.test/s",
+    )  # fmt: skip
+
+
+WHOLE = """
+extra-index-url = ["{0}/extra"]
+[[index]]
+name = "one"
+url = "{0}/one"
+[[index]]
+name = "my-own"
+url = "{0}/explicit"
+explicit = true
+[[index]]
+name = "last"
+url = "{0}/default"
+default = true
+[pip]
+extra-index-url = ["{0}/pip-extra"]
+"""
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"UV_INDEX": "mine={0}/env"}, {"UV_DEFAULT_INDEX": "{0}/own-default"}]
+)
+def test_the_order_is_the_one_in_which_uv_itself_asks(
+    variables: dict[str, str], env: dict[str, str], tmp_path: Path
+) -> None:
+    with Served() as served:
+        uv_file(env, tmp_path, WHOLE.format(served.url))
+        env |= {name: value.format(served.url) for name, value in variables.items()}
+        env |= {"NO_PROXY": "127.0.0.1", "UV_CACHE_DIR": str(tmp_path / "cache"), "UV_PYTHON": sys.executable}
+        uv = Path(sys.executable).with_name("uv")
+        ran = subprocess.run(
+            [uv, "pip", "compile", "--quiet", "-"],
+            input=b"tool==1.0",
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+        )
+        asked = [path.removesuffix("/tool/") for path, _ in served.asked]
+    assert b"tool was not found" in ran.stderr
+    found = read_indexes(env)
+    assert [url.removeprefix(served.url) for url in found.simple] == asked
+    assert found.named["my-own"] == f"{served.url}/explicit"
+
+
+def test_logins_of_uvs_named_indexes(env: dict[str, str], tmp_path: Path) -> None:
+    uv_file(env, tmp_path, WHOLE.format("https://old:login@w.test"))
+    env |= {
+        "UV_INDEX_MY_OWN_USERNAME": "al",
+        "UV_INDEX_MY_OWN_PASSWORD": "s@3/",
+        "UV_INDEX_ONE_USERNAME": "bo",
+    }
+    found = read_indexes(env)
+    assert found.credentials["w.test/explicit"] == ("al", "s@3/")
+    assert found.credentials["w.test/one"] == ("bo", "")
+    assert found.credentials["w.test/default"] == ("old", "login")
+    assert all("@" not in url for url in (*found.simple, *found.named.values()))
+
+
+def test_a_keyring_is_not_asked_and_that_is_said(env: dict[str, str], tmp_path: Path) -> None:
+    pip_file(env, tmp_path, "[global]\nkeyring-provider = subprocess\n")
+    env["UV_KEYRING_PROVIDER"] = "subprocess"
+    pip, uv = read_indexes(env).remarks
+    assert pip == (
+        "pip is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
+        "index's address"
+    )
+    assert uv == pip.replace("pip is", "uv is")
+
+
+def test_a_decided_index_is_an_address_a_folder_or_one_of_uvs(env: dict[str, str], tmp_path: Path) -> None:
+    uv_file(env, tmp_path, WHOLE.format("https://w.test"))
+    known = read_indexes(env)
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "tool-1.0-py3-none-any.whl").touch()
+    decided = {
+        "a": "https://me:pw@a.test/simple/", "b": "https://b.test/links.html", "c": "my-own",
+        "d": str(tmp_path / "wheels"), "e": str(tmp_path),
+    }  # fmt: skip
+    found, logins = decided_indexes(decided, known)
+    assert found == {
+        "a": Index("https://a.test/simple"), "b": Index("https://b.test/links.html", links=True),
+        "c": Index("https://w.test/explicit"), "d": Index((tmp_path / "wheels").as_uri(), links=True),
+        "e": Index(tmp_path.as_uri()),
+    }  # fmt: skip
+    assert logins == {"a.test/simple": ("me", "pw")}
+    with pytest.raises(LockError, match="the index nowhere of tool is no address and no folder") as caught:
+        decided_indexes({"tool": "nowhere"}, known)
+    assert caught.value.hint == "write it as https://HOST/PATH, as a folder or one of uv's: last, my-own, one"
 
 
 def test_a_broken_file_of_uv(env: dict[str, str], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def lists(tmp_path: Path) -> FileLists:
     for name in WHEELS:
         (folder / name).touch()
     links = Indexes(find_links=(folder.as_uri(),), simple=(), credentials={})
-    return FileLists(links, Net(offline=True), lambda label: None)
+    return FileLists(links, Net(offline=True))
 
 
 def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") -> Need:

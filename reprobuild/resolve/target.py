@@ -1,0 +1,47 @@
+"""What a wheel must fit: the tags of an interpreter on a machine with a C library."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from packaging.tags import Tag, compatible_tags, cpython_tags
+
+# The names of PEP 513, 571 and 599 for a glibc, and the machines that each was given for.
+_X86 = ("x86_64", "i686")
+_LEGACY = {
+    (2, 17): ("manylinux2014", (*_X86, "aarch64", "armv7l", "ppc64", "ppc64le", "s390x")),
+    (2, 12): ("manylinux2010", _X86),
+    (2, 5): ("manylinux1", _X86),
+}
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """What a wheel must fit: Python (`3.11.2`), glibc (`2, 36`) and machine (`x86_64`).
+
+    `free_threaded` is CPython's build without the global lock (PEP 703), whose ABI has a `t`.
+    """
+
+    python: str
+    glibc: tuple[int, int]
+    machine: str
+    free_threaded: bool = False
+
+    def tags(self) -> list[Tag]:
+        """Return the wheel tags that fit, best first (PEP 425, PEP 600)."""
+        minor = tuple(int(part) for part in self.python.split(".")[:2])
+        platforms = []
+        for glibc_minor in range(self.glibc[1], 4, -1):
+            platforms.append(f"manylinux_{self.glibc[0]}_{glibc_minor}_{self.machine}")
+            legacy, machines = _LEGACY.get((self.glibc[0], glibc_minor), ("", ()))
+            if self.machine in machines:
+                platforms.append(f"{legacy}_{self.machine}")
+        platforms.append(f"linux_{self.machine}")
+        interpreter = f"cp{minor[0]}{minor[1]}"
+        abi = f"{interpreter}t" if self.free_threaded else interpreter
+        return [
+            *cpython_tags(minor, abis=[abi], platforms=platforms),
+            *compatible_tags(minor, interpreter=interpreter, platforms=platforms),
+        ]
+
+    def __str__(self) -> str:
+        kind = "free-threaded Python" if self.free_threaded else "Python"
+        return f"{kind} {self.python} on {self.machine} with glibc {self.glibc[0]}.{self.glibc[1]}"

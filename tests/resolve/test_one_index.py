@@ -1,0 +1,182 @@
+"""One index for each line: never a silent mix of two, and what else there was is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import FetchError, LockError
+from reprobuild.net import Net
+from reprobuild.resolve.compose import accept
+from reprobuild.resolve.python import Target
+from tests.resolve.served import Reply, Served
+from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
+
+WHEEL = "tool-1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def one(served: Served) -> Index:
+    return Index(served, "/one")
+
+
+@pytest.fixture
+def two(served: Served) -> Index:
+    return Index(served, "/two", "html")
+
+
+def test_one_name_with_two_contents_is_nobodys_choice(one: Index, two: Index) -> None:
+    one.add(WHEEL)
+    two.add(WHEEL, hashes={"sha256": "2" * 64})
+    wheel, ruling = lock(lists(one.url, two.url), "tool==1.0")
+    assert (wheel, ruling.outcome, ruling.kind) == (None, "unresolved", "ambiguous-index")
+    assert ruling.reason == (
+        f"{WHEEL} is one file on {one.url} (sha256 {sha256(WHEEL)[:12]}) and another on {two.url} (sha256 "
+        f"222222222222): decide it, --index tool={one.url} or --index tool={two.url}"
+    )
+    with pytest.raises(LockError) as caught:
+        accept([ruling], ())
+    assert caught.value.hint == "to go on without exactly these: --accept ambiguous-index"
+    for index, expected in ((one, sha256(WHEEL)), (two, "2" * 64)):
+        wheel, ruling = lock(lists(one.url, two.url, tool=index.url), "tool==1.0")
+        assert wheel is not None
+        assert wheel.file.sha256 == expected
+        assert ruling.reason == f"{WHEEL} from {index.url}, which was decided"
+
+
+def test_the_same_bytes_on_two_indexes_are_fine(one: Index, two: Index) -> None:
+    one.add(WHEEL)
+    two.add(WHEEL)
+    assert lock(lists(one.url, two.url), "tool==1.0")[1].reason == f"{WHEEL} from {one.url}"
+
+
+def test_a_clash_with_a_folder_is_seen_by_its_bytes(one: Index, tmp_path: Path) -> None:
+    one.add(WHEEL)
+    (tmp_path / WHEEL).write_bytes(b"mine")
+    files = lists(one.url, links=[tmp_path.as_uri()])
+    _, ruling = lock(files, "tool==1.0")
+    assert ruling.kind == "ambiguous-index"
+    assert "None" not in ruling.reason
+
+
+def test_all_files_of_a_line_come_from_one_index(one: Index, two: Index) -> None:
+    """The better wheel of a later index is not mixed in, as pip would do."""
+    one.add(WHEEL)
+    two.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    assert taken(lists(one.url, two.url), "tool==1.0") == WHEEL
+    assert taken(lists(two.url, one.url), "tool==1.0") == "tool-1.0-cp311-cp311-linux_x86_64.whl"
+
+
+def test_a_version_that_only_a_later_index_has_is_taken_and_said(one: Index, two: Index) -> None:
+    """This is what a confused dependency looks like, so it must be seen."""
+    one.add("tool-0.9-py3-none-any.whl")
+    two.add(WHEEL)
+    wheel, ruling = lock(lists(one.url, two.url), "tool==1.0")
+    assert wheel is not None
+    assert (ruling.outcome, ruling.reason) == (
+        "pinned",
+        f"{WHEEL} from {two.url}; {one.url}, which comes before it, has tool, too, but not this version",
+    )
+    one.add("tool-1.0-cp39-cp39-win_amd64.whl")
+    _, ruling = lock(lists(one.url, two.url), "tool==1.0")
+    assert ruling.reason.endswith("has tool, too, but no file of this version that fits")
+    two.add("rare-1.0-py3-none-any.whl")
+    assert lock(lists(one.url, two.url), "rare==1.0")[1].reason == f"rare-1.0-py3-none-any.whl from {two.url}"
+
+
+def test_the_source_of_the_first_index_comes_before_the_wheel_of_the_second(one: Index, two: Index) -> None:
+    one.add("tool-1.0.zip")
+    one.add("tool-1.0.tar.gz", yanked="wrong licence")
+    two.add(WHEEL)
+    found = resolved(lists(one.url, two.url), "tool==1.0")
+    (sdist,) = found.sdists
+    assert (sdist.file.filename, sdist.version, sdist.yanked) == ("tool-1.0.tar.gz", "1.0", "wrong licence")
+    assert found.rulings[0].reason == (
+        f"tool-1.0.tar.gz from {one.url}; {two.url} has a wheel: decide it with --index tool={two.url}; its publisher "
+        "yanked it: wrong licence; built from its source, once"
+    )
+    assert found.wheels == ()
+    decided = resolved(lists(one.url, two.url, tool=two.url), "tool==1.0")
+    assert [wheel.file.filename for wheel in decided.wheels] == [WHEEL]
+
+
+def test_only_the_decided_index_is_asked(one: Index, two: Index, served: Served) -> None:
+    one.add(WHEEL)
+    _, ruling = lock(lists(one.url, Tool_=two.url), "tool==1.0")
+    assert ruling.outcome == "pinned"  # another name: the decision of `tool-` is not for `tool`
+    before = len(served.asked)
+    _, ruling = lock(lists(one.url, TOOL=two.url), "tool==1.0")
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "unknown-project")
+    assert {path.split("/")[1] for path, _ in served.asked[before:]} == {"two"}
+
+
+def test_an_md5_is_no_hash(one: Index) -> None:
+    one.add(WHEEL, hashes={"md5": "0" * 32})
+    with pytest.raises(
+        FetchError, match=r"publishes no sha256 for tool-1\.0-py3-none-any\.whl \(an md5 is not enough\)"
+    ):
+        lock(lists(one.url), "tool==1.0")
+
+
+def test_two_logins_on_one_host(one: Index, two: Index, served: Served) -> None:
+    one.add(WHEEL)
+    two.add("rare-1.0-py3-none-any.whl")
+    for path, login in (
+        ("/one/tool/", "al:1"),
+        ("/two/rare/", "bo:2"),
+        ("/one/rare/", "al:1"),
+        ("/two/tool/", "bo:2"),
+    ):
+        known = served.replies.get(path, [Reply(b"", 404)])[0]
+        served.give(path, Reply(known.body, known.status, known.headers, login=login))
+    net = Net(credentials={f"{served.host}/one": ("al", "1"), f"{served.host}/two": ("bo", "2")})
+    files = lists(one.url, two.url, net=net)
+    assert taken(files, "tool==1.0") == WHEEL
+    assert taken(files, "rare==1.0") == "rare-1.0-py3-none-any.whl"
+
+
+def test_a_login_of_netrc_reaches_its_index(
+    one: Index, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.add(WHEEL)
+    page = served.replies["/one/tool/"][0]
+    served.give("/one/tool/", Reply(page.body, headers=page.headers, login="alice:hunter2"))
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password hunter2\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    wheel, ruling = lock(lists(one.url), "tool==1.0")
+    assert wheel is not None
+    assert "hunter2" not in repr((wheel, ruling))
+
+
+@pytest.mark.parametrize(
+    ("target", "best"),
+    [
+        (Target(python="3.13.1", glibc=(2, 36), machine="x86_64"), "cp313-cp313-manylinux_2_28_x86_64"),
+        (Target(python="3.13.1", glibc=(2, 27), machine="x86_64"), "cp313-cp313-manylinux2014_x86_64"),
+        (Target(python="3.13.1", glibc=(2, 36), machine="aarch64"), "cp313-cp313-manylinux_2_28_aarch64"),
+        (Target(python="3.13.1", glibc=(2, 17), machine="aarch64"), "cp313-cp313-manylinux2014_aarch64"),
+        (
+            Target(python="3.13.1", glibc=(2, 36), machine="x86_64", free_threaded=True),
+            "cp313-cp313t-manylinux_2_28_x86_64",
+        ),
+        (Target(python="3.12.1", glibc=(2, 36), machine="aarch64"), "cp38-abi3-manylinux_2_17_aarch64"),
+        (Target(python="3.14.0", glibc=(2, 36), machine="x86_64", free_threaded=True), "py3-none-any"),
+    ],
+)
+def test_files_are_chosen_by_interpreter_glibc_and_machine(one: Index, target: Target, best: str) -> None:
+    for machine in ("x86_64", "aarch64"):
+        for tags in ("cp313-cp313-manylinux_2_28", "cp313-cp313-manylinux2014", "cp38-abi3-manylinux_2_17"):
+            one.add(f"tool-1.0-{tags}_{machine}.whl")
+        one.add(f"tool-1.0-cp313-cp313t-manylinux_2_28_{machine}.whl")
+        one.add(f"tool-1.0-cp313-cp313-musllinux_1_2_{machine}.whl")
+    one.add(WHEEL)
+    assert taken(lists(one.url), "tool==1.0", target) == f"tool-1.0-{best}.whl"
+
+
+def test_a_manylinux2010_is_for_intel_alone() -> None:
+    arm = Target(python="3.11.2", glibc=(2, 36), machine="aarch64")
+    platforms = {tag.platform for tag in arm.tags()}
+    assert {"manylinux2014_aarch64", "linux_aarch64", "manylinux_2_36_aarch64"} <= platforms
+    assert not {"manylinux2010_aarch64", "manylinux1_aarch64"} & platforms
+    assert {"manylinux2010_x86_64", "manylinux1_x86_64"} <= {tag.platform for tag in TARGET.tags()}
