@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, factors, leftovers, planted, torch_tests
+from proof import ablation, factors, gpu_train, leftovers, planted, torch_tests
 from proof.evidence import FOLDER, document, machine
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock import Lock, read_lock, write_lock
@@ -77,8 +77,9 @@ class Place(Struct, frozen=True, kw_only=True):
     def write(
         self, name: str, rooms: Sequence[str], found: Mapping[str, object], about: Mapping[str, object]
     ) -> None:
-        """Write the evidence of an experiment; its kind is the name's first word."""
-        self.file(name).write_text(document(name.partition("-")[0], rooms, found, about), encoding="utf-8")
+        """Write the evidence of an experiment; its kind is the name, or the first word of a part's name."""
+        kind = name if name in EXPERIMENTS else name.partition("-")[0]
+        self.file(name).write_text(document(kind, rooms, found, about), encoding="utf-8")
 
 
 def run_factors(place: Place) -> bool:
@@ -191,9 +192,21 @@ def run_torch(place: Place) -> bool:
     return not found["otherwise"] and bool(found["answers"]["bare"].get("passed"))
 
 
+def run_gpu_train(place: Place) -> bool:
+    """Lock, fetch, build, check and compare the example with the CUDA build of torch; 20 GB of disk are needed."""
+    about = machine()
+    found = gpu_train.GpuTrain(place.store, place.work / "gpu-train").do()
+    wrong = gpu_train.broken(found)
+    print("\n".join(f"{what:48} {value}" for what, value in gpu_train.table(found)))
+    print(f"claims that do not hold: {', '.join(wrong) or 'none'}")
+    place.write("gpu-train", gpu_train.ROOMS, {**found, "broken": wrong}, about)
+    return not wrong
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "planted": run_planted, "torch": run_torch,
+    "gpu-train": run_gpu_train,
 }  # fmt: skip
 
 

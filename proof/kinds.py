@@ -14,7 +14,7 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import factors, leftovers, planted, torch_tests
+from proof import factors, gpu_train, leftovers, planted, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
@@ -30,6 +30,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
+    Kind(name="gpu-train", rooms=gpu_train.ROOMS, made_by="make proof"),
     Kind(name="planted", rooms=planted.ROOMS, made_by="make proof"),
     Kind(name="reading", rooms=("secrets", "snapshot"), made_by="make proof"),
     Kind(name="torch", rooms=torch_tests.ROOMS, made_by="make proof"),

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from proof import gpu_train
 from proof.circumstances import LEVELS
 from proof.evidence import FOLDER, ROOT
 
@@ -32,7 +33,8 @@ def written(page: str, folder: Path = FOLDER) -> str:
 
     def block(match: re.Match[str]) -> str:
         evidence = newest(match[2], folder)
-        table = "No evidence yet.\n" if evidence is None else TABLES[match[2].partition("-")[0]](evidence)
+        write = TABLES.get(match[2]) or TABLES[match[2].partition("-")[0]]
+        table = "No evidence yet.\n" if evidence is None else write(evidence)
         return f"{match[1]}{table}{match[4]}"
 
     return _BLOCK.sub(block, page)
@@ -127,10 +129,16 @@ def _torch(evidence: Mapping[str, Any]) -> str:
     return said + _table(["profile", *names], rows)
 
 
+def _gpu_train(evidence: Mapping[str, Any]) -> str:
+    rows = [[what, value] for what, value in gpu_train.table(evidence)]
+    said = f"Claims that do not hold: {', '.join(evidence['broken']) or 'none'}. {_where(evidence)}\n\n"
+    return said + _table(["", ""], rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
-    "planted": _planted, "torch": _torch,
+    "planted": _planted, "torch": _torch, "gpu-train": _gpu_train,
 }  # fmt: skip
 
 

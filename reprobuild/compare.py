@@ -66,10 +66,12 @@ def _settings(lock: Lock) -> dict[str, str]:
 
 
 def _wheels(lock: Lock) -> dict[str, str]:
-    return {
-        f"{w.name}{' (build)' * (w.role == 'build')}": f"{w.version} {w.file.filename} sha256:{w.file.sha256}"
-        for w in lock.wheels
-    }
+    """Return the wheels by name; builds may need several versions of one."""
+    found: dict[str, list[str]] = {}
+    for wheel in lock.wheels:
+        name = f"{wheel.name}{' (build)' * (wheel.role == 'build')}"
+        found.setdefault(name, []).append(f"{wheel.version} {wheel.file.filename} sha256:{wheel.file.sha256}")
+    return {name: ", ".join(sorted(files)) for name, files in found.items()}
 
 
 def _sources(lock: Lock) -> dict[str, str]:
@@ -96,6 +98,7 @@ def realised(lock: Lock) -> dict[str, str]:
         **({"tree of the interpreter": lock.realised.interpreter} if lock.realised.interpreter else {}),
         **codes,
         **{f"wheel of {w.name}": w.file.sha256 for w in lock.realised.wheels},
+        **{f"compiled parts of {one.name}": one.parts for one in lock.realised.builds if one.parts},
     }
 
 

@@ -41,13 +41,27 @@ class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     components: tuple[str, ...] = ()
 
 
+class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How one project is built, where its own files do not tell.
+
+    `requires` come to its build requirements, `packages` (of the system) to the compilers; `variables` are set for
+    the build. With `environment` the build imports what the image has (pip's `--no-build-isolation`); None: what is
+    known of the project.
+    """
+
+    requires: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
+    environment: bool | None = None
+
+
 class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Every decision, each with the value that means "decide from evidence".
 
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
     `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
     between. `debs` are `.deb` files, or folders of them; `indexes` maps the name of a distribution to the only index
-    that it is to come from.
+    that it is to come from. `build` is by project; `devel` is the image to compile in.
     """
 
     python: str | None = None
@@ -64,6 +78,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     profile: str | None = None
     seed: int | None = None
     workload: WorkloadDecision | None = None
+    build: dict[str, BuildDecision] = {}
+    devel: str | None = None
 
     def recorded(self) -> dict[str, Any]:
         """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""

@@ -83,17 +83,20 @@ def forecast(lock: Lock, store: Store, today: datetime.date) -> tuple[Forecast, 
 
 
 def _each(lock: Lock, rules: tuple[Rule, ...], today: datetime.date) -> Iterator[tuple[Artefact, Forecast]]:
-    for deb in (*lock.base.packages, *lock.base.tools):
-        yield deb.file, _judge(rules, "deb", deb.file.url, deb.file.url, today)
-    if lock.base.image:
-        reference = lock.base.image.reference
-        for file in (lock.base.image.config, *(layer.file for layer in lock.base.image.layers)):
-            yield file, _judge(rules, "image", reference, reference, today)
+    for base in (lock.base, *([lock.devel] if lock.devel else [])):
+        for deb in (*base.packages, *base.tools):
+            yield deb.file, _judge(rules, "deb", deb.file.url, deb.file.url, today)
+        if base.image:
+            reference = base.image.reference
+            for file in (base.image.config, *(layer.file for layer in base.image.layers)):
+                yield file, _judge(rules, "image", reference, reference, today)
     for wheel in lock.wheels:
         one = _judge(rules, "wheel", f"{wheel.version} {wheel.file.url}", wheel.file.url, today)
         if wheel.yanked and not one.at_risk:
             one = _one("withdrawn wheel", "no promise", _YANKED, "PEP 592")
         yield wheel.file, one
+    for sdist in lock.sdists:
+        yield sdist.file, _judge(rules, "wheel", f"{sdist.version} {sdist.file.url}", sdist.file.url, today)
     for source in lock.sources:
         if source.patch is None and source.url:
             yield source.file, _judge(rules, "source", source.url, source.url, today)

@@ -64,6 +64,7 @@ def named_files(lock: Lock) -> dict[str, Named]:
     found |= {made.base: Named(name="the tree of the base"), made.runtime: Named(name="the runtime package")}
     found |= {made.interpreter: Named(name="the tree of the interpreter")} if made.interpreter else {}
     found |= {wheel.file.sha256: Named(name=wheel.file.filename) for wheel in made.wheels}
+    found |= {one.parts: Named(name=f"what is compiled in {one.name}") for one in made.builds if one.parts}
     bytecode = {code.tar: names.get(code.artefact, code.artefact) for code in made.bytecode}
     return found | {tar: Named(name=f"the bytecode of {name}") for tar, name in bytecode.items()}
 

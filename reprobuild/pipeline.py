@@ -33,6 +33,7 @@ from reprobuild.preflight import check_gpus, preflight, this_machine
 from reprobuild.realise import realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
+from reprobuild.resolve.standalone import mirrored
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -134,7 +135,7 @@ def fetch_lock(lock: Lock, path: Path, session: Session) -> int:
         The number of files that were missing.
     """
     with keeping(lock, path, session.store, "fetch"):
-        return _bring(artefacts(lock), session)
+        return _bring(artefacts(lock), lock, session)
 
 
 def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
@@ -142,7 +143,10 @@ def half_life(lock: Lock, session: Session) -> tuple[Forecast, ...]:
     return forecast(lock, session.store, session.today)
 
 
-def _bring(wanted: Sequence[Artefact], session: Session) -> int:
+def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
+    python = lock.interpreter.file
+    if python is not None and not session.store.has(python.sha256):
+        wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
     missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often nothing is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
@@ -170,7 +174,7 @@ def build(
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
-    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], session)
+    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], lock, session)
     # What torch was compiled for is in its wheel, which may only now be there.
     for warning in check_gpus(lock, session.store, machine.gpus, gpus):
         if warning not in told:

@@ -31,6 +31,9 @@ ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
 PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 
+# No test is to download builds of Python; those that need some make them.
+os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-builds.json")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import platform
 import re
 import shutil
@@ -13,10 +15,24 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+# The address that uv replaces by a mirror: https://docs.astral.sh/uv/reference/environment/#uv_python_install_mirror
+PUBLISHED = "https://github.com/astral-sh/python-build-standalone/releases/download"
 VERSION = platform.python_version()
 MINOR = ".".join(VERSION.split(".")[:2])
 PROGRAM = Path(sys.base_prefix, "bin", f"python{MINOR}")
 LIBRARY = Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
+# As a real build has it: it was installed to /install, by a compiler that few machines have under this name.
+SYSCONFIG = b"""# system configuration generated and used by the sysconfig module
+build_time_vars = {'AR': '/tools/llvm/bin/llvm-ar',
+ 'CC': 'clang -pthread',
+ 'CFLAGS': '-O3 -I/install/include -I/opt/installed',
+ 'CXX': '/usr/bin/clang++ -pthread',
+ 'INCLUDEPY': '/install/include/python3.11',
+ 'LDSHARED': 'clang -pthread -shared',
+ 'LIBDIR': '/install/lib',
+ 'LINKCC': '',
+ 'prefix': '/install'}
+"""
 # Folders of the standard library without which everything here runs, and which are most of its modules.
 LEFT_OUT = {
     "__pycache__", "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "pydoc_data", "asyncio",
@@ -63,3 +79,49 @@ def small_root(folder: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, place)
     return folder
+
+
+def fake_build(path: Path, minor: str = MINOR) -> Path:
+    """Write an archive of that layout whose interpreter is none; uv unpacks it, and starts nothing."""
+    library = f"python/lib/python{minor}"
+    files = {
+        f"python/bin/python{minor}": b"", f"{library}/os.py": b"",
+        f"{library}/_sysconfigdata__linux_x86_64-linux-gnu.py": SYSCONFIG,
+    }  # fmt: skip
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def offer(
+    mirror: Path, archives: Mapping[str, Path], *, machine: str = platform.machine(), url: str = PUBLISHED
+) -> dict[str, str]:
+    """Offer builds as their publisher does, and return the variables by which uv finds them in the mirror.
+
+    Args:
+        mirror: a folder that is made; its content can be served, too.
+        archives: the archive of each version.
+        machine: that they are for.
+        url: what the addresses begin with.
+    """
+    known = {}
+    for version, archive in archives.items():
+        name = f"cpython-{version}%2B20240107-{machine}-unknown-linux-gnu-install_only.tar.gz"
+        place = mirror / "20240107" / name.replace("%2B", "+")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(archive, place)
+        major, minor, patch = map(int, version.split("."))
+        known[f"cpython-{version}-linux-{machine}-gnu"] = {
+            "name": "cpython", "arch": {"family": machine, "variant": None}, "os": "linux", "libc": "gnu",
+            "major": major, "minor": minor, "patch": patch, "prerelease": "", "variant": None, "build": "20240107",
+            "url": f"{url}/20240107/{name}", "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+        }  # fmt: skip
+    (mirror / "builds.json").write_text(json.dumps(known))
+    return {
+        "UV_PYTHON_DOWNLOADS_JSON_URL": str(mirror / "builds.json"),
+        "UV_PYTHON_INSTALL_MIRROR": mirror.as_uri(),
+        "UV_HTTP_RETRIES": "0",
+    }

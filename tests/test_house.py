@@ -127,4 +127,4 @@ def test_what_runs_in_the_sandbox_is_old_python_and_standard_library(path: Path)
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module
     }
-    assert names <= {"importlib", "json", "marshal", "os", "sys", "warnings", "typing"}
+    assert names <= {"importlib", "json", "marshal", "os", "sys", "sysconfig", "warnings", "typing"}

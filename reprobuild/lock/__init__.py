@@ -10,6 +10,7 @@ from reprobuild.lock.file import (
 )
 from reprobuild.lock.model import (
     OF_NO_LINE,
+    Built,
     Bytecode,
     Lock,
     Outcome,
@@ -57,6 +58,7 @@ __all__ = [
     "Base",
     "BaseImage",
     "Building",
+    "Built",
     "Bytecode",
     "CondaPackage",
     "Deb",

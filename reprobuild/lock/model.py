@@ -48,12 +48,28 @@ class Bytecode(Struct, frozen=True, kw_only=True):
     tar: str
 
 
+class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a project became a wheel: what it was, once; never asked when the image is made, but for `parts`.
+
+    `wheel` is the sha256 of what came out, `tools` the first lines in which compilers tell their versions, `variables`
+    what was set. An editable project may be run from files that only its build makes (compiled modules): `parts` is
+    the sha256 of a tar of these, which is laid over its source; `files` are their paths below the source.
+    """
+
+    name: str
+    wheel: str
+    tools: tuple[str, ...] = ()
+    variables: tuple[Setting, ...] = ()
+    parts: str = ""
+    files: tuple[str, ...] = ()
+
+
 class Realised(Struct, frozen=True, kw_only=True):
     """Outputs of what had to be run: the base tree as a tar, wheels of sources, bytecode, each by sha256.
 
     `runtime` is the tar of the runtime package that goes into the image: with another reprobuild's, the
     same lock would give another image. `interpreter` is the tar of a standalone interpreter or of conda's packages,
-    in their place in the image; empty where the interpreter is the base's own.
+    in their place in the image; empty where the interpreter is the base's own. `builds` has one entry for each wheel.
     """
 
     base: str
@@ -61,6 +77,7 @@ class Realised(Struct, frozen=True, kw_only=True):
     wheels: tuple[Wheel, ...]
     bytecode: tuple[Bytecode, ...]
     interpreter: str = ""
+    builds: tuple[Built, ...] = ()
 
 
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +134,7 @@ def canonical(lock: Lock) -> Lock:
             lock.realised,
             wheels=tuple(sorted(lock.realised.wheels, key=lambda w: w.name)),
             bytecode=tuple(sorted(lock.realised.bytecode, key=lambda b: b.artefact)),
+            builds=tuple(sorted(lock.realised.builds, key=lambda b: b.name)),
         ),
     )
 

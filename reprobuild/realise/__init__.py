@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Bytecode, Interpreter, Lock, Realised, Source, Wheel
+from reprobuild.lock import EPOCH, Bytecode, Interpreter, Lock, Realised, Wheel
 from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base, recall_base
+from reprobuild.realise.builds import build_projects, recall_projects
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.interpreter import realise_interpreter, recall_interpreter, with_interpreter
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.runtime import compile_runtime, recall_runtime
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.realise.wheels import build_wheel, recall_wheel, wheel_key
 from reprobuild.sandbox import Root, can_layer, check_namespaces
 from reprobuild.store import Store
 
@@ -39,16 +39,19 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
     if lock.realised and _complete(lock.realised, store):
         return lock
     base = realise_base(lock.base, store, lock.epoch, say)
-    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    with _Root(base, lock.interpreter, store) as root:
-        root.tree = tree = realise_interpreter(lock, root.get, store, say)
-        built = tuple(
-            _wheel(source, needs, lock, root, store, say) for source in lock.sources if source.installed
-        )
+    with contextlib.ExitStack() as stack:
+        root = stack.enter_context(_Root(lambda: base, lock.interpreter, store))
+        devel = stack.enter_context(_Root(lambda: _devel(lock, store, say), lock.interpreter, store))
+        root.tree = devel.tree = tree = realise_interpreter(lock, root.get, store, say)
+        made = build_projects(lock, tree, lambda compiles: (devel if compiles else root).get(), store, say)
+        built = tuple(one.wheel for one in made)
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
         runtime = _runtime(lock, root, store)
-    realised = Realised(base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree)
+    builds = tuple(one.built for one in made)
+    realised = Realised(
+        base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
+    )
     if lock.realised:
         sealed = msgspec.structs.replace(lock, realised=realised)
         _check_same(lock, sealed)
@@ -65,14 +68,11 @@ def is_realised(lock: Lock, store: Store) -> bool:
     tree = recall_interpreter(lock, store)
     if tree is None:
         return False
-    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
+    made = recall_projects(lock, tree, store)
+    if made is None:
+        return False
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    for source in lock.sources:
-        key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch, tree)
-        built = recall_wheel(key, store) if source.installed else None
-        if source.installed and built is None:
-            return False
-        wheels += [built] if built else []
+    wheels += [one.wheel for one in made]
     if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store, tree) is None:
         return False
     return len(_known_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
@@ -89,12 +89,12 @@ def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
 
 
 class _Root:
-    """The base tree as a folder, unpacked when it is first needed: what is remembered needs none.
+    """The tree of a base as a folder, unpacked when it is first needed: what is remembered needs none.
 
     `tree` is that of an interpreter of its own, once it is made; what runs in the root sees it.
     """
 
-    def __init__(self, base: str, interpreter: Interpreter, store: Store) -> None:
+    def __init__(self, base: Callable[[], str], interpreter: Interpreter, store: Store) -> None:
         self._base, self._interpreter, self._store = base, interpreter, store
         self.tree = ""
         self._stack = contextlib.ExitStack()
@@ -111,24 +111,17 @@ class _Root:
         if self._root is None:
             check_namespaces()
         if self._root is None and can_layer():
-            self._root = Root(folder=kept_root(self._base, self._store), layered=True)
+            self._root = Root(folder=kept_root(self._base(), self._store), layered=True)
         elif self._root is None:
             folder = self._stack.enter_context(self._store.scratch())
-            unpack_root(self._store.verified(self._base, "the base tree"), folder)
+            unpack_root(self._store.verified(self._base(), "the base tree"), folder)
             self._root = Root(folder=folder)
         return with_interpreter(self._root, self._interpreter, self.tree, self._store)
 
 
-def _wheel(
-    source: Source, needs: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
-) -> Wheel:
-    key = wheel_key(source, needs, lock.base, lock.interpreter, lock.epoch, root.tree)
-    wheel = recall_wheel(key, store)
-    if wheel is None:
-        say(f"building {source.name}")
-        wheel = build_wheel(source, needs, lock.interpreter, root.get(), store, lock.epoch)
-        store.remember(key, msgspec.to_builtins(wheel))
-    return wheel
+def _devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
+    """Return the tree to compile in; its times are no part of what comes out."""
+    return realise_base(lock.devel or lock.base, store, EPOCH, say)
 
 
 def _bytecode(
@@ -161,6 +154,7 @@ def _complete(realised: Realised, store: Store) -> bool:
         *([realised.interpreter] if realised.interpreter else []),
         *(w.file.sha256 for w in realised.wheels),
         *(b.tar for b in realised.bytecode),
+        *(b.parts for b in realised.builds if b.parts),
     ]
     return all(store.has(sha256) for sha256 in wanted)
 
@@ -202,6 +196,13 @@ def _check_same(given: Lock, made: Lock) -> None:
         if wheel.file.sha256 not in files:
             raise BuildError(
                 f"the wheel of {wheel.name} came out otherwise than the lock says", hint="make a new lock"
+            )
+    parts = {(one.name, one.parts) for one in before.builds}
+    for one in after.builds:
+        if (one.name, one.parts) not in parts:
+            raise BuildError(
+                f"what the build of {one.name} adds to its source came out otherwise than the lock says",
+                hint="make a new lock",
             )
     for code in after.bytecode:
         if (code.artefact, code.tar) not in known:

@@ -166,7 +166,7 @@ def _compiled(
     if not parts:
         raise BuildError(
             f"{_ORIGIN} holds no modules in /{library}",
-            hint="another build of Python must be found: `--python X.Y.Z`",
+            hint="take another build of Python: `--python X.Y.Z`",
         )
     running = msgspec.structs.replace(
         root, binds=(*root.binds, Bind(source=tree / interpreter.home[1:], target=interpreter.home))

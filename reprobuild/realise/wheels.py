@@ -1,4 +1,4 @@
-"""Source trees to wheels, by their own backends, in the sandbox without network."""
+"""Projects to wheels, by their own back ends, in the sandbox without network."""
 
 from __future__ import annotations
 
@@ -8,117 +8,218 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from reprobuild.errors import BuildError
-from reprobuild.guard import zips
-from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Artefact, Base, Interpreter, Source, Wheel
+from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.proc import Failed
+from reprobuild.realise.canonical import canonical_wheel
+from reprobuild.realise.editable import as_editable
+from reprobuild.realise.parts import keep_parts, paths_below
+from reprobuild.realise.prefix import make_prefix
+from reprobuild.realise.projects import build_epoch, place_of, project_folder, unpack_project
 from reprobuild.realise.root import place_script
-from reprobuild.realise.unpack import unpack_root
-from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
+from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
-RECIPE = 1
-_BOTH = "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
+RECIPE = 2
+# Where the environment of a build stands: not where the image has its own, which it is not.
+_ISOLATED = "/opt/build"
+# PYTHONHASHSEED: the order of sets in what back ends write. The rest keeps caches and the network out of it.
+_CONSTANT = {
+    "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1", "LC_ALL": "C.UTF-8", "TZ": "UTC",
+    "CARGO_NET_OFFLINE": "true", "PIP_NO_INDEX": "1",
+}  # fmt: skip
+_MOST = 1 << 20
 
 
-def wheel_key(
-    source: Source, needs: Iterable[Wheel], base: Base, interpreter: Interpreter, epoch: int, tree: str = ""
-) -> str:
-    """Return the key of a source's wheel: the tree, its place, what builds it, and where."""
+class Made(Struct, frozen=True, kw_only=True):
+    """A wheel that was built, and how."""
+
+    wheel: Wheel
+    built: Built
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """What `build_wheel.py` writes down; see there."""
+
+    requires: tuple[str, ...] = ()
+    editable: bool = False
+    tools: tuple[str, ...] = ()
+
+
+def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str) -> str:
+    """Return the key of a project's wheel: its files and place, what builds it, and where.
+
+    `tree` is that of an interpreter that the base does not bring, or empty.
+    """
+    base = _base(one, lock)
     packages = sorted(deb.file.sha256 for deb in base.packages)
     packages += [layer.diff_id for layer in base.image.layers] if base.image else []
-    packages += [tree] if tree else []  # of an interpreter that the base does not bring
+    python = [lock.interpreter.version, lock.interpreter.executable, tree]
+    place = [project_folder(one), isinstance(one, Source) and one.editable]
     tools = sorted(need.file.sha256 for need in needs)
-    place = [source.path, source.subdirectory, source.editable]
-    parts = ["wheel", RECIPE, source.file.sha256, place, tools, packages, interpreter.version, epoch]
+    building = msgspec.to_builtins(one.building)
+    parts = ["wheel", RECIPE, one.file.sha256, place, tools, building, packages, python, build_epoch(one)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def recall_wheel(key: str, store: Store) -> Wheel | None:
-    """Return the wheel that was built under a key, if the store still has it."""
+def recall_wheel(key: str, store: Store) -> Made | None:
+    """Return what was built under a key, if the store still has it."""
     known = store.recall(key)
     if known is None:
         return None
-    wheel = msgspec.convert(known, type=Wheel)
-    return wheel if store.has(wheel.file.sha256) else None
+    made = msgspec.convert(known, type=Made)
+    wanted = [made.wheel.file.sha256, *([made.built.parts] if made.built.parts else [])]
+    return made if all(store.has(sha256) for sha256 in wanted) else None
 
 
-def build_wheel(
-    source: Source, needs: Sequence[Wheel], interpreter: Interpreter, root: Root, store: Store, epoch: int
-) -> Wheel:
-    """Build the wheel of a source; an editable one's points to the source's place in the image.
+def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: Root, store: Store) -> Made:
+    """Build the wheel of a project; an editable one's points to the source's place in the image.
 
     Args:
-        source: a tree in the store.
+        one: a project in the store.
         needs: wheels that the build imports.
-        root: an unpacked base with the interpreter.
+        lock: says which interpreter builds, and in which base.
+        root: that base, unpacked.
+        store: receives the wheel.
 
     Raises:
-        BuildError: the backend failed; the message ends with what it said.
+        BuildError: the back end failed, and the message ends with what it said; or asked for what is not there, or
+            left something else than the project's wheel.
     """
     with store.scratch() as scratch:
-        script = place_script("build_wheel.py", scratch)
-        tree, site, out = scratch / "tree", scratch / "site", scratch / "out"
-        for folder in (tree, site, out):
+        tree, prefix, out = scratch / "tree", scratch / "prefix", scratch / "out"
+        for folder in (tree, prefix, out):
             folder.mkdir()
-        unpack_root(store.verified(source.file.sha256, source.file.filename), tree)
-        for need in needs:
-            _unpack(need, store, site)
-        project = "/".join(part for part in (source.path, source.subdirectory) if part)
+        unpack_project(one, store, tree)
+        before = paths_below(tree)
+        place = PREFIX if one.building.environment else _ISOLATED
+        make_prefix(prefix, place, needs, lock.interpreter, store)
+        variables = _variables(one, lock)
         binds = [
-            Bind(source=tree, target=source.path, writable=True),
-            Bind(source=site, target="/mnt/site"),
+            Bind(source=tree, target=place_of(one), writable=True), Bind(source=prefix, target=place),
             Bind(source=out, target="/mnt/out", writable=True),
-            Bind(source=script, target="/mnt/build_wheel.py"),
-        ]
-        mode = "editable" if source.editable else "plain"
+            Bind(source=place_script("build_wheel.py", scratch), target="/mnt/build_wheel.py"),
+        ]  # fmt: skip
+        path = f"{place}/bin:{variables.get('PATH', PATH)}"
+        editable = isinstance(one, Source) and one.editable
         argv = [
-            interpreter.executable,
-            "-I",
-            "-S",
-            "/mnt/build_wheel.py",
-            "/mnt/site",
-            project,
-            "/mnt/out",
-            mode,
-        ]
+            f"{place}/bin/python", "/mnt/build_wheel.py", project_folder(one), "/mnt/out",
+            "editable" if editable else "plain", "compiles" if one.building.compiles else "pure",
+        ]  # fmt: skip
         try:
-            run_in_root(root, argv, epoch=epoch, binds=binds, purpose=f"build {source.name}")
+            run_in_root(
+                root, argv, epoch=build_epoch(one), binds=binds, env=variables | {"PATH": path},
+                purpose=f"build {one.name}", timeout=_TIMEOUT,
+            )  # fmt: skip
         except Failed as err:
-            raise BuildError(
-                str(err),
-                hint=f"build {source.name} by hand with its backend; there is no network while it is built",
-            ) from None
-        return _keep(source, list(out.glob("*.whl")), store)
+            _check_asked(one, _answer(out), needs)
+            raise BuildError(str(err), hint=_remedy(one, err)) from None
+        answer = _answer(out)
+        _check_asked(one, answer, needs)
+        found = _only_wheel(one, out)
+        if isinstance(one, Source) and editable and not answer.editable:
+            found = as_editable(found, tree, one, scratch)
+        wheel = _keep(one, found, scratch, store)
+        origin = f"the build of {one.name}"
+        parts, files = keep_parts(tree, before, origin, store) if editable else ("", ())
+        settings = tuple(Setting(name=name, value=value) for name, value in sorted(variables.items()))
+        built = Built(
+            name=wheel.name,
+            wheel=wheel.file.sha256,
+            tools=answer.tools,
+            variables=settings,
+            parts=parts,
+            files=files,
+        )
+    return Made(wheel=wheel, built=built)
 
 
-def _unpack(wheel: Wheel, store: Store, folder: Path) -> None:
-    """Unpack a wheel that a build imports; nothing else of it is needed."""
-    origin = f"the wheel {wheel.file.filename}"
-    path = store.verified(wheel.file.sha256, wheel.file.filename)
-    with zips.open_zip(path, origin) as (archive, members):
-        for name, info in members.items():
-            try:
-                archive.extract(info, folder)
-            except (FileExistsError, NotADirectoryError, IsADirectoryError):
-                raise BuildError(f"{origin} and another both write {name}", hint=_BOTH) from None
-            except zips.UNREADABLE as err:
-                raise BuildError(f"{origin}: {name} cannot be read: {err}", hint=HOSTILE) from None
+# An hour is what large extensions need on a small machine.
+_TIMEOUT = 6 * 3600
 
 
-def _keep(source: Source, built: list[Path], store: Store) -> Wheel:
+def _base(one: Source | Sdist, lock: Lock) -> Base:
+    return lock.devel if one.building.compiles and lock.devel else lock.base
+
+
+def _variables(one: Source | Sdist, lock: Lock) -> dict[str, str]:
+    """Return what is set for a build: the constant ones, those of an image to compile in, and those decided."""
+    image = _base(one, lock).image
+    inherited = {setting.name: setting.value for setting in (image.environment if image else ())}
+    return _CONSTANT | inherited | {setting.name: setting.value for setting in one.building.variables}
+
+
+def _answer(out: Path) -> _Answer:
+    """Return what the back end answered, empty where it came to nothing."""
+    path = out / "answer.json"
+    if not path.exists() and not path.is_symlink():
+        return _Answer()
+    raw = left_behind(path, "the build").read_bytes()
     try:
-        _, version, _, _ = parse_wheel_filename(built[0].name)
-    except (IndexError, InvalidWheelFilename):
+        return msgspec.json.decode(raw[:_MOST], type=_Answer)
+    except msgspec.DecodeError:
+        return _Answer()
+
+
+def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel]) -> None:
+    """See that the wheels are there that the back end asked for when it was asked."""
+    present = {canonicalize_name(need.name): need.version for need in needs}
+    missing = []
+    for text in answer.requires:
+        try:
+            asked = Requirement(text)
+        except InvalidRequirement:
+            continue  # the build came to its own end with it
+        name = canonicalize_name(asked.name)
+        holds = asked.marker is None or asked.marker.evaluate({"extra": ""})
+        fits = name in present and asked.specifier.contains(present[name], prereleases=True)
+        if holds and not fits:
+            missing.append(text)
+    if missing:
         raise BuildError(
-            f"the backend of {source.name} left no wheel",
+            f"the back end of {one.name} asks for {', '.join(missing)}, which its files did not tell when the lock "
+            "was made",
+            hint=f"add in reprobuild.yaml: build: {{{one.name}: {{requires: {json.dumps(missing)}}}}}, and lock again",
+        )
+
+
+def _remedy(one: Source | Sdist, err: Failed) -> str:
+    """Return what helps against a failed build; back ends say what they lack in their own words."""
+    if "setuptools-scm was unable to detect version" in err.stderr or "setuptools_scm" in err.stderr:
+        name = one.name.upper().replace("-", "_").replace(".", "_")
+        variable = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}"
+        return (
+            f"an image has no repository to read the version from: build: {{{one.name}: {{variables: {{{variable}: "
+            "VERSION}}} in reprobuild.yaml, and lock again"
+        )
+    return f"build {one.name} by hand with its backend; there is no network while it is built"
+
+
+def _only_wheel(one: Source | Sdist, out: Path) -> Path:
+    found = sorted(out.glob("*.whl"))
+    if len(found) != 1:
+        raise BuildError(
+            f"the backend of {one.name} left {len(found) or 'no'} wheel{'s' * (len(found) > 1)}",
             hint="build it by hand with `python -m build --wheel`",
-        ) from None
-    path = left_behind(built[0], f"the backend of {source.name}")
-    size, sha256 = path.stat().st_size, hash_file(path)
-    store.adopt(path, sha256)
-    file = Artefact(filename=path.name, sha256=sha256, size=size)
-    return Wheel(name=source.name, version=str(version), role="environment", file=file)
+        )
+    return left_behind(found[0], f"the backend of {one.name}")
+
+
+def _keep(one: Source | Sdist, found: Path, scratch: Path, store: Store) -> Wheel:
+    """Put the wheel into the store in its canonical form."""
+    target = scratch / found.name
+    version = canonical_wheel(found, target, one.name)
+    if isinstance(one, Sdist) and Version(version) != Version(one.version):
+        raise BuildError(
+            f"the archive {one.file.filename} was built to {one.name} {version}, and the freeze says {one.version}",
+            hint="it is not what was installed: find the archive of that version, or name a wheel of it",
+        )
+    size, sha256 = target.stat().st_size, hash_file(target)
+    store.adopt(target, sha256)
+    file = Artefact(filename=found.name, sha256=sha256, size=size)
+    return Wheel(name=one.name, version=version, role="environment", file=file)

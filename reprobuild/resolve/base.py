@@ -56,6 +56,7 @@ class System:
     ) -> None:
         release = wanted.release
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
+        self.roots = wanted.roots
         self._own = OwnStore(around.store, release.distribution, release.codename)
         lists = around.store.root / "apt"
         lists.mkdir(parents=True, exist_ok=True)
@@ -74,6 +75,10 @@ class System:
                 raise
             self.index = whole
 
+    def has(self, name: str) -> bool:
+        """Tell whether the release has a package of a name."""
+        return bool(self.index.versions(name))
+
     def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
         """Choose the packages of the base, and find the captured versions.
 
@@ -84,7 +89,7 @@ class System:
             LockError: something needed is nowhere.
         """
         base, rulings, self.index = find_base(
-            self._snapshot.packages, self.index, self._search, roots=self._wanted.roots, drop=self._drop,
+            self._snapshot.packages, self.index, self._search, roots=self.roots, drop=self._drop,
             chosen_for=self._wanted.release.evidence, libraries=libraries,
         )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
-from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.apt.configured import configured_releases
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
@@ -17,7 +15,6 @@ from reprobuild.lock import (
     VERSION,
     Artefact,
     Base,
-    Interpreter,
     Lock,
     Ruling,
     Source,
@@ -27,48 +24,28 @@ from reprobuild.lock import (
     conflicts,
 )
 from reprobuild.profiles import DEFAULT
-from reprobuild.registry.reference import is_image
-from reprobuild.resolve.asking import asked_of_indexes, file_lists, known_of
-from reprobuild.resolve.base import System, Wanted
-from reprobuild.resolve.build_requires import resolve_build_requires
+from reprobuild.resolve.asking import file_lists, known_of
+from reprobuild.resolve.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.cuda import rule_cuda
-from reprobuild.resolve.default_base import default_release, what_is_needed
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.image import ImageBase, ImageDecision, installed_interpreter
-from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
+from reprobuild.resolve.devel import devel_base
+from reprobuild.resolve.ground import Ground, Subject, find_ground
+from reprobuild.resolve.interpreter import resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
 from reprobuild.resolve.places import Places, text_of
 from reprobuild.resolve.python import Target, resolve_requirements
-from reprobuild.resolve.release import infer_release
 from reprobuild.resolve.requires import with_requires
 from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.sonames import glibc_of
 from reprobuild.resolve.sources import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system import APT_LIST
-from reprobuild.resolve.triage import Triage, triage_snapshot
+from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.resolve.wheel_libraries import open_wheels
 from reprobuild.services import read_services
-from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.model import Snapshot
 
 _LISTS = ("requirements.txt", APT_LIST)
 MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
-
-
-class Subject(Struct, frozen=True, kw_only=True):
-    """What is resolved: the snapshot and the decisions, and what follows from them alone.
-
-    `lines` are those of the freeze that an index has. `architecture` is in Debian's words, `machine` in the kernel's.
-    """
-
-    snapshot: Snapshot
-    decisions: Decisions
-    platform: str
-    architecture: str
-    machine: str
-    interpreter: Interpreter
-    triage: Triage
-    lines: tuple[Requirement, ...]
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -80,9 +57,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     subject = _subject(snapshot, decisions)
     services = read_services(decisions.services)
     files = file_lists(decisions, services, around)
-    system = _system(subject, files, around)
-    base, packages = system.pin()
-    interpreter = installed_interpreter(as_in_base(subject.interpreter, base), base)
+    ground = find_ground(subject, files, around)
+    base, interpreter = ground.base, ground.interpreter
 
     target = Target(
         python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
@@ -93,15 +69,17 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
         *subject.triage.rulings,
+        *ground.rulings,
         *python.rulings,
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
     ]
-    accept([*others, *packages], decisions.accept)  # before all wheels are fetched
-    base, libraries = _with_libraries(system, (base, packages), python.wheels, subject, around)
+    accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
+    base, libraries = _with_libraries(ground, python.wheels, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
-    build = resolve_build_requires(sources, files, target, around.store, _fetcher(around))
+    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
+    built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -111,9 +89,10 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*with_requires(python.wheels, target, around.store), *build),
-        sdists=python.sdists,
-        sources=sources,
+        wheels=(*with_requires(python.wheels, target, around.store), *built.wheels),
+        sources=built.sources,
+        sdists=built.sdists,
+        devel=devel_base(ground.system, base, interpreter, built.packages, around.say),
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
@@ -138,32 +117,11 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
     )  # fmt: skip
 
 
-def _system(subject: Subject, files: FileLists, around: Surroundings) -> System | ImageBase:
-    """Return where the base comes from: an image, the captured release, or the one that stands in."""
-    snapshot, decisions = subject.snapshot, subject.decisions
-    roots = (subject.interpreter.executable.rpartition("/")[2], *subject.triage.packages)
-    if decisions.base and is_image(decisions.base):
-        image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=roots)
-        return ImageBase(snapshot, image, subject.triage.settings, decisions, around)
-    if snapshot.packages or decisions.base:
-        release = infer_release(snapshot.packages, decisions.base)
-    else:
-        lines = asked_of_indexes(subject.lines, read_services(decisions.services))
-        need = what_is_needed(snapshot, subject.interpreter, lines, files, subject.machine)
-        release = default_release(need, configured_releases(around.env, subject.architecture))
-    around.say(
-        f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
-    )
-    wanted = Wanted(release=release, architecture=subject.architecture, roots=roots)
-    return System(snapshot, wanted, decisions, around)
-
-
 def _with_libraries(
-    system: System | ImageBase, pinned: tuple[Base, tuple[Ruling, ...]], wheels: Sequence[Wheel], subject: Subject,
-    around: Surroundings,
-) -> tuple[Base, list[Ruling]]:  # fmt: skip
+    ground: Ground, wheels: Sequence[Wheel], subject: Subject, around: Surroundings
+) -> tuple[Base, list[Ruling]]:
     """Return the base with what the wheels' own shared libraries need, and the rulings of packages and libraries."""
-    base, packages = pinned
+    system, base, packages = ground.system, ground.base, ground.packages
     missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
     fetch(missing, around.store, around.net, around.progress)
     around.say("system: what the shared libraries of the wheels need")

@@ -35,7 +35,7 @@ _NONE: tuple[Glibc, str] = ((0, 0), "nothing tells one")
 
 
 class Need(Struct, frozen=True, kw_only=True):
-    """What a release must have: a Python (`3.11`), and at least a glibc, each with its evidence.
+    """What a release must have: a Python (`3.11`; any where it is empty), and at least a glibc, with its evidence.
 
     `family` is the captured distribution where a report names one that has a release of ours, and `number` its release
     (`debian`, `12`); both may be empty.
@@ -72,8 +72,8 @@ def what_is_needed(
     glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda one: one[0], default=_NONE)
     family, number = _family(snapshot)
     return Need(
-        python=python, python_from=interpreter.evidence, glibc=glibc, glibc_from=glibc_from, family=family,
-        number=number,
+        python=python if interpreter.kind == "system" else "", python_from=interpreter.evidence, glibc=glibc,
+        glibc_from=glibc_from, family=family, number=number,
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def default_release(need: Need, available: Collection[str], archived: Collection
     offered = list(dict.fromkeys(one.codename for tier in tiers for one in tier))
     fitting = next((found for tier in tiers if (found := [one for one in tier if _fits(one, need)])), [])
     wants = (
-        f"Python {need.python} ({need.python_from}) and glibc "
+        (f"Python {need.python} ({need.python_from}) and glibc " if need.python else "glibc ")
         + (f"{_text(need.glibc)} or later" if any(need.glibc) else "of any version")
         + f" ({need.glibc_from})"
     )
@@ -134,7 +134,7 @@ def _has(release: Known) -> str:
 
 
 def _fits(release: Known, need: Need) -> bool:
-    return release.python == need.python and release.glibc >= need.glibc
+    return need.python in ("", release.python) and release.glibc >= need.glibc
 
 
 def _distance(release: Known, need: Need) -> tuple[bool, bool, Glibc]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -15,7 +14,7 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
-from reprobuild.lock import Base, Interpreter, Ruling, Setting, dpkg_name
+from reprobuild.lock import Base, Ruling, Setting, dpkg_name
 from reprobuild.registry.manifest import find_image
 from reprobuild.registry.reference import parse_reference
 from reprobuild.resolve.base import make_search, missing, told
@@ -59,9 +58,13 @@ class ImageBase:
         self._image = msgspec.structs.replace(found.image, environment=kept)
         foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
         self.index = _index(self._system, wanted.architecture, foreign, around)
-        self._packages, self._roots, self._drop = snapshot.packages, wanted.roots, decisions.drop
+        self._packages, self.roots, self._drop = snapshot.packages, wanted.roots, decisions.drop
         self._own = OwnStore(around.store, self.index.distribution, self.index.release)
         self._search = make_search(snapshot, self.index, self._own, decisions, around)
+
+    def has(self, name: str) -> bool:
+        """Tell whether the image has a package of a name, or its release does."""
+        return name in self._system.packages or bool(self.index.versions(name))
 
     def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
         """Choose what is put over the image, and find the captured versions.
@@ -72,7 +75,7 @@ class ImageBase:
         Raises:
             LockError: something needed is nowhere.
         """
-        wanted = WantedOver(packages=self._packages, roots=self._roots, drop=self._drop, libraries=libraries)
+        wanted = WantedOver(packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries)
         while True:
             base, rulings = resolve_image_base(self._image, self._system, self.index, wanted)
             more = self._search.more(self._missing(rulings), self.index)
@@ -114,13 +117,3 @@ def _index(
     except LockError as err:
         around.say(f"{err}: only what the image has, and what is found elsewhere, can be used")
         return SystemIndex(system.distribution, system.release, (), architecture)
-
-
-def installed_interpreter(interpreter: Interpreter, base: Base) -> Interpreter:
-    """Return the interpreter with the version that the base has, where an image's stands in for the captured one."""
-    name = interpreter.executable.rpartition("/")[2]
-    found = re.match(r"(?:\d+:)?(\d+\.\d+\.\d+)", base.installed.get(name, ""))
-    if base.image is None or found is None or found[1] == interpreter.version:
-        return interpreter
-    evidence = f"{base.image.reference} has {name} {found[1]}; {interpreter.evidence}"
-    return msgspec.structs.replace(interpreter, version=found[1], evidence=evidence)

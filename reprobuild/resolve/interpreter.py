@@ -1,54 +1,66 @@
-"""Which Python the environment had: no file of the snapshot says it, so evidence is weighed and shown."""
+"""Which Python the image gets: no file of the snapshot says it, so evidence is weighed and shown.
+
+The distribution's own where it is the captured X.Y.Z, else a standalone build of exactly that.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import msgspec
+from msgspec import Struct
 
 from reprobuild.errors import LockError
-from reprobuild.lock import Base, Interpreter
+from reprobuild.lock import STANDALONE, Base, Interpreter, Ruling
+from reprobuild.resolve.python_evidence import (
+    Seen,
+    default_minor,
+    rpm_python,
+    seen_pythons,
+    system_pythons,
+)
+from reprobuild.resolve.standalone import Build, NoBuild
 from reprobuild.snapshot.model import Snapshot
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
+PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
+
+Find = Callable[[str], Build]
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """The interpreter of the image, and the deviation that it is, if it is one."""
+
+    interpreter: Interpreter
+    rulings: tuple[Ruling, ...] = ()
 
 
 def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
-    """Find the interpreter.
-
-    The distribution's own Python is the only one that can be put into an image today, so other evidence
-    (capture.json, collect_env, a module, conda) that contradicts it is an error rather than a guess. Without a package
-    list there is nothing to contradict: the version is then X.Y alone, and `as_in_base` tells the rest.
+    """Find the interpreter that the image is to have.
 
     Args:
         snapshot: the captured environment.
         decided: the user's word, `X.Y` or `X.Y.Z`.
 
+    Returns:
+        The system's own Python where the captured list has it, else a standalone build, whose `file` is still to be
+        found (`bring`). Without a list the system's own is to be tried first (`settle`).
+
     Raises:
-        LockError: no evidence, or evidence that contradicts itself.
+        LockError: no evidence, or evidence that contradicts itself or the user's word.
     """
-    system = _system_pythons(snapshot)
+    system = system_pythons(snapshot)
     if decided is not None:
-        return _decided(decided, system)
-    if seen := _seen(snapshot):
-        version, evidence = seen
-        if not snapshot.packages and re.match(r"3\.\d", version):
-            return _interpreter(_minor(version), f"Python {version}: {evidence}")
-        found = system.get(_minor(version), "")
-        if found and f"{found}.".startswith(f"{version}."):
-            return _interpreter(found, evidence)
-        raise LockError(
-            f"the environment ran Python {version} ({evidence}), and the captured system has "
-            f"{', '.join(system.values()) or 'none'}",
-            hint=f"to run it with the system's: {HINT}",
-        )
-    if not system and (rpm := _from_rpms(snapshot)):
-        return _interpreter(*rpm)
+        return _decided(decided, snapshot, system)
+    if seen := _agreed(snapshot):
+        return _wanted(seen.version, seen.evidence, snapshot, system)
+    if not system and (rpm := rpm_python(snapshot)):
+        return _interpreter(rpm.version, rpm.evidence)
     if not system:
         raise LockError("no file of the snapshot shows which Python it was", hint=HINT)
     if len(system) > 1:
-        default = _default_minor(snapshot)
+        default = default_minor(snapshot)
         if default not in system:
             raise LockError(f"the system has several Pythons: {', '.join(system.values())}", hint=HINT)
         system = {default: system[default]}
@@ -56,34 +68,128 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     return _interpreter(version, f"apt-packages.txt lists python{minor}")
 
 
-def as_in_base(interpreter: Interpreter, base: Base) -> Interpreter:
-    """Return the interpreter with the whole version that the base has of it, where only X.Y was known."""
-    name = interpreter.executable.rpartition("/")[2]
-    for deb in base.packages:
-        upstream = re.match(r"3\.\d+\.\d+", deb.version.rpartition(":")[2])
-        if deb.name == name and upstream and interpreter.version.count(".") == 1:
-            return msgspec.structs.replace(interpreter, version=upstream.group())
-    return interpreter
+def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
+    """Return a standalone interpreter with its build; where there is none, the system's of the captured list.
 
-
-def _seen(snapshot: Snapshot) -> tuple[str, str] | None:
-    """Return (version, evidence) of the Python that something saw, the most exact first.
+    Any other interpreter comes back as it is.
 
     Raises:
-        LockError: two of them saw different ones.
+        LockError: there is no build, and the captured list has no Python of that minor version.
     """
-    seen = [*_from_reports(snapshot), *_from_conda(snapshot), *_from_modules(snapshot)]
+    if wanted.kind != "standalone":
+        return Choice(interpreter=wanted)
+    try:
+        build = find(wanted.version)
+    except NoBuild as err:
+        version = system_pythons(snapshot).get(wanted.minor)
+        if version is None:
+            raise LockError(
+                f"Python {wanted.version} ({wanted.evidence}) is not among the captured packages, and {err}",
+                hint=err.hint,
+            ) from None
+        return _choice(_interpreter(version, wanted.evidence), snapshot, wanted.version, str(err))
+    found = msgspec.structs.replace(wanted, version=build.version, file=build.file)
+    return _choice(found, snapshot)
+
+
+def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice:
+    """Compare a system's Python with the one that the base has; where they differ, take a standalone build.
+
+    Where there is no such build, the base's own is a deviation; `kind` of what comes back says which it is.
+    """
+    wanted = choice.interpreter
+    if wanted.kind != "system":
+        return choice
+    found = re.match(r"3\.\d+\.\d+", base.installed.get(f"python{wanted.minor}", "").rpartition(":")[2])
+    version = found[0] if found else wanted.version
+    own = msgspec.structs.replace(wanted, version=version)
+    if f"{version}.".startswith(f"{wanted.version}."):
+        return Choice(interpreter=own, rulings=choice.rulings or _choice(own, snapshot).rulings)
+    try:
+        build = find(wanted.version)
+    except NoBuild as err:
+        return _choice(own, snapshot, wanted.version, str(err))
+    return _choice(
+        msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file), snapshot
+    )
+
+
+def standalone(wanted: Interpreter) -> Interpreter:
+    """Return the same version as a standalone build, which is still to be found."""
+    executable = f"{STANDALONE}/bin/python{wanted.minor}"
+    return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
+
+
+def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = "") -> Choice:
+    """Return the choice, with its ruling where another patch release was captured, or `wanted`."""
+    captured = [one for one in seen_pythons(snapshot) if _minor(one.version) == interpreter.minor]
+    fits = any(f"{interpreter.version}.".startswith(f"{one.version}.") for one in captured)
+    place = captured[0].place if captured else None
+    if (fits or not captured) and not wanted:
+        return Choice(interpreter=interpreter)
+    ran = (
+        f"{captured[0].version} ({captured[0].evidence})"
+        if captured
+        else f"{wanted} ({interpreter.evidence})"
+    )
+    ruling = Ruling(
+        file=place.file if place else "python", line=place.line if place else 0, subject="python",
+        outcome="replaced", kind=PATCH,
+        reason=f"the environment ran Python {ran}, and the image has {interpreter.version}: "
+        + (why or interpreter.evidence),
+    )  # fmt: skip
+    return Choice(interpreter=interpreter, rulings=(ruling,))
+
+
+def _agreed(snapshot: Snapshot) -> Seen | None:
+    """Return the most exact of what files show.
+
+    Raises:
+        LockError: two of them show different ones, or conda's Python of an unknown version.
+    """
+    seen = seen_pythons(snapshot)
     if not seen:
         conda = [line for line in snapshot.requirements if line.kind == "conda"]
-        return ("of conda, unknown", f"{conda[0].place} was built by conda") if conda else None
-    first = max(seen, key=lambda one: one[0].count("."))
-    for version, evidence in seen:
-        if not f"{first[0]}.".startswith(f"{version}."):
+        if conda:
             raise LockError(
-                f"the snapshot shows two Pythons: {first[0]} ({first[1]}) and {version} ({evidence})",
+                f"the environment ran Python of conda, unknown ({conda[0].place} was built by conda)",
+                hint=HINT,
+            )
+        return None
+    first = max(seen, key=lambda one: one.version.count("."))
+    for other in seen:
+        if not f"{first.version}.".startswith(f"{other.version}."):
+            raise LockError(
+                f"the snapshot shows two Pythons: {first.version} ({first.evidence}) and {other.version} "
+                f"({other.evidence})",
                 hint=HINT,
             )
     return first
+
+
+def _wanted(version: str, evidence: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+    """Return the system's own Python where it is of this version, or may be; else a standalone build."""
+    if not snapshot.packages:
+        return _interpreter(version, evidence)
+    own = system.get(_minor(version), "")
+    if own and f"{own}.".startswith(f"{version}."):
+        return _interpreter(own, evidence)
+    return standalone(_interpreter(version, evidence))
+
+
+def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+    if not re.fullmatch(r"3\.\d+(\.\d+)?", decided):
+        raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
+    ran = [one for one in seen_pythons(snapshot) if one.ran]
+    same = [one for one in ran if _minor(one.version) == _minor(decided)]
+    if ran and not same:
+        raise LockError(
+            f"Python {decided} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
+            hint=f"another minor version is another environment: --python {ran[0].version}",
+        )
+    exact = next((one.version for one in same if one.version.startswith(f"{decided}.")), decided)
+    version = exact if snapshot.packages and _minor(decided) not in system else decided
+    return _wanted(version, "decided by the user", snapshot, system)
 
 
 def _minor(version: str) -> str:
@@ -92,72 +198,3 @@ def _minor(version: str) -> str:
 
 def _interpreter(version: str, evidence: str) -> Interpreter:
     return Interpreter(version=version, executable=f"/usr/bin/python{_minor(version)}", evidence=evidence)
-
-
-def _system_pythons(snapshot: Snapshot) -> dict[str, str]:
-    """Return {X.Y: X.Y.Z} of the installed interpreters of the distribution."""
-    found = {}
-    for package in snapshot.packages:
-        name = re.fullmatch(r"python(3\.\d+)(?:-minimal)?", package.name)
-        upstream = re.match(r"3\.\d+\.\d+", package.version.rpartition(":")[2])
-        if name and upstream and package.mark != "residual":
-            found[name.group(1)] = upstream.group()
-    return found
-
-
-def _default_minor(snapshot: Snapshot) -> str:
-    for package in snapshot.packages:
-        if package.name == "python3" and (match := re.match(r"3\.\d+", package.version)):
-            return match.group()
-    return ""
-
-
-def _from_rpms(snapshot: Snapshot) -> tuple[str, str] | None:
-    """Return (X.Y, evidence) of an rpm host's Python: the only one, or the one that `python3` is."""
-    found: dict[str, tuple[str, str]] = {}
-    for rpm in snapshot.rpms:
-        upstream = re.match(r"3\.\d+(?=\.)", rpm.version.rpartition(":")[2])
-        if upstream and rpm.name in ("python3", f"python{upstream[0]}"):
-            found[rpm.name] = (upstream[0], f"rpm's {rpm.name} {rpm.version}, {rpm.place}")
-    if len({version for version, _ in found.values()}) == 1:
-        return next(iter(found.values()))
-    return found.get("python3")
-
-
-def _from_modules(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
-    named = [(f"{module.name}/{module.version}", module.place) for module in snapshot.modules]
-    return [
-        (match.group(1), f"module {name}, {place}")
-        for name, place in named
-        if (match := re.search(r"(?i)(?:^|/)(?:cray-)?python/(3\.\d+\.\d+)", name))
-    ]
-
-
-def _from_conda(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
-    return [
-        (package.version, f"conda's python, {package.place}")
-        for package in snapshot.conda
-        if package.name == "python"
-        and package.channel != "pypi"
-        and re.fullmatch(r"3\.\d+(\.\d+)?", package.version)
-    ]
-
-
-def _from_reports(snapshot: Snapshot) -> Sequence[tuple[str, str]]:
-    return [
-        (report.python, f"{report.kind}, {report.place('Python version')}")
-        for report in snapshot.reports
-        if report.python
-    ]
-
-
-def _decided(decided: str, system: dict[str, str]) -> Interpreter:
-    if not re.fullmatch(r"3\.\d+(\.\d+)?", decided):
-        raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
-    version = system.get(_minor(decided), decided)
-    if decided.count(".") == 2 and version != decided:
-        raise LockError(
-            f"Python {decided} was decided, and the captured system has {version}",
-            hint=f"only the system's own Python can be put into the image today: --python {version}",
-        )
-    return _interpreter(version, "decided by the user")

@@ -7,7 +7,9 @@ https://packaging.python.org/en/latest/specifications/dependency-specifiers/ the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Annotated
 
 import msgspec
@@ -28,9 +30,9 @@ from reprobuild.snapshot.text import shown
 from reprobuild.store import Store
 
 VERSION = 1  # of what is remembered
-# Of one wheel; apache-airflow with all its extras, the most of those seen, has fewer than a thousand.
-MOST = 5000
+MOST = 5000  # requirements of one wheel, of all its extras together
 LONGEST = 2000  # characters of one requirement
+_QUOTED = re.compile("[\"']([^\"']+)[\"']")
 # A marker may nest until Python's own parser gives up.
 _UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
 _UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
@@ -54,22 +56,21 @@ def with_requires(wheels: Sequence[Wheel], target: Target, store: Store) -> tupl
         BuildError: a wheel is hostile or damaged.
     """
     markers = environment_of(target)
-    read = {wheel.name: [_parsed(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
-    asked: dict[str, set[str]] = {name: set() for name in read}
-    waiting = list(read)
-    while waiting:  # extras ask for further ones
-        for one in _holding(read[name := waiting.pop()], asked[name], markers):
-            other = canonicalize_name(one.name) if isinstance(one, Requirement) else ""
-            if other in asked and isinstance(one, Requirement) and not one.extras <= asked[other]:
-                asked[other] |= one.extras
-                waiting.append(other)
+    waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
+    holding: dict[str, list[_One]] = {name: [] for name in waiting}
+    asked: dict[str, set[str]] = {name: {""} for name in waiting}
+    turns = list(waiting)
+    while turns:  # extras ask for further ones
+        name = turns.pop()
+        met = {one for one in waiting[name] if one.holds(asked[name], markers)}
+        waiting[name] = [one for one in waiting[name] if one not in met]
+        holding[name] += met
+        for one in met:
+            if one.project in asked and not one.extras <= asked[one.project]:
+                asked[one.project] |= one.extras
+                turns.append(one.project)
     return tuple(
-        msgspec.structs.replace(
-            wheel,
-            requires=tuple(
-                sorted({_text(one) for one in _holding(read[wheel.name], asked[wheel.name], markers)})
-            ),
-        )
+        msgspec.structs.replace(wheel, requires=tuple(sorted({one.text for one in holding[wheel.name]})))
         for wheel in wheels
     )
 
@@ -114,36 +115,40 @@ def _read(file: Artefact, store: Store) -> tuple[str, ...]:
     return tuple(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in raw)
 
 
-def _parsed(text: str) -> Requirement | str:
-    try:
-        return Requirement(text)
-    except _UNREADABLE:
-        return text
+class _One:
+    """One requirement: `text` is how the lock has it, `project` and `extras` what it asks for, as PEP 503 writes it."""
+
+    def __init__(self, written: str) -> None:
+        self.project, self.extras, self._marker = "", frozenset[str](), None
+        self._names: frozenset[str] = frozenset()
+        try:
+            found = Requirement(written)
+        except _UNREADABLE:
+            self.text = shown(written)
+            return
+        self.text = _text(found)
+        self.project = str(canonicalize_name(found.name))
+        self.extras = frozenset(str(canonicalize_name(extra)) for extra in found.extras)
+        self._marker = found.marker
+        # Only an extra that a marker names can change its answer.
+        self._names = frozenset(
+            str(canonicalize_name(name)) for name in _QUOTED.findall(str(found.marker or ""))
+        )
+
+    def holds(self, extras: AbstractSet[str], markers: Mapping[str, str]) -> bool:
+        """Tell whether it holds with no extra (`""`) or with one of these; what nobody can read does."""
+        if self._marker is None:
+            return True
+        try:
+            return any(
+                self._marker.evaluate({**markers, "extra": extra}) for extra in {"", *(self._names & extras)}
+            )
+        except _UNDECIDABLE:
+            return False  # pip does not install it either: it stops
 
 
-def _holding(
-    requirements: Iterable[Requirement | str], extras: Iterable[str], markers: Mapping[str, str]
-) -> list[Requirement | str]:
-    """Return those without a marker, or whose marker holds for no extra or for one of these."""
-    wanted = ("", *extras)
-    return [one for one in requirements if isinstance(one, str) or _holds(one, wanted, markers)]
-
-
-def _holds(requirement: Requirement, extras: Iterable[str], markers: Mapping[str, str]) -> bool:
-    if requirement.marker is None:
-        return True
-    try:
-        if "extra" not in str(requirement.marker):
-            return requirement.marker.evaluate({**markers})
-        return any(requirement.marker.evaluate({**markers, "extra": extra}) for extra in extras)
-    except _UNDECIDABLE:
-        return False  # pip does not install it either: it stops
-
-
-def _text(requirement: Requirement | str) -> str:
+def _text(requirement: Requirement) -> str:
     """Return a requirement without its marker; what may hold a secret is left out of an address."""
-    if isinstance(requirement, str):
-        return shown(requirement)
     parts = [requirement.name, f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""]
     if requirement.url:
         return f"{''.join(parts)} @ {shown(split_credentials(requirement.url)[0].partition('?')[0])}"

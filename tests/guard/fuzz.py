@@ -32,11 +32,11 @@ from reprobuild.image.content import tar_items
 from reprobuild.image.docker_archive import write_docker_archive
 from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.wheel import wheel_entries
-from reprobuild.lock import PREFIX, Artefact, Wheel
+from reprobuild.lock import PREFIX, Artefact, Interpreter, Wheel
 from reprobuild.realise.base import _rewrite
 from reprobuild.realise.bytecode import _unpack_modules
+from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.unpack import extract, unpack_root
-from reprobuild.realise.wheels import _unpack
 from reprobuild.store import Store
 from tests.guard import mutations
 from tests.image.made import Made, file, folder, make_tar, make_wheel, symlink
@@ -45,6 +45,7 @@ ALLOWANCE = 8 << 20  # instead of 256 MiB, so that small bombs are bombs
 DISK = 48 << 20
 MEMORY = 500 << 20
 SECONDS = 20
+PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")
 
 
 class Found(Exception):
@@ -95,7 +96,7 @@ def wheel(random: Random, seeds: Seeds, place: Path) -> None:
 
     def build() -> None:
         (place / "in" / "site").mkdir()
-        _unpack(given, store, place / "in" / "site")
+        make_prefix(place / "in" / "site", "/opt/build", [given], PYTHON, store)
 
     outcomes(name, [install, modules, build])
 

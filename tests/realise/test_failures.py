@@ -47,6 +47,11 @@ def python(program: str) -> Interpreter:
     return Interpreter(version="3.11.2", executable=program, evidence="made")
 
 
+def by(made: Made, program: str) -> Lock:
+    """Return a lock whose interpreter does not do its work."""
+    return made.lock(interpreter=python(program))
+
+
 def remembered(made: Made, **realised: str) -> Lock:
     """Return a sealed lock whose base and runtime are in the store, so that nothing has to be run for it."""
     lock = made.lock(realised=None)
@@ -97,14 +102,14 @@ def test_a_compiler_that_fails(made: Made, root: Path) -> None:
 def test_a_backend_that_fails(made: Made, root: Path) -> None:
     source = made.source("proj", [file("a.py", b"")])
     with pytest.raises(BuildError, match="could not build proj") as caught:
-        build_wheel(source, [], python("/usr/bin/false"), Root(folder=root), made.store, EPOCH)
+        build_wheel(source, [], by(made, "/usr/bin/false"), Root(folder=root), made.store)
     assert caught.value.hint == ("build proj by hand with its backend; there is no network while it is built")
 
 
 def test_a_backend_that_leaves_no_wheel(made: Made, root: Path) -> None:
     source = made.source("proj", [file("a.py", b"")])
     with pytest.raises(BuildError, match="the backend of proj left no wheel") as caught:
-        build_wheel(source, [], python("/usr/bin/true"), Root(folder=root), made.store, EPOCH)
+        build_wheel(source, [], by(made, "/usr/bin/true"), Root(folder=root), made.store)
     assert caught.value.hint == "build it by hand with `python -m build --wheel`"
 
 
@@ -140,17 +145,11 @@ def test_a_backend_that_leaves_a_link_or_a_pipe_for_its_wheel(
     secret.write_text("s")
     before = secret.stat().st_mode
     source, wheel = made.source("proj", [file("a.py", b"")]), "/mnt/out/a-1.0-py3-none-any.whl"
+    hostile = program(shell, script.format(secret=secret, wheel=wheel))
     with pytest.raises(
         BuildError, match=r"the backend of proj left a-1\.0-py3-none-any\.whl as something"
     ) as err:
-        build_wheel(
-            source,
-            [],
-            program(shell, script.format(secret=secret, wheel=wheel)),
-            Root(folder=shell),
-            made.store,
-            EPOCH,
-        )
+        build_wheel(source, [], made.lock(interpreter=hostile), Root(folder=shell), made.store)
     assert err.value.hint == ODD
     assert (secret.read_text(), secret.stat().st_mode) == ("s", before)
     assert not list((made.store.root / "tmp").iterdir())
@@ -198,7 +197,7 @@ def test_a_damaged_wheel_is_named_before_anything_is_compiled(made: Made, root: 
         lambda: compile_wheels(
             [wheel], made.lock().base, python("/usr/bin/true"), Root(folder=root), made.store
         ),
-        lambda: build_wheel(source, [wheel], python("/usr/bin/true"), Root(folder=root), made.store, 0),
+        lambda: build_wheel(source, [wheel], by(made, "/usr/bin/true"), Root(folder=root), made.store),
     ):
         with pytest.raises(
             BuildError, match=r"the wheel pkg-1.0-py3-none-any.whl is not a zip archive"
@@ -209,17 +208,11 @@ def test_a_damaged_wheel_is_named_before_anything_is_compiled(made: Made, root: 
 
 def test_build_requirements_that_cannot_stand_together(made: Made, root: Path) -> None:
     needs = [made.wheel("one", {"a.py": b""}), made.wheel("two", {"a.py/b.py": b""})]
+    source = made.source("p", [file("a.py", b"")])
     with pytest.raises(
         BuildError, match=r"two-1.0-py3-none-any.whl and another both write a.py/b.py"
     ) as caught:
-        build_wheel(
-            made.source("p", [file("a.py", b"")]),
-            needs,
-            python("/usr/bin/true"),
-            Root(folder=root),
-            made.store,
-            0,
-        )
+        build_wheel(source, needs, by(made, "/usr/bin/true"), Root(folder=root), made.store)
     assert caught.value.hint == (
         "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import io
 import re
@@ -21,17 +22,24 @@ from reprobuild.realise import is_realised, realise
 from reprobuild.realise.base import _key
 from reprobuild.realise.interpreter import finish_tree, realise_interpreter
 from reprobuild.realise.replaced import remove_replaced
+from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.render import render
 from reprobuild.sandbox import Root
 from reprobuild.store import hash_file
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
-from tests.interpreters import MINOR, VERSION, make_build, small_root
+from tests.interpreters import MINOR, SYSCONFIG, VERSION, make_build, small_root
 from tests.recipe.test_install import install, native, seen
 
 ONLY = ("encodings", "collections", "importlib", "json", "re", "lib-dynload")
 HOME = "opt/python"
+ODD = "take a build of the kind install_only, of this version of Python"
 SITE = f"{HOME}/lib/python{MINOR}/site-packages"
-MORE = {f"python/lib/python{MINOR}/site-packages/one/__init__.py": b"ONE = 1\n"}
+CONFIG = f"lib/python{MINOR}/_sysconfigdata__linux_x86_64-linux-gnu.py"
+MORE = {
+    f"python/lib/python{MINOR}/site-packages/one/__init__.py": b"ONE = 1\n",
+    f"python/{CONFIG}": SYSCONFIG,
+    "python/lib/pkgconfig/python3.pc": b"prefix=/install\nlibdir=${exec_prefix}/lib\n",
+}
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +96,20 @@ def test_the_tree_is_the_archive_with_bytecode_of_its_own(made: Made, build: Pat
     assert len(code) == len(modules) > 200
     with tarfile.open(made.store.blob(tar)) as opened:
         assert {info.mtime for info in opened} == {lock.epoch}
+
+
+def test_it_knows_its_place_and_compilers_that_are_there(made: Made, build: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / HOME).mkdir(parents=True)
+    unpack_standalone(standalone(made, build), made.store, tree)
+    said = (tree / HOME / CONFIG).read_text()
+    variables = ast.literal_eval(said.partition(" = ")[2])
+    assert variables == {
+        "AR": "ar", "CC": "cc -pthread", "CFLAGS": "-O3 -I/opt/python/include -I/opt/installed", "CXX": "c++ -pthread",
+        "INCLUDEPY": "/opt/python/include/python3.11", "LDSHARED": "cc -pthread -shared", "LIBDIR": "/opt/python/lib",
+        "LINKCC": "", "prefix": "/opt/python",
+    }  # fmt: skip
+    assert (tree / HOME / "lib/pkgconfig/python3.pc").read_text().startswith("prefix=/opt/python\n")
 
 
 def test_it_comes_out_the_same_and_is_made_once(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
@@ -247,12 +269,13 @@ def test_distributions_that_wheels_replace_are_removed_whole(tmp_path: Path) -> 
     ("content", "complaint", "hint"),
     [
         (b"no archive", "cannot be unpacked", "damaged or made to harm"),
-        ([file("python/bin/evil", b"")], f"holds no python/bin/python{MINOR}", "of the kind install_only"),
-        ([file("cpython/bin/python3", b"")], "'cpython' instead of one folder python", "of the kind install_only"),
-        ([symlink("python", "/etc")], "'python' instead of one folder python", "of the kind install_only"),
+        ([file("python/bin/evil", b"")], f"holds no python/bin/python{MINOR}", ODD),
+        ([file("cpython/bin/python3", b"")], "'cpython' instead of one folder python", ODD),
+        ([symlink("python", "/etc")], "'python' instead of one folder python", ODD),
         ([file("python/../../evil", b"")], "leaves its folder", "find out where it came from"),
         ([symlink("python", "/tmp"), file("python/evil", b"")], "leaves its folder", "find out where it came"),
-        ([file(f"python/bin/python{MINOR}", b"", 0o755)], "holds no modules", "another build of Python"),
+        ([file(f"python/bin/python{MINOR}", b"", 0o755)], "holds no modules",
+         "take another build of Python: `--python X.Y.Z`"),
     ],
 )  # fmt: skip
 def test_archives_that_are_no_such_build(

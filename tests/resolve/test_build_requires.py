@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import tarfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from reprobuild.errors import LockError
+from reprobuild.decisions import BuildDecision
+from reprobuild.errors import LockError, UsageError
 from reprobuild.fetch import fetch
-from reprobuild.lock import Artefact, Source
+from reprobuild.lock import Artefact, Sdist, Setting, Source, Wheel
 from reprobuild.net import Net
-from reprobuild.resolve.build_requires import read_pyproject, read_requires, resolve_build_requires
+from reprobuild.resolve.backends import requirements_of
+from reprobuild.resolve.build_requires import Resolved, Shelf, resolve_buildings
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.projects import read_project
 from reprobuild.resolve.python import Target
 from tests.image.made import Made, file, make_wheel
 
 TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+
+
+def make_sdist(path: Path, files: Mapping[str, bytes]) -> Path:
+    """Write an archive of sources as its name says, with one folder at the top."""
+    top = path.name.removesuffix(".tar.gz").removesuffix(".zip")
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(f"{top}/{name}", content)
+        return path
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(f"{top}/{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def artefact(path: Path) -> Artefact:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return Artefact(filename=path.name, sha256=digest, size=len(content), url=path.as_uri())
 
 
 class Bench:
@@ -49,13 +78,30 @@ class Bench:
         self.made.source(name, entries, subdirectory=subdirectory)
         return self.made.sources[-1]
 
-    def resolve(self, *sources: Source) -> dict[str, str]:
+    def sdist(self, name: str, pyproject: str, filename: str = "") -> Sdist:
+        path = make_sdist(
+            self.folder / (filename or f"{name}-1.0.tar.gz"), {"pyproject.toml": pyproject.encode()}
+        )
+        return Sdist(name=name, version="1.0", file=artefact(path))
+
+    def all(
+        self, sources: Sequence[Source], sdists: Sequence[Sdist] = (), captured: Sequence[Wheel] = (),
+        **decided: BuildDecision,
+    ) -> Resolved:  # fmt: skip
         links = Indexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
         files = FileLists(links, Net(offline=True))
-        found = resolve_build_requires(sources, files, TARGET, self.made.store, self._bring)
-        assert [self.folder / w.file.filename for w in found] == [self.folder / name for name in self.brought]
-        assert {w.role for w in found} <= {"build"}
-        return {w.name: w.version for w in found}
+        shelf = Shelf(files, TARGET, self.made.store, self._bring, captured)
+        return resolve_buildings(sources, sdists, decided, shelf)
+
+    def resolve(self, source: Source, *captured: Wheel, **decided: BuildDecision) -> dict[str, str]:
+        """Return {name: version} of the wheels of one source's build, all of which were brought."""
+        found = self.all([source], captured=captured, **decided)
+        assert {wheel.file.filename for wheel in found.wheels} == set(self.brought)
+        assert {wheel.role for wheel in found.wheels} <= {"build"}
+        assert found.sources[0].building.requires == tuple(
+            sorted(wheel.file.sha256 for wheel in found.wheels)
+        )
+        return {wheel.name: wheel.version for wheel in found.wheels}
 
     def _bring(self, artefact: Artefact) -> None:
         self.brought.append(artefact.filename)
@@ -71,13 +117,19 @@ def asks(*needs: str) -> str:
     return "[build-system]\nrequires = [" + ", ".join(map(json.dumps, needs)) + "]\n"
 
 
+def names(bench: Bench, source: Source) -> list[str]:
+    return [str(one) for one in requirements_of(read_project(source, bench.made.store))]
+
+
 def test_without_a_word_it_is_pep_518s_default(bench: Bench) -> None:
     for version in ("40.0", "69.5", "70.1"):
         bench.wheel("setuptools", version)
     bench.wheel("wheel", "0.43")
-    assert read_requires(bench.source("none", None), bench.made.store) == ["setuptools>=40.8.0", "wheel"]
+    assert names(bench, bench.source("none", None)) == ["setuptools>=40.8.0", "wheel"]
     sources = [bench.source("a", None), bench.source("b", "[project]\nname = 'b'\n")]
-    assert bench.resolve(*sources) == {"setuptools": "70.1", "wheel": "0.43"}
+    found = bench.all(sources)
+    assert {wheel.name: wheel.version for wheel in found.wheels} == {"setuptools": "70.1", "wheel": "0.43"}
+    assert found.sources[0].building == found.sources[1].building
 
 
 def test_what_is_asked_for_and_what_that_needs(bench: Bench) -> None:
@@ -87,24 +139,187 @@ def test_what_is_asked_for_and_what_that_needs(bench: Bench) -> None:
     bench.wheel("packaging", "24.1")
     bench.wheel("pathspec", "0.12", "packaging", "hatchling")
     source = bench.source("a", asks("hatchling<2", "hatchling; python_version < '3'"), subdirectory="sub/a")
-    assert read_pyproject(source, bench.made.store)["build-system"]["requires"][0] == "hatchling<2"
+    assert names(bench, source)[0] == "hatchling<2"
     assert bench.resolve(source) == {"hatchling": "1.25", "packaging": "24.1", "pathspec": "0.12"}
+
+
+def test_extras_bring_what_they_need(bench: Bench) -> None:
+    bench.wheel("tool", "1.0", "more; extra == 'all'", "less; extra == 'none'", "tool[deep]; extra == 'all'",
+                "depth; extra == 'deep'")  # fmt: skip
+    bench.wheel("more", "2.0")
+    bench.wheel("depth", "3.0")
+    found = bench.resolve(bench.source("a", asks("tool[all]")))
+    assert found == {"tool": "1.0", "more": "2.0", "depth": "3.0"}
 
 
 def test_nothing_may_be_needed(bench: Bench) -> None:
     assert bench.resolve(bench.source("a", asks())) == {}
 
 
-def test_a_project_file_that_is_no_toml(bench: Bench) -> None:
-    with pytest.raises(LockError, match=r"lib: sub/pyproject\.toml: ") as caught:
-        bench.resolve(bench.source("lib", "[build-system\n", "sub"))
-    assert caught.value.hint == "pip could not build it either; mend it"
+@pytest.mark.parametrize(
+    ("captured", "chosen"), [("1.5", "1.5"), ("0.5", "2.0"), ("3.0.dev1", "3.0.dev1")], ids=str
+)
+def test_the_captured_version_is_taken_where_it_fits(bench: Bench, captured: str, chosen: str) -> None:
+    """What is compiled against one version of NumPy may not run with another; the file is the captured one's."""
+    bench.wheel("numpy", "2.0")
+    path = make_wheel(bench.made.root / f"numpy-{captured}-py3-none-any.whl", {"numpy.py": b"captured"})
+    wheel = Wheel(name="numpy", version=captured, role="environment", file=artefact(path))
+    found = bench.all([bench.source("a", asks("numpy>=1.0"))], captured=[wheel]).wheels
+    assert [(one.name, one.version, one.role) for one in found] == [("numpy", chosen, "build")]
+    assert (found[0].file == wheel.file) == (captured == chosen)
 
 
-def test_a_requirement_that_is_none(bench: Bench) -> None:
-    with pytest.raises(LockError, match="lib needs 'hatchling>>1' to be built: ") as caught:
-        bench.resolve(bench.source("lib", asks("hatchling>>1")))
-    assert caught.value.hint == "mend its pyproject.toml"
+def test_older_setuptools_needs_wheel_and_hatchling_editables(bench: Bench) -> None:
+    for name, version in (
+        ("setuptools", "69.0"),
+        ("setuptools", "70.1"),
+        ("wheel", "0.43"),
+        ("hatchling", "1.0"),
+    ):
+        bench.wheel(name, version)
+    bench.wheel("editables", "0.5")
+    old = bench.all([bench.source("old", asks("setuptools<70"))]).wheels
+    assert {one.name: one.version for one in old} == {"setuptools": "69.0", "wheel": "0.43"}
+    new = bench.all([bench.source("new", asks("setuptools"))]).wheels
+    assert {one.name: one.version for one in new} == {"setuptools": "70.1"}
+    hatch = asks("hatchling") + "build-backend = 'hatchling.build'\n"
+    assert {one.name for one in bench.all([bench.source("h", hatch)]).wheels} == {"hatchling", "editables"}
+    assert {one.name for one in bench.all([], [bench.sdist("s", hatch)]).wheels} == {"hatchling"}
+
+
+def test_what_setup_py_and_hooks_of_hatch_ask_for(bench: Bench) -> None:
+    bench.made.source(
+        "legacy",
+        [
+            file("setup.cfg", b"[options]\nsetup_requires =\n  cffi>=1\n  numpy; python_version < '4'\n"),
+            file("setup.py", b"from setuptools import setup\nsetup(setup_requires=['cython<3', *more])\n"),
+        ],
+    )
+    assert names(bench, bench.made.sources[-1])[2:] == ["cffi>=1", 'numpy; python_version < "4"', "cython<3"]
+    bench.made.source("old", [file("setup.py", b"print 'Python 2'\n")])
+    assert names(bench, bench.made.sources[-1]) == ["setuptools>=40.8.0", "wheel"]
+    hatch = asks("hatchling") + (
+        "build-backend = 'hatchling.build'\n[project]\ndependencies = ['numpy']\n"
+        "[tool.hatch.build.targets.wheel]\nrequire-runtime-dependencies = true\n"
+        "[tool.hatch.build.targets.wheel.hooks.mypyc]\ndependencies = ['hatch-mypyc']\n"
+    )
+    assert names(bench, bench.source("h", hatch)) == ["hatchling", "hatch-mypyc", "numpy"]
+
+
+def test_each_project_has_its_own_set(bench: Bench) -> None:
+    for version in ("59.8", "70.1"):
+        bench.wheel("setuptools", version)
+    bench.wheel("wheel", "0.43")
+    new, old = bench.source("new", asks("setuptools>60")), bench.source("old", asks("setuptools<60"))
+    found = bench.all([new, old], [bench.sdist("third", asks("setuptools"), "third-1.0.zip")])
+    versions = {wheel.file.sha256: f"{wheel.name} {wheel.version}" for wheel in found.wheels}
+    one, two = found.sources
+    assert [versions[sha256] for sha256 in one.building.requires] == ["setuptools 70.1"]
+    assert sorted(versions[sha256] for sha256 in two.building.requires) == ["setuptools 59.8", "wheel 0.43"]
+    assert found.sdists[0].building == one.building
+    assert found.sdists[0].file.sha256 in {
+        hashlib.sha256(p.read_bytes()).hexdigest() for p in bench.folder.iterdir()
+    }
+
+
+def test_an_older_release_is_taken_where_a_need_asks_for_it(bench: Bench) -> None:
+    bench.wheel("packaging", "21.0")
+    bench.wheel("packaging", "24.1")
+    bench.wheel("old_tool", "1.0", "packaging<22")
+    assert bench.all([bench.source("lib", asks("packaging", "old-tool"))]).wheels[0].version == "21.0"
+
+
+def test_what_is_decided_for_one_project(bench: Bench) -> None:
+    for name, version in (("setuptools", "70.1"), ("ninja", "1.0"), ("torch", "2.0")):
+        bench.wheel(name, version)
+    bench.made.wheels.clear()
+    torch = Wheel(
+        name="torch",
+        version="2.0",
+        role="environment",
+        file=artefact(bench.folder / "torch-2.0-py3-none-any.whl"),
+    )
+    choice = BuildDecision(requires=("ninja",), variables={"MAX_JOBS": "4"}, environment=True)
+    found = bench.all(
+        [bench.source("flash_attn", asks("setuptools", "torch>=1"))],
+        captured=[torch],
+        **{"Flash.Attn": choice},
+    )
+    assert {wheel.name for wheel in found.wheels} == {"setuptools", "ninja"}
+    building = found.sources[0].building
+    assert (building.environment, building.variables) == (True, (Setting(name="MAX_JOBS", value="4"),))
+
+
+def test_a_decision_for_what_is_not_built(bench: Bench) -> None:
+    with pytest.raises(LockError, match="`build` names other, and nothing of that name is built") as caught:
+        bench.all([bench.source("lib", asks())], other=BuildDecision())
+    assert caught.value.hint == (
+        "it is for projects that have no wheel: editable and version-control lines, and source archives"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "hint"),
+    [
+        ({"A=B": "c"}, "'A=B' cannot be set as a variable", "a name has letters, digits and `_`; no value holds a NUL"),
+        ({"API_TOKEN": "hf_" + "Zx9" * 12}, "API_TOKEN looks like a secret", "build that wheel by hand, and put it "
+         "into a folder of pip's find-links"),
+    ],
+)  # fmt: skip
+def test_variables_that_no_lock_can_hold(
+    bench: Bench, variables: dict[str, str], words: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match=f"build: lib: {words}") as caught:
+        bench.resolve(bench.source("lib", asks()), lib=BuildDecision(variables=variables))
+    assert caught.value.hint == hint
+    assert "Zx9" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "hint"),
+    [
+        (
+            {"pyproject.toml": b"[build-system\n"},
+            r"lib: pyproject\.toml: ",
+            "pip could not build it either; mend it",
+        ),
+        (
+            {"pyproject.toml/x": b""},
+            r"lib: pyproject\.toml is no file",
+            "pip could not build it either; mend it",
+        ),
+        (
+            {"setup.py": b" " * (5 << 20)},
+            r"lib: setup\.py has 5242880 bytes",
+            "pip could not build it either; mend it",
+        ),
+        (
+            {"../x": b""},
+            "there is no file in its folder sub",
+            "check the `subdirectory=` of its line in the freeze",
+        ),
+    ],
+)
+def test_a_project_that_cannot_be_read(bench: Bench, files: dict[str, bytes], words: str, hint: str) -> None:
+    entries = [file(f"sub/{name}".replace("sub/../", ""), content) for name, content in files.items()]
+    bench.made.source("lib", entries, subdirectory="sub")
+    with pytest.raises(LockError, match=words) as caught:
+        bench.resolve(bench.made.sources[-1])
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("need", "words", "hint"),
+    [
+        ("hatchling>>1", "lib needs 'hatchling>>1' to be built: ", "mend its pyproject.toml"),
+        ("a @ https://example.invalid/a.whl", "lib needs a from an address to be built", "name a version in its "
+         "pyproject.toml, and put a wheel of it into a folder of pip's find-links"),
+    ],
+)  # fmt: skip
+def test_a_requirement_that_is_none(bench: Bench, need: str, words: str, hint: str) -> None:
+    with pytest.raises(LockError, match=words) as caught:
+        bench.resolve(bench.source("lib", asks(need)))
+    assert caught.value.hint == hint
 
 
 def test_a_requirement_that_nobody_meets(bench: Bench) -> None:
@@ -114,31 +329,32 @@ def test_a_requirement_that_nobody_meets(bench: Bench) -> None:
         LockError, match=r"lib needs hatchling>=1\.21 to be built, and no index of this machine"
     ) as err:
         bench.resolve(bench.source("lib", asks("hatchling>=1.21")))
-    assert err.value.hint == "check the name in its pyproject.toml, and pip's indexes"
+    assert err.value.hint == (
+        "check the names in its pyproject.toml, and pip's indexes; of what is published without a wheel, put one that "
+        "you built into a folder of pip's find-links"
+    )
     with pytest.raises(LockError, match="hatchling needs gone>2 to be built"):
         bench.resolve(bench.source("lib", asks("hatchling")))
+    with pytest.raises(LockError, match="lib needs gone>0, and lib needs gone<1 to be built"):
+        bench.resolve(bench.source("lib", asks("gone>0", "gone<1")))
 
 
-def test_two_sources_are_built_with_the_same_wheels(bench: Bench) -> None:
-    for version in ("59.8", "70.1"):
-        bench.wheel("setuptools", version)
-    new, old = bench.source("new", asks("setuptools")), bench.source("old", asks("setuptools<60"))
-    assert bench.resolve(new, old) == {"setuptools": "59.8"}
-    newer = bench.source("newer", asks("setuptools>60"))
-    with pytest.raises(LockError) as caught:
-        bench.resolve(old, newer)
-    assert "old needs setuptools<60 to be built (all sources together: <60,>60), and no index" in str(
-        caught.value
-    )
-
-
-def test_what_wheels_need_may_contradict_what_was_chosen(bench: Bench) -> None:
-    bench.wheel("packaging", "24.1")
-    bench.wheel("old_tool", "1.0", "packaging<22")
+def test_a_requirement_without_a_wheel(bench: Bench) -> None:
+    make_sdist(bench.folder / "only_source-1.0.tar.gz", {"setup.py": b""})
     with pytest.raises(
-        LockError, match=r"old-tool needs packaging<22 to be built, and packaging 24\.1 was"
-    ) as err:
-        bench.resolve(bench.source("lib", asks("packaging", "old-tool")))
-    assert err.value.hint == (
-        "name packaging in the build-system.requires of the sources, with a version that suits all"
-    )
+        LockError, match="lib needs only-source to be built, and no index of this machine has a wheel"
+    ):
+        bench.resolve(bench.source("lib", asks("only-source")))
+
+
+def test_needs_that_turn_in_a_circle(bench: Bench) -> None:
+    bench.wheel("a", "2.0", "b<2")
+    bench.wheel("a", "1.0")
+    bench.wheel("b", "1.0", "a<2")
+    bench.wheel("b", "2.0")
+    with pytest.raises(
+        LockError, match="lib: no set of wheels was found that suits all that its build needs"
+    ) as caught:
+        bench.resolve(bench.source("lib", asks("a", "b")))
+    assert caught.value.hint == "name versions in reprobuild.yaml: build: {lib: {requires: [...]}}"
+    assert bench.all([bench.source("lib", asks("a", "b"))], lib=BuildDecision(requires=("a<2",))).wheels

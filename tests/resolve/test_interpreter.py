@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Base, Deb, Interpreter
-from reprobuild.resolve.interpreter import as_in_base, resolve_interpreter
+from reprobuild.lock import STANDALONE, Artefact, Base, Deb, Interpreter
+from reprobuild.resolve.interpreter import Choice, bring, resolve_interpreter, settle
+from reprobuild.resolve.standalone import Build, NoBuild
 from reprobuild.snapshot import collect_env, conda, machine, modules, rpm
 from reprobuild.snapshot.model import Package, Snapshot
 from tests.resolve.repositories import requirement
@@ -26,6 +27,13 @@ def snapshot(*packages: Package, module: str = "", conda: bool = False) -> Snaps
 
 def found(version: str, minor: str, evidence: str) -> Interpreter:
     return Interpreter(version=version, executable=f"/usr/bin/python{minor}", evidence=evidence)
+
+
+def alone(version: str, evidence: str) -> Interpreter:
+    """Return a standalone build that is still to be found."""
+    minor = ".".join(version.split(".")[:2])
+    executable = f"{STANDALONE}/bin/python{minor}"
+    return Interpreter(version=version, executable=executable, evidence=evidence, kind="standalone")
 
 
 @pytest.mark.parametrize(
@@ -54,14 +62,8 @@ def test_the_systems_python(given: Snapshot, expected: Interpreter) -> None:
         (snapshot(package("libpython3.11-stdlib", "3.11.2-6")), "no file of the snapshot shows which", SAY),
         (snapshot(*BOTH[2:], package("python3.10", "3.10.1-1")),
          "the system has several Pythons: 3.12.4, 3.10.1", SAY),
-        (snapshot(*APT, module="python/3.10.4"),
-         "the environment ran Python 3.10.4 (module python/3.10.4, modules.txt:2), and the captured system has 3.11.2",
-         f"to run it with the system's: {SAY}"),
-        (snapshot(package("bash", "5"), module="lang/Python/3.10.4"), "module lang/Python/3.10.4, modules.txt:2), and "
-         "the captured system has none", "to run it with the system's: "),
-        (snapshot(*APT, module="cray-python/3.9.13.1"), "the environment ran Python 3.9.13 (", "to run it"),
-        (snapshot(*APT, conda=True), "the environment ran Python of conda, unknown (requirements.txt:1 was built by",
-         "to run it with the system's: "),
+        (snapshot(*APT, conda=True),
+         "the environment ran Python of conda, unknown (requirements.txt:1 was built by", SAY),
     ],
 )  # fmt: skip
 def test_what_evidence_cannot_decide(given: Snapshot, said: str, hint: str) -> None:
@@ -77,7 +79,7 @@ def test_what_evidence_cannot_decide(given: Snapshot, said: str, hint: str) -> N
         (snapshot(*APT), "3.11", "3.11.2"),
         (snapshot(*APT), "3.11.2", "3.11.2"),
         (snapshot(*BOTH), "3.12", "3.12.4"),
-        (snapshot(*APT, module="python/3.10.4"), "3.11", "3.11.2"),
+        (snapshot(*APT, module="python/3.10.4"), "3.11", "3.11.2"),  # a module may be loaded and not be used
         (snapshot(*APT, conda=True), "3.11", "3.11.2"),
         (snapshot(), "3.11", "3.11"),
         (snapshot(), "3.11.9", "3.11.9"),
@@ -95,12 +97,16 @@ def test_what_is_no_version(decided: str) -> None:
     assert caught.value.hint == "write it as 3.11 or 3.11.2"
 
 
-def test_another_patch_release_than_the_systems() -> None:
-    with pytest.raises(
-        LockError, match=r"Python 3\.11\.9 was decided, and the captured system has 3\.11\.2"
-    ) as err:
-        resolve_interpreter(snapshot(*APT), "3.11.9")
-    assert err.value.hint == ("only the system's own Python can be put into the image today: --python 3.11.2")
+@pytest.mark.parametrize(
+    ("given", "decided", "version"),
+    [
+        (snapshot(*APT), "3.11.9", "3.11.9"),
+        (snapshot(*APT), "3.12", "3.12"),
+        (snapshot(*APT), "3.12.1", "3.12.1"),
+    ],
+)
+def test_the_users_word_that_the_system_has_not(given: Snapshot, decided: str, version: str) -> None:
+    assert resolve_interpreter(given, decided) == alone(version, "decided by the user")
 
 
 def seen(
@@ -143,12 +149,6 @@ def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said", "hint"),
     [
-        (seen(*APT, conda_list="python 3.11.5 h1_0"), "the environment ran Python 3.11.5 (conda's python, "
-         "conda-list.txt:1), and the captured system has 3.11.2", f"to run it with the system's: {SAY}"),
-        (seen(*APT, report="Python version: 3.9"), "the environment ran Python 3.9 (collect_env, collect_env.txt:2), "
-         "and the captured system has 3.11.2", f"to run it with the system's: {SAY}"),
-        (seen(package("bash", "5"), capture="3.12.1"), "capture.json:1), and the captured system has none",
-         "to run it with"),
         (seen(*APT, conda_list="python 3.11.2 h1_0", module="python/3.10.4"), "the snapshot shows two Pythons: 3.11.2 "
          "(conda's python, conda-list.txt:1) and 3.10.4 (module python/3.10.4, modules.txt:2)", SAY),
         (seen(*APT, conda_list="python 3.11.2 h1_0", report="Python version: 3.1"), "two Pythons: 3.11.2 ("
@@ -156,7 +156,7 @@ def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
         (seen(*APT, capture="3.11.2", report="Python version: 3.11.3 (main)"), "two Pythons: 3.11.3 (collect_env", SAY),
     ],
 )  # fmt: skip
-def test_what_saw_another_interpreter(given: Snapshot, said: str, hint: str) -> None:
+def test_what_saw_two_interpreters(given: Snapshot, said: str, hint: str) -> None:
     with pytest.raises(LockError) as caught:
         resolve_interpreter(given, None)
     assert said in str(caught.value)
@@ -164,22 +164,119 @@ def test_what_saw_another_interpreter(given: Snapshot, said: str, hint: str) -> 
     assert resolve_interpreter(given, "3.11").evidence == "decided by the user"
 
 
-def test_without_a_package_list_nothing_contradicts_what_was_seen() -> None:
-    assert resolve_interpreter(seen(capture="3.12.1"), None) == found(
-        "3.12", "3.12", "Python 3.12.1: capture, capture.json:1"
-    )
-    with pytest.raises(LockError, match="ran Python of conda, unknown") as caught:
-        resolve_interpreter(snapshot(conda=True), None)
-    assert caught.value.hint.endswith(SAY)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (seen(*APT, conda_list="python 3.11.5 h1_0"), alone("3.11.5", "conda's python, conda-list.txt:1")),
+        (seen(*APT, report="Python version: 3.9"), alone("3.9", "collect_env, collect_env.txt:2")),
+        (seen(package("bash", "5"), capture="3.12.1"), alone("3.12.1", "capture, capture.json:1")),
+        (snapshot(*APT, module="python/3.10.4"), alone("3.10.4", "module python/3.10.4, modules.txt:2")),
+        (snapshot(*APT, module="cray-python/3.9.13.1"),
+         alone("3.9.13", "module cray-python/3.9.13.1, modules.txt:2")),
+        (seen(capture="3.12.1"), found("3.12.1", "3.12", "capture, capture.json:1")),
+    ],
+)  # fmt: skip
+def test_another_python_than_the_systems(given: Snapshot, expected: Interpreter) -> None:
+    """A standalone build of it; without a package list the release's own is compared first."""
+    assert resolve_interpreter(given, None) == expected
+
+
+def test_another_minor_version_than_the_one_that_ran_is_an_error() -> None:
+    with pytest.raises(
+        LockError,
+        match=r"Python 3\.12 was decided, and the environment ran 3\.11\.7 \(capture, capture\.json:1\)",
+    ) as caught:
+        resolve_interpreter(seen(*BOTH, capture="3.11.7"), "3.12")
+    assert caught.value.hint == "another minor version is another environment: --python 3.11.7"
+
+
+BUILD = Artefact(filename="cpython.tar.gz", sha256="1" * 64, size=1)
+
+
+def find(version: str) -> Build:
+    """Know the builds of Python 3.11 from 3.11.4 on."""
+    if version == "3.11":
+        return Build(version="3.11.18", file=BUILD)
+    if version.startswith("3.11.") and int(version.rpartition(".")[2]) >= 4:
+        return Build(version=version, file=BUILD)
+    raise NoBuild(f"uv knows no standalone build of Python {version} for x86_64", hint="name a mirror")
+
+
+def based(version: str, name: str = "python3.11") -> Base:
+    file = Artefact(filename="x.deb", sha256="0" * 64, size=1)
+    deb = Deb(name=name, version=version, architecture="amd64", essential=False, file=file)
+    return Base(distribution="debian", release="bookworm", packages=(deb,))
+
+
+def chosen(given: Snapshot, decided: str | None, base: Base) -> Choice:
+    return settle(bring(resolve_interpreter(given, decided), given, find), base, given, find)
+
+
+@pytest.mark.parametrize(
+    ("given", "decided", "base", "kind", "version"),
+    [
+        (snapshot(*APT), None, "3.11.2-6+deb12u6", "system", "3.11.2"),
+        (snapshot(*APT), "3.11", "3.11.2-6", "system", "3.11.2"),
+        (snapshot(*APT), "3.11.9", "3.11.2-6", "standalone", "3.11.9"),
+        (snapshot(package("bash", "5")), "3.11", "3.11.2-6", "standalone", "3.11.18"),
+        (seen(*APT, capture="3.11.7"), None, "3.11.2-6", "standalone", "3.11.7"),
+        (seen(*APT, capture="3.11.7"), "3.11.7", "3.11.2-6", "standalone", "3.11.7"),
+        (seen(package("bash", "5"), capture="3.11.7"), "3.11", "3.11.2-6", "standalone", "3.11.7"),
+        (seen(capture="3.11.2"), None, "3.11.2-6", "system", "3.11.2"),
+        (seen(capture="3.11.7"), None, "3.11.2-6", "standalone", "3.11.7"),
+        (snapshot(), "3.11", "1:3.11.2-6", "system", "3.11.2"),
+        (snapshot(), "3.11.9", "3.11.2-6", "standalone", "3.11.9"),
+        (snapshot(package("python3.11", "3.11.7-1")), None, "3.11.9-2", "standalone", "3.11.7"),
+    ],
+)
+def test_the_exact_version(given: Snapshot, decided: str | None, base: str, kind: str, version: str) -> None:
+    choice = chosen(given, decided, based(base))
+    assert (choice.interpreter.kind, choice.interpreter.version) == (kind, version)
+    assert (choice.interpreter.file is not None) == (kind == "standalone")
+    assert choice.rulings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "decided", "version", "place", "reason"),
+    [
+        (seen(*APT, capture="3.11.7"), "3.11", "3.11.2", "capture.json:1",
+         "the environment ran Python 3.11.7 (capture, capture.json:1), and the image has 3.11.2: decided by the user"),
+        (seen(*APT, capture="3.11.7"), "3.11.9", "3.11.9", "capture.json:1", "and the image has 3.11.9: decided by"),
+        (seen(*APT, capture="3.11.1"), None, "3.11.2", "capture.json:1",
+         "and the image has 3.11.2: uv knows no standalone build of Python 3.11.1 for x86_64"),
+        (seen(capture="3.11.1"), None, "3.11.2", "capture.json:1", "and the image has 3.11.2: uv knows no standalone"),
+        (seen(capture="3.11.7"), "3.11", "3.11.2", "capture.json:1", "and the image has 3.11.2: decided by the user"),
+        (snapshot(package("python3.11", "3.11.1-1")), None, "3.11.2", "python:0",
+         "the environment ran Python 3.11.1 (apt-packages.txt lists python3.11), and the image has 3.11.2: uv knows"),
+    ],
+)  # fmt: skip
+def test_another_patch_release_is_a_deviation(
+    given: Snapshot, decided: str | None, version: str, place: str, reason: str
+) -> None:
+    choice = chosen(given, decided, based("3.11.2-6"))
+    assert choice.interpreter.version == version
+    (ruling,) = choice.rulings
+    assert (ruling.subject, ruling.outcome, ruling.kind) == ("python", "replaced", "python-patch")
+    assert f"{ruling.file}:{ruling.line}" == place
+    assert reason in ruling.reason
+
+
+def test_no_build_and_no_python_of_the_system() -> None:
+    with pytest.raises(
+        LockError,
+        match=r"Python 3\.12\.1 \(capture, capture\.json:1\) is not among the captured packages, and uv knows no",
+    ) as caught:
+        bring(resolve_interpreter(seen(*APT, capture="3.12.1"), None), seen(*APT), find)
+    assert caught.value.hint == "name a mirror"
 
 
 @pytest.mark.parametrize(
     ("listed", "version"),
     [
-        ("python3 3.9.18-3.el9 x86_64", "3.9"),
-        ("python3.11 3.11.7-1.el9 x86_64\nbash 5.1-2.el9 x86_64", "3.11"),
-        ("python3 1:3.9.18-3.el9 x86_64\npython3.11 3.11.7-1.el9 x86_64", "3.9"),
-        ("python3 3.11.7-1 x86_64\npython3.11 3.11.7-1 x86_64", "3.11"),
+        ("python3 3.9.18-3.el9 x86_64", "3.9.18"),
+        ("python3.11 3.11.7-1.el9 x86_64\nbash 5.1-2.el9 x86_64", "3.11.7"),
+        ("python3 1:3.9.18-3.el9 x86_64\npython3.11 3.11.7-1.el9 x86_64", "3.9.18"),
+        ("python3 3.11.7-1 x86_64\npython3.11 3.11.7-1 x86_64", "3.11.7"),
     ],
 )
 def test_the_python_of_an_rpm_host(listed: str, version: str) -> None:
@@ -192,14 +289,3 @@ def test_two_pythons_of_an_rpm_host() -> None:
     with pytest.raises(LockError, match="no file of the snapshot shows which") as caught:
         resolve_interpreter(Snapshot(digest="", rpms=rpms), None)
     assert caught.value.hint == SAY
-
-
-def test_the_whole_version_is_the_bases() -> None:
-    file = Artefact(filename="x.deb", sha256="0" * 64, size=1)
-    deb = Deb(
-        name="python3.12", version="3.12.3-1ubuntu0.5", architecture="amd64", essential=False, file=file
-    )
-    base = Base(distribution="ubuntu", release="noble", packages=(deb,))
-    assert as_in_base(found("3.12", "3.12", "x"), base).version == "3.12.3"
-    assert as_in_base(found("3.12.1", "3.12", "x"), base).version == "3.12.1"
-    assert as_in_base(found("3.11", "3.11", "x"), base).version == "3.11"

@@ -67,12 +67,12 @@ def test_extras_that_others_ask_for(store: Store) -> None:
     one = wheel_of(store, "one", ["Two.Parts[everything]"])
     two = wheel_of(
         store, "two-parts",
-        ['two-parts[a,b]; extra == "everything"', 'three; extra == "a"', 'four>=2; extra == "c"', "five"],
+        ['two-parts[A_a,b]; extra == "everything"', 'three; extra == "a.a"', 'four>=2; extra == "c"', "five"],
     )  # fmt: skip
     found = {wheel.name: wheel.requires for wheel in with_requires([one, two], TARGET, store)}
     assert found == {
         "one": ("Two.Parts[everything]",),
-        "two-parts": ("five", "three", "two-parts[a,b]"),
+        "two-parts": ("five", "three", "two-parts[A_a,b]"),
     }
     assert with_requires([two], TARGET, store)[0].requires == ("five",)
 

@@ -13,13 +13,14 @@ import pytest
 
 from reprobuild.alone import machine
 from reprobuild.errors import EngineError, LockError, UsageError
-from reprobuild.lock import Artefact, Base, Deb, Lock, Wheel, write_lock
+from reprobuild.lock import Artefact, Base, Built, Deb, Lock, Wheel, write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.preflight import Machine, preflight, this_machine
 from reprobuild.realise import is_realised
 from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import bytecode_key, compiled_key
 from reprobuild.realise.runtime import PLACE
+from reprobuild.realise.wheels import Made as Known
 from reprobuild.realise.wheels import wheel_key
 from reprobuild.store import Store
 from tests.conftest import reprobuild
@@ -207,8 +208,8 @@ def test_what_is_remembered_must_not_be_run(made: Made) -> None:
     with_source = made.lock(realised=None)
     assert not is_realised(with_source, made.store)
     built = made.wheel("two", {"two.py": b""}, built=True)
-    key = wheel_key(source, [], lock.base, lock.interpreter, lock.epoch)
-    made.store.remember(key, msgspec.to_builtins(built))
+    known = Known(wheel=built, built=Built(name="two", wheel=built.file.sha256))
+    made.store.remember(wheel_key(source, [], lock, ""), msgspec.to_builtins(known))
     assert not is_realised(with_source, made.store)
     made.store.remember(bytecode_key(built, lock.base, lock.interpreter), made.store.add(b"more"))
     assert is_realised(with_source, made.store)

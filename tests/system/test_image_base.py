@@ -12,12 +12,11 @@ import pytest
 from reprobuild.apt.index import SystemIndex
 from reprobuild.archive import Entry, list_tar, read_tar
 from reprobuild.errors import BuildError, LockError
-from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Interpreter, Ruling
+from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Ruling
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.resolve import base_image
 from reprobuild.resolve.base_image import WantedOver, resolve_image_base
-from reprobuild.resolve.image import installed_interpreter
 from reprobuild.resolve.image_system import ImageSystem, read_system
 from reprobuild.sandbox import Root, run_in_root
 from reprobuild.snapshot.model import Mark, Package
@@ -420,16 +419,3 @@ def test_without_an_archive_the_image_must_have_all(image: BaseImage, system: Im
     assert (ruled["dash"].outcome, ruled["plocate"].kind) == ("in base", "unknown-package")
     with pytest.raises(LockError, match=r"needs the system package python3\.10"):
         resolved(image, system, nothing, packages, roots=("python3.10",))
-
-
-def test_the_interpreter_is_the_one_that_the_base_has(
-    image: BaseImage, system: ImageSystem, bookworm: SystemIndex
-) -> None:
-    base, _ = resolved(image, system, bookworm)
-    captured_one = Interpreter(version="3.11.99", executable="/usr/bin/python3.11", evidence="seen")
-    found = installed_interpreter(captured_one, base)
-    assert system.packages["python3.11"].version.startswith(f"{found.version}-")
-    assert found.evidence.startswith(f"{image.reference} has python3.11 {found.version}; ")
-    assert installed_interpreter(found, base) == found
-    own = msgspec.structs.replace(base, image=None)
-    assert installed_interpreter(captured_one, own) == captured_one

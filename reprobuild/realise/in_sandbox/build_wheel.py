@@ -1,18 +1,28 @@
 """Builds one wheel through the project's own backend. Runs inside the sandbox, standard library only.
 
-    python -I -S build_wheel.py SITE PROJECT OUT editable|plain
+    ENVIRONMENT/bin/python build_wheel.py PROJECT OUT editable|plain compiles|pure
 
-SITE holds the unpacked build requirements, PROJECT is the project's folder, OUT receives the wheel, whose
-name is the last line on standard output. Hooks: https://peps.python.org/pep-0517/, pep-0660.
+The environment of the interpreter holds the build requirements, PROJECT is the project's folder. OUT receives the
+wheel, and `answer.json`: {"requires": [what the backend asks for], "editable": whether it was built as such,
+"tools": [the versions of compilers, and the flags of this Python]}. Hooks: https://peps.python.org/pep-0517/,
+pep-0660. A backend without `build_editable` builds a plain wheel, and so does one whose editables compile again
+when they are imported, which an image cannot.
 """
 
+import json
 import os
 import sys
+import sysconfig
 from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
+
+COMPILERS = ("cc", "c++", "gfortran", "rustc", "nvcc", "cmake", "ninja", "meson", "cython")
+FLAGS = ("CC", "CFLAGS", "LDSHARED")
+# https://mesonbuild.com/meson-python/how-to-guides/editable-installs.html
+COMPILES_AT_IMPORT = ("mesonpy",)
 
 
 def build_system(project: str) -> "Tuple[str, List[str]]":
@@ -27,20 +37,45 @@ def build_system(project: str) -> "Tuple[str, List[str]]":
     return table.get("build-backend", "setuptools.build_meta:__legacy__"), table.get("backend-path", [])
 
 
-def main() -> None:
-    site, project, out, mode = sys.argv[1:]
-    sys.path.insert(0, site)
-    os.chdir(project)  # noqa: TID251  # PEP 517: hooks run in the project's folder
-    backend, local = build_system(project)
+def hooks_of(backend: str, project: str, local: "List[str]") -> "Any":
+    """Return the backend's object, which has its hooks as attributes."""
     sys.path[:0] = [os.path.join(project, folder) for folder in local]
     module, _, attribute = backend.partition(":")
     hooks: "Any" = import_module(module)
     for part in filter(None, attribute.split(".")):
         hooks = getattr(hooks, part)
-    hook = "build_editable" if mode == "editable" else "build_wheel"
-    if not hasattr(hooks, hook):
-        sys.exit(f"the backend {backend} has no {hook}")
-    print(getattr(hooks, hook)(out))
+    return hooks
+
+
+def tools() -> "List[str]":
+    """Return the first line of what each compiler says of itself, and the flags that Python was built with."""
+    found = []
+    for name in COMPILERS:
+        with os.popen(name + " --version 2>&1") as answer:
+            line = answer.readline().strip()
+            status = answer.close()
+        if status is None and line:
+            found.append(name + ": " + line)
+    return found + ["%s: %s" % (name, sysconfig.get_config_var(name)) for name in FLAGS]
+
+
+def main() -> None:
+    """Ask the backend what it needs, write that down, and build."""
+    project, out, mode, compiles = sys.argv[1:]
+    sys.path.pop(0)  # the folder of this script
+    os.chdir(project)  # noqa: TID251  # PEP 517: hooks run in the project's folder
+    backend, local = build_system(project)
+    hooks = hooks_of(backend, project, local)
+    able = hasattr(hooks, "build_editable") and backend not in COMPILES_AT_IMPORT
+    kind = "editable" if mode == "editable" and able else "wheel"
+    ask: "Any" = getattr(hooks, "get_requires_for_build_" + kind, list)
+    answer = {
+        "requires": list(ask()), "editable": kind == "editable",
+        "tools": tools() if compiles == "compiles" else [],
+    }  # fmt: skip
+    with open(os.path.join(out, "answer.json"), "w") as stream:
+        json.dump(answer, stream)
+    getattr(hooks, "build_" + kind)(out)
 
 
 if __name__ == "__main__":

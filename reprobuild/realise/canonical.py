@@ -1,0 +1,98 @@
+"""A wheel written in one form, so that a build whose files are the same twice gives the same bytes twice.
+
+Back ends write members in the order of a folder, with the times and rights of files. The members are stored, not
+deflated: zlib and zlib-ng, which newer Pythons bring, pack one content into other bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import re
+import zipfile
+from pathlib import Path
+
+from packaging.metadata import parse_email
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.archive import CHUNK
+from reprobuild.errors import BuildError
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
+
+# The first time that a zip archive can hold.
+_TIME = (1980, 1, 1, 0, 0, 0)
+_WIDE = 1 << 31
+
+
+def canonical_wheel(found: Path, target: Path, name: str) -> str:
+    """Write a wheel anew: members sorted, one time, modes 0644 or 0755, RECORD right; and return its version.
+
+    Args:
+        found: what a back end left; as hostile as it is.
+        target: where the new one goes.
+        name: the project that was built.
+
+    Raises:
+        BuildError: it is damaged, or its file name or metadata are not those of one version of the project.
+    """
+    origin = f"the wheel that was built of {name}"
+    with zips.open_zip(found, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
+        try:
+            info, version = _identity(archive, members, found.name, name, origin)
+            rows = []
+            for member in sorted(members, key=lambda one: (one.startswith(info), one)):
+                if not re.fullmatch(re.escape(info) + r"RECORD(\.jws|\.p7s)?", member):
+                    rows.append(_copy(archive, members[member], out))
+        except zips.UNREADABLE as err:
+            raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows([*rows, (f"{info}RECORD", "", "")])
+        out.writestr(_member(f"{info}RECORD", executable=False, size=0), text.getvalue())
+    return version
+
+
+def _identity(
+    archive: zipfile.ZipFile, members: zips.Members, filename: str, name: str, origin: str
+) -> tuple[str, str]:
+    """Return the path of the .dist-info folder with a slash, and the version."""
+    found = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
+    try:
+        project, version, _, _ = parse_wheel_filename(filename)
+        raw, _ = parse_email(zips.read_text(archive, members[found[0]], origin))
+        told = (canonicalize_name(raw["name"]), Version(raw["version"]))
+    except (InvalidWheelFilename, InvalidVersion, IndexError, KeyError):
+        raise BuildError(
+            f"{origin}, {filename}, does not tell its name and version",
+            hint="build it by hand with `python -m build --wheel`, and look at what its back end says",
+        ) from None
+    if len(found) != 1 or told != (project, version) or project != canonicalize_name(name):
+        raise BuildError(
+            f"{origin} is one of {told[0]} {told[1]}, in a file named {filename}",
+            hint=f"is {name} the name in its pyproject.toml, or setup.py?",
+        )
+    return found[0].removesuffix("METADATA"), str(version)
+
+
+def _copy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: zipfile.ZipFile) -> tuple[str, str, str]:
+    """Copy one member, and return its row of RECORD."""
+    executable = bool((info.external_attr >> 16) & 0o111)
+    digest = hashlib.sha256()
+    member = _member(info.filename, executable=executable, size=info.file_size)
+    with archive.open(info) as source, out.open(member, "w", force_zip64=info.file_size >= _WIDE) as target:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+            target.write(chunk)
+    encoded = base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
+    return info.filename, f"sha256={encoded}", str(info.file_size)
+
+
+def _member(name: str, *, executable: bool, size: int) -> zipfile.ZipInfo:
+    member = zipfile.ZipInfo(name, _TIME)
+    member.create_system = 3  # Unix, whose rights these are
+    member.external_attr = (0o100755 if executable else 0o100644) << 16
+    member.file_size = size
+    return member

@@ -1,0 +1,93 @@
+"""The environment of a build: a virtual environment of the image's interpreter, with wheels in it."""
+
+from __future__ import annotations
+
+import configparser
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+import installer
+from installer.destinations import SchemeDictionaryDestination
+from installer.exceptions import InstallerError
+from installer.records import InvalidRecordEntry
+from installer.sources import WheelFile
+from installer.utils import SCHEME_NAMES
+
+from reprobuild.errors import BuildError
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
+from reprobuild.lock import Interpreter, Wheel
+from reprobuild.store import Store
+
+_UNREADABLE = (
+    *zips.UNREADABLE, csv.Error, InstallerError, InvalidRecordEntry, configparser.Error, KeyError, AssertionError,
+)  # fmt: skip
+_BOTH = "the projects that are needed to build cannot stand in one folder; mend the pyproject.toml"
+
+
+def make_prefix(
+    folder: Path, place: str, wheels: Iterable[Wheel], interpreter: Interpreter, store: Store
+) -> None:
+    """Make a virtual environment with wheels in it, without running anything.
+
+    Args:
+        folder: an empty folder.
+        place: where the sandbox will see it.
+        wheels: files in the store.
+        interpreter: the one that the environment is of.
+
+    Raises:
+        BuildError: a wheel is hostile or damaged, or two of them cannot stand in one folder.
+    """
+    minor = ".".join(interpreter.version.split(".")[:2])
+    site = f"{place}/lib/python{minor}/site-packages"
+    for wheel in wheels:
+        places = dict.fromkeys(SCHEME_NAMES, site) | {
+            "scripts": f"{place}/bin", "data": place,
+            "headers": f"{place}/include/site/python{minor}/{wheel.file.filename.partition('-')[0]}",
+        }  # fmt: skip
+        target = SchemeDictionaryDestination(
+            {name: f"{folder}{path.removeprefix(place)}" for name, path in places.items()},
+            interpreter=f"{place}/bin/python", script_kind="posix", overwrite_existing=True,
+        )  # fmt: skip
+        _install(wheel, target, store)
+    _make_environment(folder, minor, interpreter)
+
+
+def _make_environment(folder: Path, minor: str, interpreter: Interpreter) -> None:
+    """Make the folder a virtual environment; at last, so that no wheel is written through its links."""
+    home = interpreter.executable.rpartition("/")[0]
+    text = f"home = {home}\ninclude-system-site-packages = false\nversion = {interpreter.version}\n"
+    try:
+        (folder / "bin").mkdir(exist_ok=True)
+        (folder / "bin/python").symlink_to(interpreter.executable)
+        for name in ("python3", f"python{minor}"):
+            (folder / "bin" / name).symlink_to("python")
+        with (folder / "pyvenv.cfg").open("x") as stream:
+            stream.write(text)
+    except OSError as err:
+        raise BuildError(
+            f"a wheel that is needed to build brings {err.filename2 or err.filename}, which is the environment's own"
+            .replace(f"{folder}/", ""), hint=HOSTILE,
+        ) from None  # fmt: skip
+
+
+def _install(wheel: Wheel, target: SchemeDictionaryDestination, store: Store) -> None:
+    origin = f"the wheel {wheel.file.filename}"
+    path = store.verified(wheel.file.sha256, wheel.file.filename)
+    with zips.open_zip(path, origin) as (archive, members):
+        archive.filename = wheel.file.filename  # which the project's name is read from
+        try:
+            source = WheelFile(archive)
+            for name in members:  # `installer` 1.1.0 never comes back from a file named like the folder
+                if name == source.data_dir or (
+                    name.startswith(f"{source.data_dir}/") and name.count("/") < 2
+                ):
+                    raise BuildError(f"{origin} holds {name}, which is in no scheme", hint=HOSTILE)
+            installer.install(source, target, {})
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as err:
+            place = str(err.filename or "").rpartition("site-packages/")[2]
+            raise BuildError(f"{origin} and another both write {place}", hint=_BOTH) from None
+        except _UNREADABLE as err:
+            raise BuildError(f"{origin} cannot be installed: {err}", hint=HOSTILE) from None

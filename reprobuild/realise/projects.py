@@ -1,0 +1,82 @@
+"""The folder of a project that is built: a source tree, or what an archive of sources holds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE, check_target
+from reprobuild.guard.sdists import read_sdist
+from reprobuild.lock import EPOCH, Sdist, Source
+from reprobuild.realise.unpack import make_folder, unpack_root
+from reprobuild.store import Store
+
+
+def place_of(one: Source | Sdist) -> str:
+    """Return where a project stands while it is built; a source is where the image has it."""
+    return one.path if isinstance(one, Source) else f"/usr/src/{canonicalize_name(one.name)}"
+
+
+def project_folder(one: Source | Sdist) -> str:
+    """Return the folder of the project itself, in the sandbox."""
+    inside = one.subdirectory if isinstance(one, Source) else ""
+    return "/".join(part for part in (place_of(one), inside) if part)
+
+
+def build_epoch(one: Source | Sdist) -> int:
+    """Return the moment that a build is told: its own commit's, so that no other source's next commit changes it."""
+    return max(one.epoch, EPOCH) if isinstance(one, Source) else EPOCH
+
+
+def unpack_project(one: Source | Sdist, store: Store, folder: Path) -> None:
+    """Unpack a project into an empty folder; every file gets the same time, so that nothing looks out of date.
+
+    Raises:
+        BuildError: an archive is hostile or damaged, or holds no project.
+    """
+    path = store.verified(one.file.sha256, one.file.filename)
+    if isinstance(one, Source):
+        unpack_root(path, folder)
+    else:
+        _unpack_sdist(one, path, folder)
+    for above, _, names in os.walk(folder):
+        for name in names:
+            os.utime(Path(above) / name, (build_epoch(one),) * 2, follow_symlinks=False)
+
+
+def _unpack_sdist(one: Sdist, path: Path, folder: Path) -> None:
+    origin = one.file.filename
+    links: dict[str, str] = {}
+    for member in read_sdist(path, origin, one.subdirectory):
+        if member.target is not None:
+            check_target(member.target, member.path, origin)
+            links[member.path] = member.target
+        else:
+            with _possible(member.path, origin):
+                _write(folder / member.path, member.content(), 0o755 if member.executable else 0o644)
+    for name, target in links.items():  # at last, so that nothing is written through one
+        with _possible(name, origin):
+            make_folder((folder / name).parent)
+            (folder / name).symlink_to(target)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    make_folder(path.parent)
+    with path.open("xb") as stream:
+        stream.write(content)
+    path.chmod(mode)
+
+
+@contextlib.contextmanager
+def _possible(name: str, origin: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as err:
+        raise BuildError(
+            f"{origin} holds {name!r}, which cannot be unpacked: {err.strerror}", hint=HOSTILE
+        ) from None

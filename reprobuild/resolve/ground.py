@@ -1,0 +1,164 @@
+"""The base and the interpreter, which decide each other: whose Python it is tells what the base must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.apt.configured import configured_releases
+from reprobuild.apt.index import SystemIndex
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, Interpreter, Ruling
+from reprobuild.registry.reference import is_image
+from reprobuild.resolve.asking import asked_of_indexes
+from reprobuild.resolve.base import System, Wanted
+from reprobuild.resolve.default_base import Need, default_release, what_is_needed
+from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.image import ImageBase, ImageDecision
+from reprobuild.resolve.interpreter import Choice, Find, bring, settle, standalone
+from reprobuild.resolve.release import Release, infer_release
+from reprobuild.resolve.standalone import Build, NoBuild, find_build
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.triage import Triage
+from reprobuild.services import read_services
+from reprobuild.snapshot.model import Requirement, Snapshot
+
+# What a Python that the base does not bring needs of it: libc6, and the time zones of zoneinfo, on which the
+# distribution's own depends.
+_NEEDED = ("libc6", "tzdata")
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What is resolved: the snapshot and the decisions, and what follows from them alone.
+
+    `lines` are those of the freeze that an index has. `architecture` is in Debian's words, `machine` in the kernel's.
+    """
+
+    snapshot: Snapshot
+    decisions: Decisions
+    platform: str
+    architecture: str
+    machine: str
+    interpreter: Interpreter
+    triage: Triage
+    lines: tuple[Requirement, ...]
+
+
+class Packages(Protocol):
+    """Where the packages of a base come from; `roots` are those that the rest of the lock needs."""
+
+    index: SystemIndex
+    roots: tuple[str, ...]
+
+    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
+        """Choose the packages of the base."""
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a package of a name."""
+
+
+class Ground(Struct, frozen=True, kw_only=True):
+    """What an environment stands on: the interpreter, the base, and the rulings of its packages.
+
+    `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
+    """
+
+    system: Packages
+    interpreter: Interpreter
+    rulings: tuple[Ruling, ...]
+    base: Base
+    packages: tuple[Ruling, ...]
+
+
+def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Ground:
+    """Choose interpreter and base: the distribution's own Python where it is the captured one, else a build of it.
+
+    Raises:
+        LockError: no release, no image or no Python that fits can be had.
+    """
+
+    def find(version: str) -> Build:
+        return find_build(version, subject.machine, around)
+
+    snapshot = subject.snapshot
+    choice = bring(subject.interpreter, snapshot, find)
+    choice, system = _system(subject, choice, find, files, around)
+    base, packages = system.pin()
+    settled = settle(choice, base, snapshot, find)
+    if settled.interpreter.kind != choice.interpreter.kind:
+        system.roots = _roots(subject, settled.interpreter)
+        base, packages = system.pin()
+    return Ground(
+        system=system, interpreter=settled.interpreter, rulings=settled.rulings, base=base, packages=packages
+    )
+
+
+def _roots(subject: Subject, interpreter: Interpreter) -> tuple[str, ...]:
+    own = interpreter.kind == "system"
+    return (*((f"python{interpreter.minor}",) if own else _NEEDED), *subject.triage.packages)
+
+
+def _system(
+    subject: Subject, choice: Choice, find: Find, files: FileLists, around: Surroundings
+) -> tuple[Choice, Packages]:
+    """Return where the base comes from: an image, the captured release, or the one that stands in.
+
+    Where it has no Python of the wanted minor version, the choice becomes a standalone build.
+    """
+    snapshot, decisions = subject.snapshot, subject.decisions
+    system: Packages
+    if decisions.base and is_image(decisions.base):
+        roots = _roots(subject, choice.interpreter)
+        image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=roots)
+        system = ImageBase(snapshot, image, subject.triage.settings, decisions, around)
+    else:
+        if snapshot.packages or decisions.base:
+            release = infer_release(snapshot.packages, decisions.base)
+        else:
+            choice, release = _default_release(subject, choice, find, files, around)
+        around.say(
+            f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
+        )
+        roots = _roots(subject, choice.interpreter)
+        system = System(
+            snapshot,
+            Wanted(release=release, architecture=subject.architecture, roots=roots),
+            decisions,
+            around,
+        )
+    own = choice.interpreter
+    if not snapshot.packages and own.kind == "system" and not system.has(f"python{own.minor}"):
+        choice = bring(standalone(own), snapshot, find)
+        system.roots = _roots(subject, choice.interpreter)
+    return choice, system
+
+
+def _default_release(
+    subject: Subject, choice: Choice, find: Find, files: FileLists, around: Surroundings
+) -> tuple[Choice, Release]:
+    """Return the release that stands in; where none has that Python, any that fits else, for a standalone build."""
+    lines = asked_of_indexes(subject.lines, read_services(subject.decisions.services))
+    need = what_is_needed(subject.snapshot, choice.interpreter, lines, files, subject.machine)
+    offered = configured_releases(around.env, subject.architecture)
+    try:
+        return choice, default_release(need, offered)
+    except LockError as err:
+        if not need.python:
+            raise
+        try:
+            build = find(choice.interpreter.version)
+        except NoBuild as none:
+            raise LockError(f"{err}; {none}", hint=err.hint) from None
+        found = msgspec.structs.replace(
+            standalone(choice.interpreter), version=build.version, file=build.file
+        )
+        return Choice(interpreter=found), default_release(_without_python(need), offered)
+
+
+def _without_python(need: Need) -> Need:
+    return msgspec.structs.replace(need, python="")

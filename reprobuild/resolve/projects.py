@@ -1,0 +1,127 @@
+"""What is to be built: the names of a project's files, and the few that say how it is built."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.archive import read_tar
+from reprobuild.errors import LockError
+from reprobuild.guard.sdists import Member, read_sdist
+from reprobuild.lock import Sdist, Source
+from reprobuild.store import Store
+
+# Those that say how a project is built, in the project's own folder.
+_TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "meson.build")
+_LONGEST = 4 << 20
+_MEND = "pip could not build it either; mend it"
+
+
+class Project(Struct, frozen=True, kw_only=True):
+    """A project with its own folder read: `paths` are those of its files, `texts` the content of those that matter."""
+
+    name: str
+    editable: bool
+    paths: tuple[str, ...]
+    texts: dict[str, bytes]
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The tables of its pyproject.toml, empty where it has none.
+
+        Raises:
+            LockError: it is no TOML.
+        """
+        try:
+            tables: dict[str, Any] = msgspec.toml.decode(self.texts.get("pyproject.toml", b""))
+        except (msgspec.DecodeError, UnicodeDecodeError) as err:
+            raise LockError(f"{self.name}: pyproject.toml: {err}", hint=_MEND) from None
+        return tables
+
+    @property
+    def backend(self) -> str:
+        """The module of its back end; what PEP 517 says where it names none."""
+        named = self.table("build-system").get("build-backend")
+        return named.partition(":")[0] if isinstance(named, str) else "setuptools.build_meta"
+
+    def table(self, *names: str) -> dict[str, Any]:
+        """Return a table of its pyproject.toml, by the names that lead to it; empty where there is none."""
+        found: Any = self.tables
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+def read_project(one: Source | Sdist, store: Store) -> Project:
+    """Read the project of a source tree or of an archive that are in the store.
+
+    Raises:
+        LockError: a file that says how it is built is none, or is too long.
+        BuildError: the archive is hostile or damaged.
+    """
+    name, paths, texts = str(canonicalize_name(one.name)), [], {}
+    for member in _members(one, store):
+        paths.append(member.path)
+        if member.path in _TEXTS and member.target is None:
+            content = member.content()
+            if len(content) > _LONGEST:
+                raise LockError(f"{name}: {member.path} has {len(content)} bytes", hint=_MEND)
+            texts[member.path] = content
+    folder = next((path for path in paths if path.partition("/")[0] in _TEXTS and "/" in path), None)
+    if folder is not None:
+        raise LockError(f"{name}: {folder.partition('/')[0]} is no file", hint=_MEND)
+    if not paths:
+        raise LockError(
+            f"{name}: there is no file in its folder {one.subdirectory or '.'}",
+            hint="check the `subdirectory=` of its line in the freeze",
+        )
+    editable = isinstance(one, Source) and one.editable
+    return Project(name=name, editable=editable, paths=tuple(sorted(paths)), texts=texts)
+
+
+def _members(one: Source | Sdist, store: Store) -> Iterator[Member]:
+    path = store.verified(one.file.sha256, one.file.filename)
+    if isinstance(one, Sdist):
+        yield from read_sdist(path, one.file.filename, one.subdirectory)
+        return
+    inside = f"{one.subdirectory}/" if one.subdirectory else ""
+    with path.open("rb") as stream:  # our own tar of a git tree
+        for entry, content in read_tar(stream, one.file.filename):
+            if entry.type in ("file", "symlink") and entry.path.startswith(inside):
+                target = entry.target if entry.type == "symlink" else None
+                yield Member(path=entry.path[len(inside) :], target=target, content=content)
+
+
+def suffixes(project: Project) -> set[str]:
+    """Return the suffixes of its files, in lower case."""
+    return {PurePosixPath(path).suffix.lower() for path in project.paths}
+
+
+def setup_requires(project: Project) -> list[str]:
+    """Return what `setup_requires` names, in setup.cfg or as a plain list in setup.py, without running it.
+
+    What setup.py computes is not found here: the back end is asked when the project is built, in the sandbox.
+    """
+    found: list[str] = []
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        config.read_string(project.texts.get("setup.cfg", b"").decode())
+        found += config.get("options", "setup_requires", fallback="").splitlines()
+        tree = ast.parse(project.texts.get("setup.py", b""))
+    except (configparser.Error, UnicodeDecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = ast.Module(body=[], type_ignores=[])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "setup_requires":
+            value = node.value
+            items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
+            found += [
+                one.value for one in items if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+    return [text.strip() for text in found if text.strip()]

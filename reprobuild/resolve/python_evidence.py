@@ -1,0 +1,80 @@
+"""Which Python the environment had: what each file of the snapshot shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from reprobuild.snapshot.model import Place, Snapshot
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A version that something saw, `X.Y.Z` or `X.Y`, and where. `ran`: it is what the environment itself ran on."""
+
+    version: str
+    evidence: str
+    place: Place
+    ran: bool = False
+
+
+def seen_pythons(snapshot: Snapshot) -> list[Seen]:
+    """Return what reports, conda's lists and loaded modules show, without the system's own lists."""
+    return [*_from_reports(snapshot), *_from_conda(snapshot), *_from_modules(snapshot)]
+
+
+def system_pythons(snapshot: Snapshot) -> dict[str, str]:
+    """Return {X.Y: X.Y.Z} of the installed interpreters of the distribution."""
+    found = {}
+    for package in snapshot.packages:
+        name = re.fullmatch(r"python(3\.\d+)(?:-minimal)?", package.name)
+        upstream = re.match(r"3\.\d+\.\d+", package.version.rpartition(":")[2])
+        if name and upstream and package.mark != "residual":
+            found[name.group(1)] = upstream.group()
+    return found
+
+
+def default_minor(snapshot: Snapshot) -> str:
+    """Return the `X.Y` that `python3` is in the captured list of Debian packages; empty where it has none."""
+    for package in snapshot.packages:
+        if package.name == "python3" and (match := re.match(r"3\.\d+", package.version)):
+            return match.group()
+    return ""
+
+
+def rpm_python(snapshot: Snapshot) -> Seen | None:
+    """Return an rpm host's Python: the only one, or the one that `python3` is."""
+    found: dict[str, Seen] = {}
+    for rpm in snapshot.rpms:
+        upstream = re.match(r"(3\.\d+)\.\d+", rpm.version.rpartition(":")[2])
+        if upstream and rpm.name in ("python3", f"python{upstream[1]}"):
+            evidence = f"rpm's {rpm.name} {rpm.version}, {rpm.place}"
+            found[rpm.name] = Seen(version=upstream[0], evidence=evidence, place=rpm.place)
+    if len({seen.version for seen in found.values()}) == 1:
+        return next(iter(found.values()))
+    return found.get("python3")
+
+
+def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
+    for module in snapshot.modules:
+        name = f"{module.name}/{module.version}"
+        if match := re.search(r"(?i)(?:^|/)(?:cray-)?python/(3\.\d+\.\d+)", name):
+            evidence = f"module {name}, {module.place}"
+            yield Seen(version=match[1], evidence=evidence, place=module.place)
+
+
+def _from_conda(snapshot: Snapshot) -> Iterable[Seen]:
+    for package in snapshot.conda:
+        of_conda = package.name == "python" and package.channel != "pypi"
+        if of_conda and re.fullmatch(r"3\.\d+(\.\d+)?", package.version):
+            evidence = f"conda's python, {package.place}"
+            yield Seen(version=package.version, evidence=evidence, place=package.place, ran=True)
+
+
+def _from_reports(snapshot: Snapshot) -> Iterable[Seen]:
+    for report in snapshot.reports:
+        if report.python:
+            place = report.place("Python version")
+            evidence = f"{report.kind}, {place}"
+            yield Seen(version=report.python, evidence=evidence, place=place, ran=True)

@@ -1,0 +1,173 @@
+"""Standalone builds of Python, by uv, which knows the address and the sha256 of each.
+
+uv takes them from where the user has configured it (`UV_PYTHON_INSTALL_MIRROR`, `UV_ASTRAL_MIRROR_URL`,
+`UV_PYTHON_DOWNLOADS_JSON_URL`, uv.toml) and compares the sha256; the archive that it keeps goes into our store. The
+lock has the publisher's address. https://docs.astral.sh/uv/reference/environment/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Artefact, Lock
+from reprobuild.proc import Failed, run
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.secrets import redact, strip_credentials
+from reprobuild.store import hash_file
+
+_UV = (sys.executable, "-m", "uv")  # the program in the wheel that we depend on
+_MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
+_MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+_MASK = "****"  # in the place of a password, where uv prints an address
+_HINT = (
+    "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`"
+)
+
+
+class NoBuild(LockError):
+    """There is no such build, or it cannot be had."""
+
+
+class Build(Struct, frozen=True, kw_only=True):
+    """A build of one version, whose archive is in the store."""
+
+    version: str
+    file: Artefact
+
+
+class _Listed(Struct, frozen=True, kw_only=True):
+    """What uv lists of a build."""
+
+    version: str
+    url: str
+    implementation: str
+    variant: str
+
+
+def find_build(version: str, machine: str, around: Surroundings) -> Build:
+    """Bring the standalone build of a version of Python into the store.
+
+    Args:
+        version: `X.Y.Z`, or `X.Y` for its newest patch release.
+        machine: in the kernel's words, `x86_64`.
+
+    Raises:
+        NoBuild: uv knows none, or could not bring it; the message has its words.
+    """
+    found = _listed(version, machine, around.env, plain=True) or _listed(
+        version, machine, around.env, plain=False
+    )
+    if not found:
+        raise NoBuild(f"uv knows no standalone build of Python {version} for {machine}", hint=_HINT)
+    url = strip_credentials(found[0].url)[0]
+    known = around.store.recall(_key(url))
+    if known is not None:
+        file = msgspec.convert(known, type=Artefact)
+        if around.store.has(file.sha256):
+            return Build(version=found[0].version, file=file)
+    around.say(f"python: the standalone build of Python {found[0].version}, by uv")
+    file = _bring(found[0], machine, url, around)
+    around.store.remember(_key(url), msgspec.to_builtins(file))
+    return Build(version=found[0].version, file=file)
+
+
+def _key(url: str) -> str:
+    return hashlib.sha256(f"standalone\0{url}".encode()).hexdigest()
+
+
+def _request(version: str, machine: str) -> str:
+    return f"cpython-{version}-linux-{machine}-gnu"
+
+
+def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) -> Sequence[_Listed]:
+    """Return the builds of a version that uv knows, the newest first.
+
+    `plain` asks for the publisher's addresses, without the user's mirrors.
+    """
+    own = {name: value for name, value in env.items() if not (plain and name in _MIRRORS)}
+    argv = [
+        *_UV, "python", "list", _request(version, machine), "--all-versions", "--only-downloads",
+        "--output-format", "json", "--no-cache", *(["--no-config"] if plain else []),
+    ]  # fmt: skip
+    try:
+        said = run(argv, env=own, purpose="list standalone builds of Python", timeout=120)
+        found = msgspec.json.decode(said, type=list[_Listed])
+    except Failed as err:
+        raise NoBuild(redact(str(err)), hint=_HINT) from None
+    except (msgspec.MsgspecError, ValueError) as err:
+        raise NoBuild(f"uv lists builds of Python in another form than known: {err}", hint=_HINT) from None
+    wanted = f"{version}."
+    return [
+        one for one in found
+        if one.implementation == "cpython" and one.variant == "default" and f"{one.version}.".startswith(wanted)
+    ]  # fmt: skip
+
+
+def _bring(build: _Listed, machine: str, url: str, around: Surroundings) -> Artefact:
+    """Let uv download and check the archive, and adopt the copy that it keeps."""
+    with around.store.scratch() as scratch:
+        kept = scratch / "kept"
+        argv = [
+            *_UV, "python", "install", _request(build.version, machine), "--install-dir", str(scratch / "made"),
+            "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if around.net.offline else []),
+        ]  # fmt: skip
+        try:
+            run(
+                argv, env={**around.env, "UV_PYTHON_CACHE_DIR": str(kept)}, timeout=1800,
+                purpose=f"bring the standalone build of Python {build.version}",
+            )  # fmt: skip
+        except Failed as err:
+            raise NoBuild(redact(str(err)), hint=_HINT) from None
+        archives = [path for path in kept.iterdir() if path.is_file() and not path.is_symlink()]
+        if len(archives) != 1:
+            raise NoBuild(f"uv kept {len(archives)} archives of Python {build.version}", hint=_HINT)
+        size, sha256 = archives[0].stat().st_size, hash_file(archives[0])
+        around.store.adopt(archives[0], sha256)
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    return Artefact(filename=name, sha256=sha256, size=size, url=url)
+
+
+def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
+    """Return the archive of a lock's standalone interpreter at the address that uv would take it from.
+
+    The build itself may be unknown to this uv: what differs between its two addresses of another one tells the mirror.
+
+    Raises:
+        NoBuild: uv cannot be asked.
+    """
+    machine = _MACHINES[lock.platform]
+    minor = lock.interpreter.minor
+    plain = {one.version: one.url for one in _listed(minor, machine, env, plain=True)}
+    own = _listed(minor, machine, env, plain=False)
+    for one in own:
+        published = plain.get(one.version, one.url)
+        ours, theirs = _without_common_end(_with_password(one.url, env), published)
+        if ours != theirs and file.url.startswith(theirs):
+            return msgspec.structs.replace(file, url=ours + file.url[len(theirs) :])
+    return file
+
+
+def _without_common_end(one: str, other: str) -> tuple[str, str]:
+    """Return two addresses without the parts between slashes that both end with."""
+    first, second = one.split("/"), other.split("/")
+    while len(first) > 3 and len(second) > 3 and first[-1] == second[-1]:
+        first.pop()
+        second.pop()
+    return "/".join([*first, ""]), "/".join([*second, ""])
+
+
+def _with_password(url: str, env: Mapping[str, str]) -> str:
+    """Return an address that uv printed with the password that it masked, from the user's own setting."""
+    split = urlsplit(url)
+    for name in _MIRRORS if _MASK in split.netloc else ():
+        given = urlsplit(env.get(name, ""))
+        if given.netloc.rpartition("@")[2] == split.netloc.rpartition("@")[2]:
+            return urlunsplit((split.scheme, given.netloc, *split[2:]))
+    return url

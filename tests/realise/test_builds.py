@@ -1,0 +1,131 @@
+"""Archives of sources become wheels, once, by their own back ends."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+
+import msgspec
+import pytest
+
+from reprobuild.decisions import BuildDecision
+from reprobuild.errors import BuildError
+from reprobuild.lock import EPOCH, Lock, Wheel
+from reprobuild.realise import is_realised, realise
+from reprobuild.realise.base import realise_base
+from reprobuild.realise.root import kept_root
+from reprobuild.realise.wheels import build_wheel
+from reprobuild.sandbox import Root
+from tests.realise.projects import EXTENSION, Bench
+
+SETUP = b"from setuptools import Extension, setup\nsetup(name='made', version='1.5', packages=['made'], "
+PURE = {"made/__init__.py": b"x = 1\n", "setup.py": SETUP + b")\n"}
+COMPILED = {
+    "made/__init__.py": b"from made._c import answer\n", "c/_c.c": EXTENSION,
+    "setup.py": SETUP + b"ext_modules=[Extension('made._c', ['c/_c.c'])])\n",
+}  # fmt: skip
+
+
+def members(bench: Bench, wheel: Wheel) -> dict[str, bytes]:
+    with zipfile.ZipFile(bench.store.blob(wheel.file.sha256)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_an_archive_becomes_a_wheel_once(bench: Bench) -> None:
+    lock = bench.lock(sdists=[bench.sdist("made", "1.5", PURE)])
+    assert not lock.sdists[0].building.compiles
+    said: list[str] = []
+    sealed = realise(lock, bench.store, said.append)
+    assert sealed.realised is not None
+    (wheel,) = sealed.realised.wheels
+    assert (wheel.name, wheel.version, wheel.role) == ("made", "1.5", "environment")
+    assert members(bench, wheel)["made/__init__.py"] == b"x = 1\n"
+    (built,) = sealed.realised.builds
+    assert (built.name, built.wheel, built.parts, built.tools) == ("made", wheel.file.sha256, "", ())
+    assert is_realised(lock, bench.store)
+    assert realise(lock, bench.store, lambda text: pytest.fail(text)) == sealed
+
+
+def again(bench: Bench, lock: Lock) -> str:
+    """Build the only archive of a lock, whatever is remembered, and return what came out."""
+    tree = realise_base(lock.devel or lock.base, bench.store, EPOCH)
+    root = Root(folder=kept_root(tree, bench.store), layered=True)
+    needs = [wheel for wheel in lock.wheels if wheel.role == "build"]
+    return build_wheel((*lock.sdists, *lock.sources)[0], needs, lock, root, bench.store).wheel.file.sha256
+
+
+def test_an_extension_is_compiled_to_the_same_bytes_twice(bench: Bench) -> None:
+    lock = bench.lock(sdists=[bench.sdist("made", "1.5", COMPILED)])
+    assert lock.sdists[0].building.compiles
+    first = again(bench, lock)
+    assert again(bench, lock) == first
+    sealed = realise(lock, bench.store)
+    assert sealed.realised is not None
+    assert sealed.realised.wheels[0].file.sha256 == first
+    tools = dict(line.split(": ", 1) for line in sealed.realised.builds[0].tools)
+    assert tools["cc"].startswith("cc (Debian 12")
+    assert "-O2" in tools["CFLAGS"]
+    name = "made/_c.cpython-311-x86_64-linux-gnu.so"
+    library = members(bench, sealed.realised.wheels[0])[name]
+    assert b"c/_c.c Jan  1 1980 00:00:00" in library
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "words", "hint"),
+    [
+        ("1.4", "made", "was built to made 1.5, and the freeze says 1.4", "it is not what was installed: find the "
+         "archive of that version, or name a wheel of it"),
+        ("1.5", "other", "is one of made 1.5, in a file named made-1.5-py3-none-any.whl", "is other the name in its "
+         "pyproject.toml, or setup.py?"),
+    ],
+)  # fmt: skip
+def test_an_archive_of_something_else(bench: Bench, version: str, name: str, words: str, hint: str) -> None:
+    lock = bench.lock(sdists=[bench.sdist(name, version, PURE)])
+    with pytest.raises(BuildError, match=re.escape(words)) as caught:
+        realise(lock, bench.store)
+    assert caught.value.hint == hint
+
+
+DYNAMIC = (
+    b"import sys\nfrom setuptools import setup\nneeds = ['ninja>=1']\n"
+    b"setup(name='made', version='1.5', setup_requires=needs)\n"
+)
+
+
+def test_a_back_end_that_asks_for_more(bench: Bench) -> None:
+    """What setup.py computes nobody knows before it runs: the error says what to decide."""
+    archive = bench.sdist("made", "1.5", {"setup.py": DYNAMIC})
+    with pytest.raises(
+        BuildError, match=r"the back end of made asks for ninja>=1, which its files did not"
+    ) as caught:
+        realise(bench.lock(sdists=[archive]), bench.store)
+    assert caught.value.hint == (
+        'add in reprobuild.yaml: build: {made: {requires: ["ninja>=1"]}}, and lock again'
+    )
+    decided = {"made": BuildDecision(requires=("ninja>=1",), variables={"SETTING": "7"})}
+    sealed = realise(bench.lock(sdists=[archive], decided=decided), bench.store)
+    assert sealed.realised is not None
+    assert ("SETTING", "7") in {(one.name, one.value) for one in sealed.realised.builds[0].variables}
+
+
+def test_a_version_that_is_read_from_a_repository(bench: Bench) -> None:
+    text = b"[build-system]\nrequires=['setuptools', 'setuptools-scm']\n[project]\nname='made'\ndynamic=['version']\n"
+    files = {"pyproject.toml": text + b"[tool.setuptools_scm]\n[tool.setuptools]\npy-modules=[]\n"}
+    with pytest.raises(BuildError) as caught:
+        bench.sealed(bench.source("made", files))
+    assert caught.value.hint == (
+        "an image has no repository to read the version from: build: {made: {variables: "
+        "{SETUPTOOLS_SCM_PRETEND_VERSION_FOR_MADE: VERSION}}} in reprobuild.yaml, and lock again"
+    )
+
+
+def test_what_comes_out_otherwise_than_a_sealed_lock_says(bench: Bench) -> None:
+    sealed = realise(bench.lock(sdists=[bench.sdist("made", "1.5", PURE)]), bench.store)
+    assert sealed.realised is not None
+    wheel = sealed.realised.wheels[0]
+    other = msgspec.structs.replace(wheel, file=msgspec.structs.replace(wheel.file, sha256="1" * 64))
+    wrong = msgspec.structs.replace(
+        sealed, realised=msgspec.structs.replace(sealed.realised, wheels=(other,))
+    )
+    with pytest.raises(BuildError, match="the wheel of made came out otherwise than the lock says"):
+        realise(wrong, bench.store)
