@@ -10,15 +10,19 @@ hashes, metadata beside each wheel (PEP 658), ETag and `max-age=600`. The latenc
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
+import io
 import json
 import random
 import socketserver
 import time
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 LINES = tuple((Path(__file__).parent / "freeze300.txt").read_text().split())
 _PURE = ("py3-none-any",)
@@ -45,21 +49,35 @@ def pages() -> dict[str, bytes]:
 def _page(line: str, number: int, draw: random.Random) -> bytes:
     name, _, version = line.partition("==")
     stem, tags = name.replace("-", "_").lower(), _TAGS if number % 4 == 0 else _PURE
-    versions = [*(f"0.{major}.{minor}" for major in range(draw.randint(1, 25)) for minor in range(4)), version]
+    former = (f"0.{major}.{minor}" for major in range(draw.randint(1, 25)) for minor in range(4))
+    versions = [*(one for one in former if Version(one) != Version(version)), version]
     files: list[dict[str, Any]] = []
     for one in versions:
-        files += [_file(f"{stem}-{one}-{tag}.whl", metadata=True) for tag in tags]
-        files.append(_file(f"{stem}-{one}.tar.gz", metadata=False))
+        files += [_file(f"{stem}-{one}-{tag}.whl", metadata=True, real=one == version) for tag in tags]
+        files.append(_file(f"{stem}-{one}.tar.gz", metadata=False, real=False))
     body = {"meta": {"api-version": "1.1"}, "name": name, "versions": versions, "files": files}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _file(filename: str, *, metadata: bool) -> dict[str, Any]:
-    sha256 = hashlib.sha256(filename.encode()).hexdigest()
+@functools.cache
+def wheel(filename: str) -> bytes:
+    """Return the bytes of a wheel of this name, always the same."""
+    stem = "-".join(filename.split("-")[:2])
+    content = {f"{stem}.dist-info/METADATA": metadata_of(filename), f"{stem}/__init__.py": b""}
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return stream.getvalue()
+
+
+def _file(filename: str, *, metadata: bool, real: bool) -> dict[str, Any]:
+    body = wheel(filename) if real and metadata else b""
+    sha256 = hashlib.sha256(body or filename.encode()).hexdigest()
     beside = {"sha256": hashlib.sha256(metadata_of(filename)).hexdigest()} if metadata else False
     return {
         "filename": filename, "url": f"/files/{filename}", "hashes": {"sha256": sha256}, "requires-python": ">=3.8",
-        "size": 100_000, "upload-time": "2025-01-01T00:00:00.000000Z", "yanked": False, "core-metadata": beside,
+        "size": len(body) or 100_000, "upload-time": "2025-01-01T00:00:00.000000Z", "yanked": False, "core-metadata": beside,
         "data-dist-info-metadata": beside, "provenance": None,
     }  # fmt: skip
 
@@ -74,7 +92,7 @@ class Handler(socketserver.StreamRequestHandler):
     """Answers one connection, one request after the other; headers and body are one packet."""
 
     disable_nagle_algorithm = True
-    pages: dict[str, tuple[str, bytes]] = {}
+    pages: ClassVar[dict[str, tuple[str, bytes]]] = {}
     latency = 0.0
 
     def handle(self) -> None:
@@ -90,13 +108,16 @@ class Handler(socketserver.StreamRequestHandler):
         etag, body = self.pages.get(path, ("", b""))
         if path.endswith(".metadata"):
             body, etag = metadata_of(path.rpartition("/")[2]), path
+        elif path.endswith(".whl"):
+            body, etag = wheel(path.rpartition("/")[2]), path
         if not body:
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-        kind = "application/octet-stream" if path.endswith(".metadata") else PAGE
+        kind = "application/octet-stream" if path.startswith("/files/") else PAGE
         same = headers.get("if-none-match") == f'"{etag}"'
         head = (
             f"HTTP/1.1 {'304 Not Modified' if same else '200 OK'}\r\nContent-Type: {kind}\r\n"
-            f'ETag: "{etag}"\r\nCache-Control: max-age=600, public\r\nContent-Length: {0 if same else len(body)}\r\n\r\n'
+            f'ETag: "{etag}"\r\nCache-Control: max-age=600, public\r\n'
+            f"Content-Length: {0 if same else len(body)}\r\n\r\n"
         )
         return head.encode() + (b"" if same else body)
 

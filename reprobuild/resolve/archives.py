@@ -8,7 +8,7 @@ is nowhere else for certain, so what an index has under its name is a replacemen
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 from packaging.tags import Tag
@@ -48,7 +48,7 @@ def bring_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
 
 
 def resolve_archive(
-    line: Requirement, files: FileLists, target: Target, tags: Sequence[Tag], bring: Bring
+    line: Requirement, files: FileLists, target: Target, tags: Mapping[Tag, int], bring: Bring
 ) -> Answer:
     """Lock the file that a line names.
 
@@ -84,7 +84,7 @@ def resolve_archive(
 
 def _hashed(
     line: Requirement, filename: str, sha256: str, there: tuple[FileLists, Sequence[Distribution]], target: Target,
-    tags: Sequence[Tag],
+    tags: Mapping[Tag, int],
 ) -> Answer:  # fmt: skip
     files, known = there
     for item in known:
@@ -101,7 +101,11 @@ _OTHER_FILE = "it was installed from one file, and no index of this machine has 
 
 
 def _of_captured_machine(
-    line: Requirement, files: FileLists, known: Sequence[Distribution], target: Target, tags: Sequence[Tag]
+    line: Requirement,
+    files: FileLists,
+    known: Sequence[Distribution],
+    target: Target,
+    tags: Mapping[Tag, int],
 ) -> Answer:
     if not known:
         return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
@@ -110,7 +114,12 @@ def _of_captured_machine(
 
 
 def _replaced(
-    line: Requirement, files: FileLists, item: Distribution, reason: str, target: Target, tags: Sequence[Tag]
+    line: Requirement,
+    files: FileLists,
+    item: Distribution,
+    reason: str,
+    target: Target,
+    tags: Mapping[Tag, int],
 ) -> Answer:
     found, ruling = _lock(line, files.artefact(item), item, reason, target, tags)
     return (found, rule(line, "replaced", reason, "archive-line")) if found else (None, ruling)
@@ -122,7 +131,7 @@ def _lock(
     item: Distribution | None,
     reason: str,
     target: Target,
-    tags: Sequence[Tag],
+    tags: Mapping[Tag, int],
 ) -> Answer:
     """Return the wheel or the source that a file is, if it fits."""
     name, yanked = canonicalize_name(line.name), (item.yanked if item else None) or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -25,7 +25,9 @@ class Choice(Struct, frozen=True, kw_only=True):
     clash: Distribution | None = None
 
 
-def choose(offers: Sequence[Offer], files: FileLists, target: Target, tags: Sequence[Tag]) -> Choice | None:
+def choose(
+    offers: Sequence[Offer], files: FileLists, target: Target, tags: Mapping[Tag, int]
+) -> Choice | None:
     """Return the file of the first index that has one that fits, a wheel before a source; None where none has.
 
     Args:
@@ -60,13 +62,14 @@ def _clash(
     return None
 
 
-def choose_wheel(found: Iterable[Distribution], target: Target, tags: Sequence[Tag]) -> Distribution | None:
+def choose_wheel(
+    found: Iterable[Distribution], target: Target, tags: Mapping[Tag, int]
+) -> Distribution | None:
     """Return the wheel pip would take among files of one version: first index, best tag, newest build."""
-    rank = {tag: place for place, tag in enumerate(tags)}
     best: tuple[int, int, tuple[int, str]] | None = None  # the greatest wins
     chosen = None
     for item in found:
-        places = [rank[tag] for tag in item.tags if tag in rank]
+        places = [tags[tag] for tag in item.tags if tag in tags]
         if not places or not python_fits(item.requires_python, target.python):
             continue
         key = (-item.rank, -min(places), item.build or (0, ""))

@@ -27,7 +27,7 @@ from reprobuild.resolve.target import Target as Target
 from reprobuild.services import Service
 from reprobuild.snapshot.model import Requirement
 
-WORKERS = 8
+WORKERS = 16  # most of the time is the index's, far away
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ _WITHOUT_FILE = {
 class _Finder:
     def __init__(self, files: FileLists, target: Target, around: Around) -> None:
         self._files, self._target, self._around = files, target, around
-        self._tags: Sequence[Tag] = target.tags()
+        self._tags: Mapping[Tag, int] = target.tags()
 
     def find(self, line: Requirement) -> Answer:
         """Return what one line becomes."""

@@ -25,8 +25,8 @@ class Target(Struct, frozen=True, kw_only=True):
     machine: str
     free_threaded: bool = False
 
-    def tags(self) -> list[Tag]:
-        """Return the wheel tags that fit, best first (PEP 425, PEP 600)."""
+    def tags(self) -> dict[Tag, int]:
+        """Return the wheel tags that fit, each with its place, best first (PEP 425, PEP 600)."""
         minor = tuple(int(part) for part in self.python.split(".")[:2])
         platforms = []
         for glibc_minor in range(self.glibc[1], 4, -1):
@@ -37,10 +37,11 @@ class Target(Struct, frozen=True, kw_only=True):
         platforms.append(f"linux_{self.machine}")
         interpreter = f"cp{minor[0]}{minor[1]}"
         abi = f"{interpreter}t" if self.free_threaded else interpreter
-        return [
+        found = (
             *cpython_tags(minor, abis=[abi], platforms=platforms),
             *compatible_tags(minor, interpreter=interpreter, platforms=platforms),
-        ]
+        )
+        return {tag: place for place, tag in enumerate(dict.fromkeys(found))}
 
     def __str__(self) -> str:
         kind = "free-threaded Python" if self.free_threaded else "Python"

@@ -82,8 +82,8 @@ def clean(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir(exist_ok=True)
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "NETRC"))}
     return {
-        **own, "HOME": str(tmp_path / "home"), "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "NO_PROXY": "127.0.0.1,localhost",
-        "no_proxy": "127.0.0.1,localhost",
+        **own, "HOME": str(tmp_path / "home"), "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1",
+        "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost",
     }  # fmt: skip
 
 
