@@ -77,7 +77,8 @@ def _file(filename: str, *, metadata: bool, real: bool) -> dict[str, Any]:
     beside = {"sha256": hashlib.sha256(metadata_of(filename)).hexdigest()} if metadata else False
     return {
         "filename": filename, "url": f"/files/{filename}", "hashes": {"sha256": sha256}, "requires-python": ">=3.8",
-        "size": len(body) or 100_000, "upload-time": "2025-01-01T00:00:00.000000Z", "yanked": False, "core-metadata": beside,
+        "size": len(body) or 100_000, "upload-time": "2025-01-01T00:00:00.000000Z", "yanked": False,
+        "core-metadata": beside,
         "data-dist-info-metadata": beside, "provenance": None,
     }  # fmt: skip
 

@@ -22,6 +22,7 @@ from tests.resolve.served import Reply, Served
 
 USER, PASSWORD = "build-bot", "zq7:/w9 %Kx@2v-Lm"
 PROJECT = "inhouse"
+JSON = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
 WHEEL = f"{PROJECT}-1.0-py3-none-any.whl"
 
 
@@ -42,20 +43,19 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Served]]:
         yield server, other
 
 
+def page(wheel: Path) -> bytes:
+    """Return the page of the project with this one wheel."""
+    file = {"filename": WHEEL, "url": f"../../files/{WHEEL}", "hashes": {"sha256": hash_file(wheel)}}
+    return json.dumps({"meta": {"api-version": "1.0"}, "name": PROJECT, "files": [file]}).encode()
+
+
 @pytest.fixture
 def private(served: tuple[Served, Served], tmp_path: Path) -> str:
     """An index that answers nobody without the login; its one wheel stands on a host of its own. Its address."""
     server, other = served
     wheel = make_wheel(tmp_path / WHEEL, {f"{PROJECT}/__init__.py": b"VALUE = 1\n"})
     login = f"{USER}:{PASSWORD}"
-    body = json.dumps(
-        {
-            "meta": {"api-version": "1.0"}, "name": PROJECT,
-            "files": [{"filename": WHEEL, "url": f"../../files/{WHEEL}", "hashes": {"sha256": hash_file(wheel)}}],
-        }
-    ).encode()  # fmt: skip
-    media = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
-    server.give(f"/simple/{PROJECT}/", Reply(body, headers=media, login=login))
+    server.give(f"/simple/{PROJECT}/", Reply(page(wheel), headers=JSON, login=login))
     elsewhere = other.give(f"/cdn/{WHEEL}?signature=once", wheel.read_bytes()).replace(
         "127.0.0.1", "localhost"
     )
@@ -105,10 +105,23 @@ def by_netrc(url: str, tmp_path: Path) -> dict[str, str]:
 
 
 def by_uv_variable(url: str, tmp_path: Path) -> dict[str, str]:
-    return {"UV_INDEX": f"own={with_login(url)}"}
+    return {"UV_INDEX": f"own={with_login(url)}", **_nowhere(tmp_path)}
 
 
-WAYS = (by_pip_file, by_pip_variable, by_netrc, by_uv_variable)
+def by_uv_name(url: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "UV_INDEX": f"own={url}", "UV_INDEX_OWN_USERNAME": USER, "UV_INDEX_OWN_PASSWORD": PASSWORD,
+        **_nowhere(tmp_path),
+    }  # fmt: skip
+
+
+def _nowhere(tmp_path: Path) -> dict[str, str]:
+    """Let pip's own index be an empty folder, so that its public one is not asked."""
+    (tmp_path / "none").mkdir(exist_ok=True)
+    return {"PIP_INDEX_URL": (tmp_path / "none").as_uri(), "PIP_NO_INDEX": "0"}
+
+
+WAYS = (by_pip_file, by_pip_variable, by_netrc, by_uv_variable, by_uv_name)
 
 
 def assert_absent(said: str, *folders: Path, known: frozenset[Path] = frozenset()) -> None:
@@ -200,6 +213,37 @@ def test_a_refusal_names_the_index_and_not_the_login(
     assert "hint: put the credentials where pip finds them" in done.stderr
     assert_absent(done.stdout + done.stderr)
     assert not (tmp_path / "x.lock").exists()
+
+
+def test_the_same_name_on_a_public_index_is_never_mixed_in(
+    private: str, served: tuple[Served, Served], snapshot: Path, tmp_path: Path, built_example: Built
+) -> None:
+    """Somebody registers the name of the private project elsewhere: which index is meant must be said."""
+    _, other = served
+    (tmp_path / "theirs").mkdir()
+    theirs = make_wheel(tmp_path / "theirs" / WHEEL, {f"{PROJECT}/__init__.py": b"import evil\n"})
+    other.give(f"/files/{WHEEL}", theirs.read_bytes())
+    other.give(f"/simple/{PROJECT}/", Reply(page(theirs), headers=JSON))
+    public = f"{other.url}/simple"
+    env = {**clean(tmp_path), **by_pip_variable(private, tmp_path), "PIP_EXTRA_INDEX_URL": public}
+    locked, store = tmp_path / "x.lock", built_example.store
+    known = files_of(store)
+    refused = reprobuild("lock", snapshot, "-o", locked, "--store", store, env=env)
+    assert refused.returncode == 4, refused.stderr
+    assert f"{PROJECT}: unresolved (ambiguous-index)" in refused.stderr
+    assert f"--index {PROJECT}=" in refused.stderr
+    assert not locked.exists()
+    assert not store.joinpath("blobs", hash_file(theirs)[:2], hash_file(theirs)).exists()
+    asked = len(other.asked)
+    chosen = reprobuild(
+        "lock", snapshot, "-o", locked, "--store", store, "--index", f"{PROJECT}={private}", env=env
+    )
+    assert chosen.returncode == 0, chosen.stderr
+    (wheel,) = read_lock(locked).wheels
+    assert wheel.file.sha256 == hash_file(tmp_path / WHEEL)
+    assert [path for path, _ in other.asked[asked:] if "/simple/" in path] == []
+    said = "".join(one.stdout + one.stderr for one in (refused, chosen)) + locked.read_text()
+    assert_absent(said, store, known=known)
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
