@@ -31,6 +31,7 @@ def compare_locks(one: Lock, other: Lock) -> list[Change]:
             *_maps("interpreter", _interpreter(one), _interpreter(other)),
             *_maps("environment", _settings(one), _settings(other)),
             *_maps("python", _wheels(one), _wheels(other)),
+            *_maps("conda", _conda(one), _conda(other)),
             *_maps("source", _sources(one), _sources(other)),
             *_maps("system", _packages(one), _packages(other)),
             *(_maps("realised", realised(one), realised(other)) if one.realised and other.realised else ()),
@@ -72,6 +73,10 @@ def _wheels(lock: Lock) -> dict[str, str]:
         name = f"{wheel.name}{' (build)' * (wheel.role == 'build')}"
         found.setdefault(name, []).append(f"{wheel.version} {wheel.file.filename} sha256:{wheel.file.sha256}")
     return {name: ", ".join(sorted(files)) for name, files in found.items()}
+
+
+def _conda(lock: Lock) -> dict[str, str]:
+    return {one.name: f"{one.version} {one.build} sha256:{one.file.sha256}" for one in lock.conda}
 
 
 def _sources(lock: Lock) -> dict[str, str]:

@@ -61,7 +61,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     `sources` maps the name of an editable install to a path (folder, git bundle) or `URL[@REV]`;
     `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
     between. `debs` are `.deb` files, or folders of them; `indexes` maps the name of a distribution to the only index
-    that it is to come from. `build` is by project; `devel` is the image to compile in.
+    that it is to come from; `channels` are addresses or names of channels of conda. `build` is by project; `devel` is
+    the image to compile in.
     """
 
     python: str | None = None
@@ -72,6 +73,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     archives: tuple[ArchiveDecision, ...] = ()
     debs: tuple[str, ...] = ()
     indexes: dict[str, str] = {}
+    channels: tuple[str, ...] = ()
     bake: dict[str, str | None] = {}
     drop: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
@@ -88,10 +90,17 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         archives = tuple(
             msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
         )
+        channels = tuple(strip_credentials(one)[0] for one in self.channels)
         kept: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(
                 msgspec.structs.replace(
-                    self, services={}, debs=(), sources=sources, archives=archives, indexes=indexes
+                    self,
+                    services={},
+                    debs=(),
+                    sources=sources,
+                    archives=archives,
+                    indexes=indexes,
+                    channels=channels,
                 )
             )
         )

@@ -15,8 +15,9 @@ from reprobuild.errors import UsageError
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One service: its address (with `{placeholders}`), what it is for, and whether it was seen to answer.
 
-    `distance` is the least number of seconds between two requests of one run. `versions` is a regular expression of
-    the versions whose wheels stand there; `links` tells that it is a page of links, and no Simple API.
+    `distance` is the least number of seconds between two requests of one run. `versions` and `names` are regular
+    expressions of the versions and distributions whose wheels stand there, empty for none; `links` tells that it is a
+    page of links, and no Simple API.
     """
 
     url: str
@@ -24,6 +25,7 @@ class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: str
     distance: float = 0
     versions: str = ""
+    names: str = ""
     links: bool = False
 
 

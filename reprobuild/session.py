@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.caches import Caches
+from reprobuild.conda.configured import read_channels
+from reprobuild.errors import LockError
 from reprobuild.net import Net
 from reprobuild.registry.logins import Logins
 from reprobuild.resolve.indexes import read_indexes
@@ -41,6 +44,9 @@ class Session(Struct, frozen=True, kw_only=True):
             offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
             gate=Logins(self.env, services["docker-hub"].url),
         )  # fmt: skip
+        with contextlib.suppress(LockError):  # who resolves packages of conda is told
+            channels = read_channels(self.env)
+            net.learn(channels.credentials, channels.tokens)
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say, now=self.now, progress=self.progress,

@@ -958,7 +958,8 @@ def take_conda(context: Context) -> Taken:
             url, cut = strip_credentials(str(said.get("url") or said.get("fn") or entry.name))
             if cut:
                 withheld.append({"what": "an address", "name": str(said.get("name")), "reason": "secret"})
-            rows.append(url + (f"#{said['md5']}" if said.get("md5") else ""))
+            digest = said.get("sha256") or said.get("md5")
+            rows.append(url + (f"#{digest}" if digest else ""))
     text = "# environment: " + _path(folder) + "\n@EXPLICIT\n" + "".join(row + "\n" for row in rows)
     return Taken(
         {"prefix": _path(folder), "packages": len(rows)},

@@ -68,8 +68,8 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 
 KNOWN = (
-    "the decisions are: python, base, platform, sources, services, archives, debs, indexes, bake, drop, accept, "
-    "profile, seed, workload"
+    "the decisions are: python, base, platform, sources, services, archives, debs, indexes, channels, bake, drop, "
+    "accept, profile, seed, workload, build, devel"
 )
 
 

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 ORDER = [
     "errors", "proc", "capture", "sandbox", "secrets", "halt", "alone", "whole", "guard", "archive", "layering",
     "snapshot", "restore", "profiles", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches",
-    "fetch", "keep", "halflife", "registry", "apt", "resolve", "payload", "wheelorder", "realise",
+    "fetch", "keep", "halflife", "registry", "apt", "conda", "resolve", "payload", "wheelorder", "realise",
     "preflight", "collect", "config", "render", "context", "image", "engines", "builders", "explain",
     "environments", "verify", "report", "session", "checks", "pipeline", "cli",
 ]  # fmt: skip
@@ -27,9 +27,14 @@ ONLY_IN = {
     "docker": {"engines", "registry"},  # the SDK reads files of logins, too
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
-    "yaml": {"decisions", "snapshot"},  # of the user's own choices; of conda's environments
+    "yaml": {
+        "decisions",
+        "snapshot",
+        "conda",
+    },  # of the user's own choices; of conda's environments and settings
     "elftools": {"guard"},
     "pysequoia": {"apt"},
+    "rattler": {"conda"},
     "torch": set(),
     "numpy": set(),
 }

@@ -129,6 +129,9 @@ def decision_options(function: F) -> F:
                 "--deb", "debs", metavar="FILE|FOLDER", multiple=True, help="Files of system packages."
             ),
             click.option(
+                "--channel", "channels", metavar="URL|NAME", multiple=True, help="Another channel of conda."
+            ),
+            click.option(
                 "--bake", metavar="NAME[=VALUE]", multiple=True, help="Put a variable into the image."
             ),
             click.option(
@@ -170,6 +173,7 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         indexes=_pairs("--index", options["indexes"]),
         archives=tuple(parse_archive(item) for item in options["archives"]),
         debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
+        channels=tuple(options["channels"]),
         bake=dict(parse_bake(item) for item in options["bake"]),
         drop=tuple(options["drop"]),
         accept=tuple(options["accept"]),

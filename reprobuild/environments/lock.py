@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reprobuild.compare import realised, rest
 from reprobuild.config import static_variables
+from reprobuild.environments import conda
 from reprobuild.environments.facts import HIDDEN, Aspects, Gathered, Kind, Side, project, series
 from reprobuild.environments.snapshot import NONE
 from reprobuild.lock import Lock, Ruling, read_lock
@@ -60,6 +61,8 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
             )
         else:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
+    if lock.conda:
+        conda.add(gathered, (conda.Built(one.name, one.version, one.build) for one in lock.conda))
     for source in lock.sources:
         name = project(source.name)
         changes = f"sha256:{source.patch}" if source.patch else NONE

@@ -30,6 +30,7 @@ from reprobuild.lock.python import (
 )
 from reprobuild.lock.requirements import (
     conflicts,
+    in_short,
     read_requirement,
 )
 from reprobuild.lock.system import (
@@ -78,6 +79,7 @@ __all__ = [
     "conflicts",
     "dpkg_name",
     "encode",
+    "in_short",
     "read_lock",
     "read_requirement",
     "write_lock",

@@ -62,6 +62,7 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A distribution without a wheel: an archive of its source, which is built once.
 
+    `version` is empty where a direct address does not tell it: the wheel that is built has one.
     `subdirectory` holds the project where the archive is no sdist but one of a whole repository.
     """
 
@@ -73,8 +74,11 @@ class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
     building: Building = Building()
 
 
-class CondaPackage(Struct, frozen=True, kw_only=True):
-    """A package of a conda channel. `channel` and the address of `file` carry no credentials."""
+class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A package of a conda channel. `channel` and the address of `file` carry no credentials.
+
+    `distributions` are the names of the projects of Python that it brings.
+    """
 
     name: str
     version: str
@@ -82,6 +86,7 @@ class CondaPackage(Struct, frozen=True, kw_only=True):
     subdir: str
     channel: str
     file: Artefact
+    distributions: tuple[str, ...] = ()
 
 
 class Source(Struct, frozen=True, kw_only=True):

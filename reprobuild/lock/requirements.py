@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -12,6 +12,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
 from reprobuild.snapshot.conda_names import on_pypi
 
+MOST_SHOWN = 20
 # `pip freeze` leaves pip out, and before Python 3.12 the others, too: the captured environment may have had them.
 UNLISTED = ("distribute", "pip", "setuptools", "wheel")
 
@@ -27,6 +28,12 @@ def conflicts(lock: Lock) -> tuple[str, ...]:
     return tuple(
         sorted({said for wheel in wheels for text in wheel.requires for said in _unmet(wheel, text, there)})
     )
+
+
+def in_short(found: Sequence[str]) -> list[str]:
+    """Return conflicts for a terminal: the first of them, and how many more there are."""
+    more = len(found) - MOST_SHOWN
+    return [*found[:MOST_SHOWN], *([f"and {more} more requirements that are not met"] if more > 0 else [])]
 
 
 def read_requirement(text: str) -> Requirement | None:
@@ -52,7 +59,8 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
     for name, version in (*locked, *((one.name, one.version) for one in lock.sdists)):
         there.setdefault(str(canonicalize_name(name)), set()).add(version)
     for package in lock.conda:
-        there.setdefault(on_pypi(package.name), set()).add(package.version)
+        for name in {on_pypi(package.name), *package.distributions}:
+            there.setdefault(name, set()).add(package.version)
     return there
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import requests
 import urllib3
@@ -27,7 +28,7 @@ from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
 from reprobuild.net.logins import login_for
-from reprobuild.net.manners import Again, Pace, retry_after
+from reprobuild.net.manners import Again, Pace, fresh_for, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
 from reprobuild.net.model import PAGE as PAGE
@@ -69,10 +70,26 @@ class Net:
         self._manners = manners or Manners()
         self._pace = Pace(self._manners, distances or {})
         self._local = threading.local()
+        self._tokens: dict[str, str] = {}
 
-    def learn(self, credentials: Mapping[str, tuple[str, str]]) -> None:
-        """Use these logins, too."""
+    def learn(
+        self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Use these logins, too, and addresses with a token in their path.
+
+        Args:
+            credentials: as at the beginning.
+            tokens: {address: the same with the token}; what begins with the first is asked at the second, and only
+                there is it seen.
+        """
         self._credentials.update(credentials)
+        self._tokens.update(tokens)
+
+    def _with_token(self, url: str) -> str:
+        for clean, full in self._tokens.items():
+            if url.startswith(f"{clean}/"):
+                return full + url.removeprefix(clean)
+        return url
 
     def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
         """Return the document at an address.
@@ -95,6 +112,7 @@ class Net:
                     url=split_credentials(response.url)[0],
                     content_type=response.headers.get("Content-Type", ""),
                     content=content,
+                    fresh=fresh_for(response.headers, login="Authorization" in response.request.headers),
                 )
 
         return self._pace.patiently(url, once, self._halt())
@@ -151,10 +169,12 @@ class Net:
 
         def one(place: str, login: Auth) -> requests.Response:
             self._pace.wait(place, self._halt())
-            return self._session().get(
-                place, headers=dict(headers), auth=login, stream=True, allow_redirects=False,
+            response = self._session().get(
+                self._with_token(place), headers=dict(headers), auth=login, stream=True, allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
+            response.url = place  # what is told of it has no token
+            return response
 
         def get(login: Fixed | None) -> requests.Response:
             return follow(one, url, login or auth)

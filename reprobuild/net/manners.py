@@ -17,6 +17,7 @@ from reprobuild.halt import Halt
 
 T = TypeVar("T")
 MIB = 1 << 20
+_FRESH = 3600
 
 
 class Manners(Struct, frozen=True, kw_only=True):
@@ -68,6 +69,23 @@ def retry_after(value: str | None, now: datetime.datetime | None = None) -> floa
     if when.tzinfo is None:
         when = when.replace(tzinfo=datetime.timezone.utc)
     return max(0.0, (when - (now or datetime.datetime.now(datetime.timezone.utc))).total_seconds())
+
+
+def fresh_for(headers: Mapping[str, str], *, login: bool) -> int:
+    """Return for how many seconds an answer may be used again (RFC 9111, 4.2 and 5.2.2), at most an hour.
+
+    Args:
+        headers: of the answer.
+        login: whether it was asked for with a login; nothing of that is kept.
+    """
+    words = [word.strip().lower() for word in headers.get("Cache-Control", "").split(",")]
+    ages = [word.partition("=")[2].strip('"') for word in words if word.startswith("max-age=")]
+    if login or {"no-store", "no-cache", "private"} & set(words) or not ages:
+        return 0
+    age = headers.get("Age", "0")
+    if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in (ages[0], age)):
+        return 0
+    return max(0, min(int(ages[0]) - int(age), _FRESH))
 
 
 class Pace:

@@ -26,11 +26,15 @@ class WrongSize(FetchError):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A fetched document: where it finally came from, its media type and its bytes."""
+    """A fetched document: where it finally came from, its media type and its bytes.
+
+    `fresh` is for how many seconds its server allows to use it again; 0 where it came with a login.
+    """
 
     url: str
     content_type: str
     content: bytes
+    fresh: int = 0
 
 
 def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:

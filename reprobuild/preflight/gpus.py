@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import Lock
-from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge
+from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge, runtime_package
 from reprobuild.resolve.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot.text import shown
 from reprobuild.store import Store
@@ -23,7 +23,6 @@ from reprobuild.store import Store
 _QUESTIONS = ("index,uuid,name,driver_version,compute_cap", "index,uuid,name,driver_version")
 _SECONDS = 60  # a driver that has to wake many GPUs takes long
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d{2})?")
-_PACKAGE = re.compile(r"cuda-cudart-(\d+)-(\d+)")
 _OF_CONDA = ("cuda-cudart", "cudatoolkit")
 NOT_ASKED = ("auto", "none", "")
 
@@ -41,10 +40,12 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
         argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
         try:
             said = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
-                "utf-8", "replace"
+                errors="replace"
             )
-        except EngineError:  # absent, without a driver, or too old for the question
+        except proc.Failed:  # without a driver, or too old for the question
             continue
+        except EngineError:  # absent, or a driver that hangs
+            return Gpus()
         rows = [[shown(cell.strip()) for cell in line.split(",")] for line in said.splitlines()]
         whole = [row for row in rows if len(row) == fields.count(",") + 1]
         if whole:
@@ -80,8 +81,7 @@ def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
     if certain and asked not in NOT_ASKED:
         raise UsageError(
             certain[0],
-            hint="leave the GPU out with `--gpu none`, take a machine whose driver and GPU fit, or capture an "
-            "environment whose torch fits this one",
+            hint="leave the GPU out with `--gpu none`, or take a machine whose driver and GPU fit",
         )
     return list(dict.fromkeys(finding.text for finding in found))
 
@@ -111,6 +111,5 @@ def compiled_of(lock: Lock, store: Store) -> Compiled | None:
         number = re.match(r"\d+\.\d+", package.version)
         if package.name in _OF_CONDA and number:
             return Compiled(what=f"{package.name} {package.version}", cuda=number[0], compat=compat)
-    for match in filter(None, map(_PACKAGE.fullmatch, sorted(lock.base.installed))):
-        return Compiled(what=f"{match[0]} of the base", cuda=f"{match[1]}.{match[2]}", compat=compat)
-    return None
+    of_base = runtime_package(lock.base.installed)
+    return Compiled(what=f"{of_base[0]} of the base", cuda=of_base[1], compat=compat) if of_base else None

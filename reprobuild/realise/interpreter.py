@@ -20,6 +20,7 @@ from reprobuild.errors import BuildError
 from reprobuild.guard.names import check_path, check_target
 from reprobuild.lock import Interpreter, Lock
 from reprobuild.realise.bytecode import compile_folders, compiled
+from reprobuild.realise.conda import conda_key, link_conda
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.realise.unpack import make_folder
@@ -59,7 +60,10 @@ def realise_interpreter(
     with store.scratch() as scratch:
         tree = scratch / "tree"
         make_folder(tree / lock.interpreter.home[1:])
-        unpack_standalone(lock.interpreter, store, tree)
+        if lock.interpreter.kind == "conda":
+            link_conda(lock, tree, root, store)
+        else:
+            unpack_standalone(lock.interpreter, store, tree)
         tar = finish_tree(tree, lock.interpreter, lock.epoch, root(), store)
     store.remember(_key(lock), tar)
     return tar
@@ -69,6 +73,7 @@ def _key(lock: Lock) -> str:
     """Return what the tree depends on, as one hash."""
     python = lock.interpreter
     parts = [RECIPE, lock.epoch, python.kind, python.version, python.file and python.file.sha256]
+    parts += conda_key(lock) if python.kind == "conda" else []
     return hashlib.sha256(b"interpreter\0" + json.dumps(parts).encode()).hexdigest()
 
 

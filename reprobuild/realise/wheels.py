@@ -214,7 +214,8 @@ def _keep(one: Source | Sdist, found: Path, scratch: Path, store: Store) -> Whee
     """Put the wheel into the store in its canonical form."""
     target = scratch / found.name
     version = canonical_wheel(found, target, one.name)
-    if isinstance(one, Sdist) and Version(version) != Version(one.version):
+    # A direct address may tell no version.
+    if isinstance(one, Sdist) and one.version and Version(version) != Version(one.version):
         raise BuildError(
             f"the archive {one.file.filename} was built to {one.name} {version}, and the freeze says {one.version}",
             hint="it is not what was installed: find the archive of that version, or name a wheel of it",

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from reprobuild.builders import NATIVE
 from reprobuild.image.build import Image
-from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts
+from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.resolve.cuda import weigh
@@ -66,7 +66,7 @@ def _deviations(lock: Lock) -> list[str]:
 
 def _conflicts(lock: Lock) -> list[str]:
     found = conflicts(lock)
-    return ["requirements that are not met:", *(f"  {said}" for said in found)] if found else []
+    return ["requirements that are not met:", *(f"  {said}" for said in in_short(found))] if found else []
 
 
 def describe(ruling: Ruling) -> str:

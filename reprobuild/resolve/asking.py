@@ -11,7 +11,7 @@ from reprobuild.resolve.debian_names import versions_of
 from reprobuild.resolve.earlier import Earlier
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import decided_indexes
-from reprobuild.resolve.lookup import by_label, look_up
+from reprobuild.resolve.lookup import by_rule, look_up
 from reprobuild.resolve.python import Around
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import Service
@@ -28,7 +28,9 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
         around.say(f"python: {remark}")
     decided, logins = decided_indexes(decisions.indexes, around.indexes)
     around.net.learn(logins)
-    return FileLists(around.indexes, around.net, lambda version: by_label(version, services), decided)
+    return FileLists(
+        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided
+    )
 
 
 def known_of(snapshot: Snapshot, services: Mapping[str, Service], base: Base, around: Surroundings) -> Around:
@@ -43,5 +45,5 @@ def known_of(snapshot: Snapshot, services: Mapping[str, Service], base: Base, ar
 def asked_of_indexes(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:
     """Return the lines that an index is asked for, where no list of system packages was captured."""
     return [
-        line for line in lines if look_up(line, {}, services).where in ("index", "label", "conda", "address")
+        line for line in lines if look_up(line, {}, services).where in ("index", "rule", "conda", "address")
     ]

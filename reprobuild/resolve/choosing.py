@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag
 from packaging.version import Version
 
 from reprobuild.lock import Artefact
@@ -25,25 +24,22 @@ class Choice(Struct, frozen=True, kw_only=True):
     clash: Distribution | None = None
 
 
-def choose(
-    offers: Sequence[Offer], files: FileLists, target: Target, tags: Mapping[Tag, int]
-) -> Choice | None:
+def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice | None:
     """Return the file of the first index that has one that fits, a wheel before a source; None where none has.
 
     Args:
         offers: what each index has of the version, in the order of preference.
         files: gives the hashes of files.
         target: what it must fit.
-        tags: the target's.
     """
     for place, offer in enumerate(offers):
-        found = choose_wheel(offer.files, target, tags) or choose_sdist(offer.files, target)
+        found = choose_wheel(offer.files, target) or choose_sdist(offer.files, target)
         if found is None:
             continue
         later = () if found.tags else offers[place + 1 :]
         return Choice(
             file=found, passed=tuple(one for one in offers[:place] if one.known),
-            later=tuple(one for one in later if choose_wheel(one.files, target, tags)),
+            later=tuple(one for one in later if choose_wheel(one.files, target)),
             clash=_clash(found, [*offers[:place], *offers[place + 1 :]], files.hash_of),
         )  # fmt: skip
     return None
@@ -62,14 +58,13 @@ def _clash(
     return None
 
 
-def choose_wheel(
-    found: Iterable[Distribution], target: Target, tags: Mapping[Tag, int]
-) -> Distribution | None:
+def choose_wheel(found: Iterable[Distribution], target: Target) -> Distribution | None:
     """Return the wheel pip would take among files of one version: first index, best tag, newest build."""
+    rank = target.ranks()
     best: tuple[int, int, tuple[int, str]] | None = None  # the greatest wins
     chosen = None
     for item in found:
-        places = [tags[tag] for tag in item.tags if tag in tags]
+        places = [rank[tag] for tag in item.tags if tag in rank]
         if not places or not python_fits(item.requires_python, target.python):
             continue
         key = (-item.rank, -min(places), item.build or (0, ""))
@@ -102,11 +97,10 @@ def newest(name: str, specifier: str, files: FileLists, target: Target) -> tuple
         specifier: the versions allowed, as in a requirement; empty for any.
     """
     allowed = SpecifierSet(specifier)
-    tags = target.tags()
     found = files.of(name, None)
     versions = {item.version for item in found if is_valid(item.version) and item.yanked is None}
     for version in allowed.filter(sorted(versions, key=Version, reverse=True)):
-        wheel = choose_wheel([item for item in found if item.version == version], target, tags)
+        wheel = choose_wheel([item for item in found if item.version == version], target)
         if wheel:
             return version, files.artefact(wheel)
     return None

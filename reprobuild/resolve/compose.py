@@ -22,10 +22,13 @@ from reprobuild.lock import (
     Workload,
     canonical,
     conflicts,
+    in_short,
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.resolve.asking import file_lists, known_of
 from reprobuild.resolve.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.conda import resolve_conda
+from reprobuild.resolve.conda_environment import in_prefix
 from reprobuild.resolve.cuda import rule_cuda
 from reprobuild.resolve.devel import devel_base
 from reprobuild.resolve.ground import Ground, Subject, find_ground
@@ -54,7 +57,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     Raises:
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
-    subject = _subject(snapshot, decisions)
+    subject = _with_conda(_subject(snapshot, decisions), around)
     services = read_services(decisions.services)
     files = file_lists(decisions, services, around)
     ground = find_ground(subject, files, around)
@@ -74,12 +77,15 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
+        *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
+    files.save()
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
-    cuda = rule_cuda(snapshot, python.wheels, around.store, around.say)
+    cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
+    files.save()
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -93,15 +99,28 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         sources=built.sources,
         sdists=built.sdists,
         devel=devel_base(ground.system, base, interpreter, built.packages, around.say),
+        conda=subject.conda.packages if subject.conda else (),
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
         rulings=accept([*others, *libraries, *cuda], decisions.accept),
     )
-    for conflict in conflicts(lock):
+    for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     return canonical(lock)
+
+
+def _with_conda(subject: Subject, around: Surroundings) -> Subject:
+    """Return the subject with conda's packages, and the lines that are left for wheels."""
+    conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
+    if conda is None:
+        return subject
+    triage = in_prefix(subject.triage, subject.snapshot, conda.activated)
+    triage = msgspec.structs.replace(triage, rulings=(*triage.rulings, *conda.rulings))
+    return msgspec.structs.replace(
+        subject, conda=conda, lines=conda.lines, interpreter=conda.interpreter, triage=triage
+    )
 
 
 def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock import Outcome, Ruling, Wheel
-from reprobuild.resolve.cuda_rules import Compiled, Gpu, judge
+from reprobuild.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.resolve.cuda_rules import Compiled, Gpu, judge, runtime_package
 from reprobuild.resolve.torch_build import TorchBuild, read_torch_build
 from reprobuild.snapshot.model import Place, Snapshot
 from reprobuild.store import Store
@@ -47,11 +47,12 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class Cuda(Struct, frozen=True, kw_only=True):
-    """The answer. `version` is that of the strongest evidence."""
+    """The answer. `version` is that of the strongest evidence; `base` is the base's package of CUDA, if it has one."""
 
     version: str
     evidence: tuple[Evidence, ...]
     conflicts: tuple[str, ...] = ()
+    base: str = ""
 
     @property
     def brought(self) -> bool:
@@ -60,11 +61,11 @@ class Cuda(Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield what a person reads: the answer, each piece of evidence, each conflict."""
-        needs = (
-            "the environment brings it; no base image with CUDA is needed"
-            if self.brought
-            else "nothing captured brings it: what needs it needs a base image that has it (`--base IMAGE`)"
-        )
+        needs = "nothing captured brings it: what needs it needs a base image that has it (`--base IMAGE`)"
+        if self.brought:
+            needs = "the environment brings it; no base image with CUDA is needed"
+        elif self.base:
+            needs = f"nothing captured brings it, and {self.base} of the base does"
         yield f"{self.version}: {needs}"
         yield from (_said(one) for one in self.evidence)
         yield from (f"conflict: {conflict}" for conflict in self.conflicts)
@@ -94,13 +95,14 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
 
 
 def rule_cuda(
-    snapshot: Snapshot, wheels: Iterable[Wheel], store: Store, say: Callable[[str], None]
+    snapshot: Snapshot, wheels: Iterable[Wheel], base: Base, store: Store, say: Callable[[str], None]
 ) -> list[Ruling]:
     """Return the ruling on CUDA, none where there is nothing to rule, and tell what disagrees.
 
     Args:
         snapshot: what was captured.
         wheels: of the environment, in the store.
+        base: of the image.
         store: it remembers what a wheel of torch says of itself.
         say: is told each conflict.
 
@@ -110,6 +112,8 @@ def rule_cuda(
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     build = read_torch_build(torch.file, store) if torch else None
     cuda = weigh(snapshot, build, torch.file.filename if torch else "")
+    if cuda and not cuda.brought and (package := runtime_package(base.installed)):
+        cuda = structs.replace(cuda, base=package[0], conflicts=(*cuda.conflicts, *_unlike(cuda, *package)))
     problems = [*(cuda.conflicts if cuda else ()), *(captured_problems(snapshot, build) if build else ())]
     for problem in problems:
         say(f"warning: CUDA: {problem}")
@@ -119,7 +123,7 @@ def rule_cuda(
 def _ruling(cuda: Cuda) -> Ruling:
     """Return the ruling of kind `cuda`: it stands for no captured line, but for what all of them tell."""
     strongest = cuda.evidence[0].place.rpartition(":")
-    outcome: Outcome = "pinned" if cuda.brought else "excluded"
+    outcome: Outcome = "pinned" if cuda.brought else "in base" if cuda.base else "excluded"
     return Ruling(
         file=strongest[0] or strongest[2], line=0, subject=KIND, outcome=outcome, reason="; ".join(cuda.lines()),
         kind=KIND,
@@ -234,6 +238,12 @@ def _cudnn(snapshot: Snapshot) -> Iterator[str]:
                     f"the module cudnn/{module.version} ({module.place}) is not {line.name} {line.version} "
                     f"({line.place}), which is what torch loads"
                 )
+
+
+def _unlike(cuda: Cuda, package: str, version: str) -> Iterator[str]:
+    """Yield where the base has a CUDA of another major version than what was compiled for one."""
+    if _major(version) != _major(cuda.version):
+        yield f"{package} of the base is CUDA {version}, and {_said(cuda.evidence[0])}"
 
 
 def _same(one: str, other: str) -> bool:

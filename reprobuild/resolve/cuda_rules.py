@@ -13,6 +13,8 @@ from msgspec import Struct
 
 _ARCHITECTURE = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d{1,3})(?P<minor>\d)(?P<only>[af]?)")
 
+_PACKAGE = re.compile(r"cuda-cudart-(\d{1,3})-(\d{1,3})")
+
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table; see there."""
@@ -65,6 +67,12 @@ class Finding(Struct, frozen=True, kw_only=True):
 def capability_of(name: str) -> str:
     """Return the compute capability of a GPU by its name, or nothing where the table does not know it."""
     return next((model.capability for model in _table().gpu if re.search(model.name, name)), "")
+
+
+def runtime_package(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return NVIDIA's package of CUDA's runtime library among system packages, and its version of CUDA, or None."""
+    found = map(_PACKAGE.fullmatch, sorted(names))
+    return next(((match[0], f"{match[1]}.{match[2]}") for match in found if match), None)
 
 
 def minimum_driver(cuda: str) -> str:

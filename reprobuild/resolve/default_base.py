@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 from msgspec import Struct
 from packaging.tags import Tag
 
@@ -47,6 +48,11 @@ class Need(Struct, frozen=True, kw_only=True):
     glibc_from: str = _NONE[1]
     family: str = ""
     number: str = ""
+
+    def with_conda(self, glibc: Glibc, glibc_from: str) -> Need:
+        """Return what is needed where conda brings the Python, and its packages need this glibc."""
+        newer = max((self.glibc, self.glibc_from), (glibc, glibc_from))
+        return msgspec.structs.replace(self, python="", glibc=newer[0], glibc_from=newer[1])
 
 
 def what_is_needed(

@@ -6,7 +6,7 @@ File names are read by `packaging`; `pages` reads the places themselves.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from packaging.tags import Tag
@@ -45,15 +45,11 @@ class Distribution(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What one index has of a version: its files of it, and whether it has any of the project.
-
-    `configured` is False for a service that a version's label leads to, and that no machine configures.
-    """
+    """What one index has of a version: its files of it, and whether it has any of the project."""
 
     index: Index
     files: tuple[Distribution, ...]
     known: bool
-    configured: bool = True
 
 
 class FileLists:
@@ -62,18 +58,23 @@ class FileLists:
     Args:
         indexes: where to look, in order.
         net: how to get there.
-        by_label: gives the places where versions with this label stand, which are asked when no index has the version.
+        by_rule: gives the places where wheels of a name and version stand, too, which are asked when no index has one.
         decided: by name of a distribution, the only index that is asked for it.
+        pages: how pages are read and remembered.
     """
 
     def __init__(
-        self, indexes: Indexes, net: Net, by_label: Callable[[str], Sequence[Index]] = lambda _: (),
+        self, indexes: Indexes, net: Net, by_rule: Callable[[str, str], Sequence[Index]] = lambda name, version: (),
         decided: Mapping[str, Index] | None = None, pages: Pages | None = None,
     ) -> None:  # fmt: skip
         self._places = indexes.places
-        self._by_label = by_label
+        self._by_rule = by_rule
         self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
         self._pages = pages or Pages(net)
+
+    def save(self) -> None:
+        """Let the next run know which pages are still fresh then."""
+        self._pages.save()
 
     def decided(self, name: str) -> Index | None:
         """Return the only index that a distribution is to come from, if that was decided."""
@@ -88,22 +89,20 @@ class FileLists:
         project = canonicalize_name(name)
         return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
 
-    def labelled(self, name: str, version: str) -> Iterator[Offer]:
-        """Yield what the services have that a version's label leads to; none where the index was decided."""
+    def elsewhere(self, name: str, version: str) -> list[Offer]:
+        """Return what the services have that a rule leads to; nothing where the index was decided."""
         project = canonicalize_name(name)
-        if "+" in version and project not in self._decided:
-            for place in self._by_label(version):
-                offer = self._offer(place, project, version, len(self._places))
-                yield Offer(index=place, files=offer.files, known=offer.known, configured=False)
+        places = () if project in self._decided else self._by_rule(project, version)
+        return [self._offer(place, project, version, len(self._places)) for place in places]
 
     def of(self, name: str, version: str | None) -> list[Distribution]:
         """Return the files of a project: those of one version, or all where it is None or has none.
 
-        A label's own service is asked only if no index has the version.
+        A service that a rule leads to is asked only if no index has the version.
         """
         if version is not None:
             found = [item for offer in self.offers(name, version) for item in offer.files]
-            found = found or [item for offer in self.labelled(name, version) for item in offer.files]
+            found = found or [item for offer in self.elsewhere(name, version) for item in offer.files]
             if found:
                 return found
         project = canonicalize_name(name)
@@ -114,11 +113,11 @@ class FileLists:
         ]
 
     def versions(self, name: str, version: str) -> list[str]:
-        """Return every version of a project that any place has, those of this version's label among them."""
+        """Return every version of a project that any place has, those that a rule leads to among them."""
         project = canonicalize_name(name)
         places = [*self._asked(project)]
-        if "+" in version and project not in self._decided:
-            places += self._by_label(version)
+        if project not in self._decided:
+            places += self._by_rule(project, version)
         return [item.version for index in places for item in self._all(index, project, 0)]
 
     def named(self, name: str, filename: str) -> list[Distribution]:

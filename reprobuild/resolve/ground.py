@@ -17,6 +17,7 @@ from reprobuild.lock import Base, Interpreter, Ruling
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.asking import asked_of_indexes
 from reprobuild.resolve.base import System, Wanted
+from reprobuild.resolve.conda import Conda
 from reprobuild.resolve.default_base import Need, default_release, what_is_needed
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.image import ImageBase, ImageDecision
@@ -47,6 +48,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     interpreter: Interpreter
     triage: Triage
     lines: tuple[Requirement, ...]
+    conda: Conda | None = None
 
 
 class Packages(Protocol):
@@ -144,6 +146,7 @@ def _default_release(
     """Return the release that stands in; where none has that Python, any that fits else, for a standalone build."""
     lines = asked_of_indexes(subject.lines, read_services(subject.decisions.services))
     need = what_is_needed(subject.snapshot, choice.interpreter, lines, files, subject.machine)
+    need = need.with_conda(*subject.conda.glibc) if subject.conda else need
     offered = configured_releases(around.env, subject.architecture)
     try:
         return choice, default_release(need, offered)

@@ -17,7 +17,11 @@ from reprobuild.errors import LockError
 from reprobuild.net import split_credentials
 from reprobuild.resolve.uv_indexes import read_uv
 
-_ASK_PIP_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+# In one process, as starting pip takes half a second: its default index, and `pip config list`.
+_ASK_PIP = (
+    "from pip._internal.cli.main import main; from pip._internal.models.index import PyPI; "
+    "print(PyPI.simple_url, flush=True); raise SystemExit(main(['config', 'list']))"
+)
 _KEYRING = (
     "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
     "index's address"
@@ -64,13 +68,13 @@ def read_indexes(env: Mapping[str, str]) -> Indexes:
     Raises:
         LockError: pip cannot be asked, or a file of uv cannot be read.
     """
-    pip, uv = _pip_configuration(env), read_uv(env)
+    (default, pip), uv = _pip_configuration(env), read_uv(env)
     no_index = pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on") or uv.no_index
     simple: list[str] = []
     if not no_index:
         simple = [*uv.extra, *pip.get("index-url", []), *uv.default, *pip.get("extra-index-url", [])]
         if not pip.get("index-url") and not uv.default:
-            simple.insert(len(uv.extra), _ask_pip(env, ["-c", _ASK_PIP_DEFAULT]).strip())
+            simple.insert(len(uv.extra), default)
     credentials: Credentials = {}
     keyrings = {
         "pip": pip.get("keyring-provider", ["disabled"])[-1] in ("import", "subprocess"),
@@ -134,28 +138,29 @@ def as_url(place: str) -> str:
     return place if "://" in place else Path(place).expanduser().absolute().as_uri()
 
 
-def _ask_pip(env: Mapping[str, str], arguments: list[str]) -> str:
+def _ask_pip(env: Mapping[str, str]) -> list[str]:
     try:
         out = proc.run(
-            [sys.executable, *arguments], env=env, purpose="ask pip for the indexes of this machine",
+            [sys.executable, "-c", _ASK_PIP], env=env, purpose="ask pip for the indexes of this machine",
             missing=LockError, timeout=60,
         )  # fmt: skip
     except proc.Failed as err:
         raise LockError(
             str(err), hint=f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
         ) from None
-    return out.decode()
+    return out.decode().splitlines()
 
 
-def _pip_configuration(env: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return pip's settings that concern indexes: environment over `install` over `global`, as pip does."""
+def _pip_configuration(env: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
+    """Return pip's own default index and its settings: environment over `install` over `global`, as pip does."""
     settings: dict[str, tuple[int, list[str]]] = {}
     rank = {"global": 0, "download": 1, "install": 2, ":env:": 3}
-    for line in _ask_pip(env, ["-m", "pip", "config", "list"]).splitlines():
+    default, *lines = _ask_pip(env)
+    for line in lines:
         key, equals, value = line.partition("=")
         section, _, name = key.rpartition(".")
         if not equals or section not in rank:
             continue
         if rank[section] >= settings.get(name, (-1, []))[0]:
             settings[name] = (rank[section], str(ast.literal_eval(value)).split())
-    return {name: value for name, (_, value) in settings.items()}
+    return default, {name: value for name, (_, value) in settings.items()}

@@ -19,7 +19,7 @@ from reprobuild.snapshot.model import Requirement
 
 Where = Literal[
     "index",  # the machine's indexes, in their order
-    "label",  # these, and then the service that the version's label leads to
+    "rule",  # these, and then the service that a rule for the version or the name leads to
     "address",  # the address in the line
     "local file",  # a file of the captured machine: the machine's indexes and folders, by its hash
     "folder",  # a folder of the captured machine
@@ -59,7 +59,7 @@ def look_up(line: Requirement, packages: Mapping[str, str], services: Mapping[st
     Args:
         line: the line.
         packages: the captured system packages and their versions.
-        services: by name; those with `versions` are looked at in their order.
+        services: by name; their rules are looked at in their order.
     """
     if line.kind == "leftover":
         return Lookup(where="dropped", why="an interrupted installation left this folder behind")
@@ -97,8 +97,8 @@ def _of_version(
         return Lookup(where="system", asked=system.package, why=system.version)
     if match := _NVIDIA.fullmatch(version):
         return _of_nvidia(name, match, services)
-    if places := by_label(version, services):
-        return Lookup(where="label", asked=" ".join(place.url for place in places))
+    if places := by_rule(name, version, services):
+        return Lookup(where="rule", asked=" ".join(place.url for place in places))
     built = _BUILT.fullmatch(version)
     why = f"built from commit {built['commit']} of its source" if built else ""
     return Lookup(where="index", why=why, instead=system.package if system else "")
@@ -115,10 +115,11 @@ def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service])
     )
 
 
-def by_label(version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
-    """Return the places where versions with this one's label stand, by the rules of the services."""
+def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
+    """Return the places where a distribution's wheels stand by the rules of the services, beside the indexes."""
     found = []
     for service in services.values():
-        if service.versions and (match := re.fullmatch(service.versions, version)):
-            found.append(Index(fill(service, **match.groupdict()), links=service.links))
+        label = re.fullmatch(service.versions, version) if service.versions else None
+        if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
+            found.append(Index(fill(service, **(label.groupdict() if label else {})), links=service.links))
     return tuple(found)

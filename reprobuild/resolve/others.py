@@ -1,4 +1,4 @@
-"""Packages that no image is made of: conda's and rpm's. Each line has its ruling all the same."""
+"""Packages that no image is made of: rpm's, and conda's where wheels stand for them. Each line has its ruling."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ from collections.abc import Collection, Iterator
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.decisions import is_named
+from reprobuild.decisions import Decisions, is_named
 from reprobuild.lock import Outcome, Ruling
+from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.conda_names import on_pypi
 from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
 
 
-def rule_others(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
-    """Yield a ruling for each package of conda and of rpm, and for each folder of the job that was dropped."""
+def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CondaPackage | None:
+    """Return the captured Python of conda, if the environment is to be conda's; None where wheels make it.
+
+    A decided `python` is the system's or a standalone one; conda's packages are then only evidence.
+    """
+    if decisions.python is not None or is_named("python", decisions.drop):
+        return None
+    return next((one for one in snapshot.conda if one.name == "python" and one.channel != PYPI), None)
+
+
+def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Ruling]:
+    """Yield a ruling for each package of rpm, of conda where it makes no image, and each dropped folder of the job."""
     listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
-    for package in snapshot.conda:
+    drop = decisions.drop
+    for package in () if python_of_conda(snapshot, decisions) else snapshot.conda:
         outcome, reason, kind = _of_conda(package, listed, drop)
         yield _ruling(package.place, package.name, outcome, reason, kind)
     for one in snapshot.captured.repositories if snapshot.captured else ():
@@ -39,7 +51,7 @@ def _of_conda(
     if package.name == "python":
         return "excluded", "the interpreter; the image has its own of this version", "conda"
     build = f" {package.build}" if package.build else ""
-    reason = "no image is made of conda's packages, and no wheel was captured for it"
+    reason = "the image's Python is not conda's, and no wheel was captured for it"
     return "unresolved", f"{package.version}{build} of conda: {reason}", "conda-package"
 
 

@@ -19,6 +19,8 @@ from msgspec import Struct
 from reprobuild.errors import FetchError
 from reprobuild.net import Net, NotFound, Page, local_path
 from reprobuild.resolve.indexes import Index
+from reprobuild.resolve.page_memory import Listed as Listed
+from reprobuild.resolve.page_memory import PageMemory
 from reprobuild.resolve.page_text import check_list, joined
 
 _LINK = re.compile(rb"""<a\s[^>]*href=["']([^"']+)["']""", re.IGNORECASE)
@@ -34,26 +36,17 @@ _BAD = (
 )
 
 
-class Listed(Struct, frozen=True, kw_only=True):
-    """One file as a place lists it. `hashes` are by algorithm; `yanked` is None, or the reason (may be empty)."""
-
-    filename: str
-    url: str
-    hashes: dict[str, str] = {}
-    size: int = 0
-    requires_python: str | None = None
-    yanked: str | None = None
-
-
 class Pages:
     """The pages of all places, each asked once.
 
     Args:
         net: how to get there.
+        memory: what is still fresh of earlier runs.
     """
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, memory: PageMemory | None = None) -> None:
         self._net = net
+        self._memory = memory
         self._pages: dict[str, Page | None] = {}
         self._links: dict[str, list[Listed]] = {}
 
@@ -68,15 +61,26 @@ class Pages:
         if index.links:
             listed = self._of_links(index.url)
             return [item for item in listed if needle in item.filename], bool(listed)
-        page = self._page(f"{index.url}/{project}/")
+        url = f"{index.url}/{project}/"
+        if self._memory and (kept := self._memory.get(url, needle)):
+            return list(kept.files), kept.some
+        page = self._page(url)
         if page is None:
             return [], False
         try:
-            return _read_project(page, project, needle)
+            found, some = _read_project(page, project, needle)
         except _BAD as err:
             raise FetchError(
                 f"{index.url} does not answer as a Simple API: {err}", hint="check pip's index-url"
             ) from None
+        if self._memory:
+            self._memory.put(url, needle, page.fresh, found, some=some)
+        return found, some
+
+    def save(self) -> None:
+        """Let the next run know what is still fresh then."""
+        if self._memory:
+            self._memory.save()
 
     def _page(self, url: str) -> Page | None:
         if url not in self._pages:

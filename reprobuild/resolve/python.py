@@ -12,14 +12,13 @@ from types import MappingProxyType
 
 import msgspec
 from msgspec import UNSET, Struct
-from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock import Ruling, Sdist, Wheel
 from reprobuild.resolve.archives import Bring, resolve_archive
 from reprobuild.resolve.choosing import Choice, choose
 from reprobuild.resolve.choosing import newest as newest
-from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.files import FileLists, Offer
 from reprobuild.resolve.lookup import Lookup, look_up
 from reprobuild.resolve.rulings import ambiguous, missing, no_file, nowhere, rule, told, unlabelled
 from reprobuild.resolve.system_lines import rule_system
@@ -27,7 +26,7 @@ from reprobuild.resolve.target import Target as Target
 from reprobuild.services import Service
 from reprobuild.snapshot.model import Requirement
 
-WORKERS = 16  # most of the time is the index's, far away
+WORKERS = 16  # most of the time is that of the index, far away
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
@@ -92,7 +91,6 @@ _WITHOUT_FILE = {
 class _Finder:
     def __init__(self, files: FileLists, target: Target, around: Around) -> None:
         self._files, self._target, self._around = files, target, around
-        self._tags: Mapping[Tag, int] = target.tags()
 
     def find(self, line: Requirement) -> Answer:
         """Return what one line becomes."""
@@ -100,8 +98,8 @@ class _Finder:
         if self._files.decided(line.name) and line.kind == "index" and line.version:
             return self._of_index(line, Lookup(where="index"))
         if lookup.where in ("address", "local file"):
-            return resolve_archive(line, self._files, self._target, self._tags, self._around.bring)
-        if lookup.where in ("index", "label"):
+            return resolve_archive(line, self._files, self._target, self._around.bring)
+        if lookup.where in ("index", "rule"):
             return self._of_index(line, lookup)
         if lookup.where == "conda" and line.version:
             return self._of_conda(line, lookup)
@@ -118,10 +116,9 @@ class _Finder:
     def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
         version = line.version or ""
         offers = self._files.offers(line.name, version)
-        choice = choose(offers, self._files, self._target, self._tags)
-        if choice is None:
-            offers += self._files.labelled(line.name, version)
-            choice = choose(offers, self._files, self._target, self._tags)
+        choice = choose(offers, self._files, self._target)
+        if choice is None or not choice.file.tags:
+            choice, offers = self._by_rule(line, choice, offers)
         if choice is not None and choice.clash is not None:
             return None, ambiguous(line, choice, self._files.hash_of)
         if choice is not None:
@@ -134,6 +131,17 @@ class _Finder:
         if other := unlabelled(versions, version):
             return self._other_label(line, lookup, other, versions)
         return None, nowhere(line, versions, lookup, self._around.earlier(line.name, version))
+
+    def _by_rule(
+        self, line: Requirement, choice: Choice | None, offers: list[Offer]
+    ) -> tuple[Choice | None, list[Offer]]:
+        """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
+        more = self._files.elsewhere(line.name, line.version or "")
+        there = choose(more, self._files, self._target)
+        if there is None or (choice is not None and not there.file.tags):
+            return choice, [*offers, *more]
+        passed = (*(offer for offer in offers if offer.known), *there.passed)
+        return msgspec.structs.replace(there, passed=passed), [*offers, *more]
 
     def _other_label(self, line: Requirement, lookup: Lookup, other: str, versions: Sequence[str]) -> Answer:
         """Take the same version without its label, which must be accepted, and say what there is."""

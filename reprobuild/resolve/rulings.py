@@ -28,7 +28,10 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
     file = choice.file
     reason = f"{file.filename} from {file.index}" + (", which was decided" if decided else "")
     for offer in choice.passed:
-        has = "but no file of this version that fits" if offer.files else "but not this version"
+        source = any(not item.tags for item in offer.files)
+        has = "but not this version"
+        if offer.files:
+            has = "but only a source of this version" if source else "but no file of this version that fits"
         reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
     for offer in choice.later:
         reason += f"; {offer.index.url} has a wheel: decide it with --index {line.name}={offer.index.url}"
@@ -52,7 +55,7 @@ def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
     """Say that no index has a version, and what there is of the project."""
     version = line.version or ""
     near = ", ".join(nearest(versions, version)) or "no version of it"
-    nightly = _NIGHTLY if ".dev" in version and lookup.where == "label" else ""
+    nightly = _NIGHTLY if ".dev" in version and lookup.where == "rule" else ""
     return f"{line.name} {version} is on no index of this machine; there is {near}{nightly}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
@@ -25,8 +27,8 @@ class Target(Struct, frozen=True, kw_only=True):
     machine: str
     free_threaded: bool = False
 
-    def tags(self) -> dict[Tag, int]:
-        """Return the wheel tags that fit, each with its place, best first (PEP 425, PEP 600)."""
+    def tags(self) -> list[Tag]:
+        """Return the wheel tags that fit, best first (PEP 425, PEP 600)."""
         minor = tuple(int(part) for part in self.python.split(".")[:2])
         platforms = []
         for glibc_minor in range(self.glibc[1], 4, -1):
@@ -37,12 +39,20 @@ class Target(Struct, frozen=True, kw_only=True):
         platforms.append(f"linux_{self.machine}")
         interpreter = f"cp{minor[0]}{minor[1]}"
         abi = f"{interpreter}t" if self.free_threaded else interpreter
-        found = (
+        return [
             *cpython_tags(minor, abis=[abi], platforms=platforms),
             *compatible_tags(minor, interpreter=interpreter, platforms=platforms),
-        )
-        return {tag: place for place, tag in enumerate(dict.fromkeys(found))}
+        ]
+
+    def ranks(self) -> dict[Tag, int]:
+        """Return the place of each tag that fits, the best first; made once for each target."""
+        return _ranks(self)
 
     def __str__(self) -> str:
         kind = "free-threaded Python" if self.free_threaded else "Python"
         return f"{kind} {self.python} on {self.machine} with glibc {self.glibc[0]}.{self.glibc[1]}"
+
+
+@lru_cache(maxsize=8)
+def _ranks(target: Target) -> dict[Tag, int]:
+    return {tag: place for place, tag in enumerate(target.tags())}

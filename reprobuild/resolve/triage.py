@@ -39,6 +39,6 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
         around=Surrounded(places=places, loaded=loaded),
     )  # fmt: skip
     return Triage(
-        settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_others(snapshot, decisions.drop)), places=places,
+        settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_others(snapshot, decisions)), places=places,
         packages=(*preload_packages(settings), *loaded.packages()),
     )  # fmt: skip

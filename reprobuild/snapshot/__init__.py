@@ -116,7 +116,9 @@ class _Held:
         self.found["conda"] = list(packages)
         self.remarks += repeated
         if packages and "requirements.txt" not in self.first:
-            reason = "there is no freeze beside it: what conda and pip installed is shown, and not built"
+            reason = (
+                "there is no freeze beside it: what was installed from folders and repositories is not known"
+            )
             self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
         self.found["requirements"] = list(conda_versions(self.found["requirements"], packages))
         if "env.nul" in self.first and "env.txt" in self.first:

@@ -11,7 +11,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 import yaml
+from msgspec.structs import replace
 
+from reprobuild import secrets
 from reprobuild.snapshot import text
 from reprobuild.snapshot.conda import NAME, PYPI, VERSION, package, unique
 from reprobuild.snapshot.model import CondaPackage, Place, Remark
@@ -19,7 +21,7 @@ from reprobuild.snapshot.model import CondaPackage, Place, Remark
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
 _DEPTH = 8
 _FULL = re.compile(
-    rf"(?:\S+::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
+    rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
 )
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
 # Nobody asks for these by name: every export of an environment with Python has them.
@@ -70,7 +72,7 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
         raise text.broken(file, f"not YAML: {text.shown(str(err))}", _HINT) from None
     reader = _Reader(file, rows, whole)
     reader.read(root)
-    kept, repeated = unique(reader.found)
+    kept, repeated = unique(_among(one, reader.channels) for one in reader.found)
     return kept, (*reader.remarks, *reader.others(), *repeated)
 
 
@@ -86,6 +88,7 @@ class _Reader:
         self.remarks: list[Remark] = []
         self.known: set[int] = set()
         self.export = False
+        self.channels: tuple[str, ...] = ()
 
     def read(self, root: yaml.Node | None) -> None:
         """Take the keys of the document."""
@@ -97,6 +100,10 @@ class _Reader:
                 for item in value.value:
                     self._dependency(item)
             elif key.value in ("name", "prefix", "channels", "platforms"):
+                if key.value == "channels" and isinstance(value, yaml.SequenceNode):
+                    self.channels = tuple(
+                        _channel(each) for each in value.value if isinstance(each, yaml.ScalarNode)
+                    )
                 for at in range(line, self._end(value)):
                     self._remark(at, f"conda's `{key.value}`")
             elif key.value == "variables":
@@ -128,7 +135,8 @@ class _Reader:
     def _conda(self, item: yaml.ScalarNode) -> None:
         match = _FULL.fullmatch(item.value)
         if match and (match["build"] or self.export):
-            self._keep(item, match["name"], match["version"], build=match["build"])
+            channel = match["channel"] and text.escaped(secrets.strip_credentials(match["channel"])[0])
+            self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
         elif re.match(NAME, item.value):
             self._remark(self._line(item), "asked for: it does not say what was installed")
 
@@ -176,6 +184,17 @@ class _Reader:
                 yield text.remark(self.file, number, line, "a mark of YAML")
             else:
                 yield text.remark(self.file, number, line, "not what conda writes", understood=False)
+
+
+def _channel(node: yaml.ScalarNode) -> str:
+    return text.escaped(secrets.strip_credentials(node.value)[0])
+
+
+def _among(package: CondaPackage, channels: tuple[str, ...]) -> CondaPackage:
+    """Return a package of conda that does not tell its channel with those of the environment."""
+    if package.channel is not None or not channels:
+        return package
+    return replace(package, among=tuple(one for one in channels if one != "nodefaults"))
 
 
 def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:

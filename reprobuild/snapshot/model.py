@@ -99,7 +99,8 @@ class CondaPackage(Struct, frozen=True, kw_only=True):
     """One package of a conda environment, as one of conda's lists or exports shows it.
 
     `build` and `channel` are None where the list does not tell them; `channel` is `pypi` for what pip installed.
-    `url` carries no credential and no fragment. `md5` and `sha256` are of the package file.
+    `url` carries no credential and no fragment. `md5` and `sha256` are of the package file. `among` are the channels
+    of the whole environment, where a file names them beside the packages.
     """
 
     place: Place
@@ -111,6 +112,7 @@ class CondaPackage(Struct, frozen=True, kw_only=True):
     url: str | None = None
     md5: str | None = None
     sha256: str | None = None
+    among: tuple[str, ...] | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
 
 
 class Fact(Struct, frozen=True, kw_only=True):

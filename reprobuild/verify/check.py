@@ -28,6 +28,7 @@ from reprobuild.verify.round_trip import (
     PACKAGES,
     VARIABLES,
     compare_captured,
+    compare_conda,
     compare_environment,
     compare_folders,
     compare_freeze,
@@ -190,6 +191,7 @@ def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[
                 unanswered.append(f"{name} was not compared: the capture inside the image did not have it")
             else:
                 differences += compare(lock, again)
+        differences += compare_conda(lock, again)
     return differences, unanswered
 
 

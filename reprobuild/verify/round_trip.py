@@ -11,13 +11,16 @@ from packaging.utils import canonicalize_name
 
 from reprobuild import profiles
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, dpkg_name
+from reprobuild.realise.conda import replaced
 from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
+from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.frozen import Frozen, Item
 from reprobuild.verify.verdict import Code, Difference, RoundTrip
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
+CONDA = "conda"
 
 # Why a line was left out, by the kind of its ruling; a kind that is not here is residue.
 _EXCLUDED: dict[str, Code] = {
@@ -73,7 +76,10 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
         if ruling.captured:
             name = canonicalize_name(ruling.subject)
             found += _compare_line(ruling, inside.pop(name, None), sources.get(name))
-    found += [_difference(FREEZE, "", item.freeze) for item in inside.values()]
+    brought = {name: package.name for package in lock.conda for name in package.distributions}
+    for name, item in inside.items():
+        reason = f"conda's {brought[name]} brings it; the freeze has no such line" if name in brought else ""
+        found.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
     wanted, python = lock.interpreter.version, frozen.python
     if python != wanted and not python.startswith(f"{wanted}."):  # 3.11 asks for no more than that
         found.append(_difference("python", wanted, python))
@@ -148,6 +154,29 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[Difference]:
         )
         for name in sorted({*locked, *installed})
         if locked.get(name) != installed.get(name)
+    ]
+
+
+def compare_conda(lock: Lock, again: Snapshot) -> list[Difference]:
+    """Compare conda's own records, as a capture inside the image found them, with the locked packages.
+
+    What pip installed over one of them is pip's alone.
+    """
+    over = replaced(lock)
+    locked = {
+        one.name: f"{one.name} {one.version} {one.build} sha256:{one.file.sha256}"
+        for one in lock.conda
+        if not over & set(one.distributions)
+    }
+    inside = {
+        one.name: f"{one.name} {one.version} {one.build} sha256:{one.sha256}"
+        for one in again.conda
+        if one.channel != PYPI
+    }
+    return [
+        _difference(CONDA, locked.get(name, ""), inside.get(name, ""))
+        for name in sorted({*locked, *inside})
+        if locked.get(name) != inside.get(name)
     ]
 
 

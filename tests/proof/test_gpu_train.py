@@ -109,17 +109,16 @@ def test_the_bundle_is_the_project_and_the_diff_applies_to_it(tmp_path: Path) ->
     assert sum(sizes) < 100_000
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_it_trains_on_a_cpu(precision: str, torch_python: Path, tmp_path: Path) -> None:
-    """The step is the same on a GPU but for the kernels; what is scaled must come out finite."""
+def test_it_trains_on_a_cpu(torch_python: Path, tmp_path: Path) -> None:
+    """With a scaled loss, the longest way through the script; the experiment trains with bf16."""
     argv = [
-        *(str(torch_python), str(PROJECT / "train.py"), "--device", "cpu", "--precision", precision),
-        *("--steps", "2", "--out", str(tmp_path / "checkpoint.pt")),
+        *(str(torch_python), str(PROJECT / "train.py"), "--device", "cpu", "--precision", "fp16"),
+        *("--steps", "1", "--out", str(tmp_path / "checkpoint.pt")),
     ]
     env = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     loss = float(done.stdout.partition("loss ")[2].split()[0])
     assert 1 < loss < 5
-    assert f"cpu {precision} checkpoint sha256" in done.stdout
+    assert "cpu fp16 checkpoint sha256" in done.stdout
     assert (tmp_path / "checkpoint.pt").stat().st_size > 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.lock import Wheel
+from reprobuild.lock import Artefact, Base, Deb, Wheel
 from reprobuild.resolve.cuda import rule_cuda, weigh
 from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge, minimum_driver, way
 from reprobuild.resolve.torch_build import TorchBuild, known_torch_build, read_torch_build
@@ -28,6 +28,16 @@ ROCM used to build PyTorch: N/A
 
 OS: Debian GNU/Linux 12 (bookworm) (x86_64)
 """
+
+
+def with_packages(*names: str) -> Base:
+    """Return a base with packages of these names."""
+    file = Artefact(filename="x.deb", sha256="8" * 64, size=1)
+    debs = (Deb(name=name, version="1", architecture="amd64", essential=False, file=file) for name in names)
+    return Base(distribution="debian", release="bookworm", packages=tuple(debs))
+
+
+NO_CUDA = with_packages("bash")
 
 
 def snapshot(tmp_path: Path, **files: str) -> Snapshot:
@@ -186,7 +196,7 @@ def test_the_lock_has_the_answer_and_warnings_are_said(tmp_path: Path) -> None:
         nvidia__smi=old.replace("A100-SXM4-80GB", "GeForce RTX 5090"),
     )
     said: list[str] = []
-    (ruling,) = rule_cuda(taken, [wheel], store, said.append)
+    (ruling,) = rule_cuda(taken, [wheel], NO_CUDA, store, said.append)
     assert (ruling.kind, ruling.subject, ruling.outcome, ruling.line) == ("cuda", "cuda", "excluded", 0)
     assert "torch 2.6.0+cu124 (torch-1-py3-none-any.whl:torch/version.py) says 12.4" in ruling.reason
     assert said == [
@@ -198,7 +208,27 @@ def test_the_lock_has_the_answer_and_warnings_are_said(tmp_path: Path) -> None:
         "GeForce RTX 5090 of the captured machine (nvidia-smi.txt) has compute capability 12.0: nothing of it runs "
         "there",
     ]
-    assert rule_cuda(snapshot(tmp_path / "taken", requirements="numpy==2\n"), [], store, said.append) == []
+    assert (
+        rule_cuda(snapshot(tmp_path / "taken", requirements="numpy==2\n"), [], NO_CUDA, store, said.append)
+        == []
+    )
+
+
+def test_a_base_that_has_cuda(tmp_path: Path) -> None:
+    """It stands in for the module, and another major version than the environment's is said."""
+    taken = snapshot(
+        tmp_path, requirements="numpy==2.0\n", modules="Currently Loaded Modules:\n  1) cuda/12.1\n"
+    )
+    store, said = Store(tmp_path / "store"), list[str]()
+    (ruling,) = rule_cuda(taken, [], with_packages("cuda-cudart-12-4"), store, said.append)
+    assert (ruling.outcome, said) == ("in base", [])
+    assert ruling.reason.startswith(
+        "12.1: nothing captured brings it, and cuda-cudart-12-4 of the base does; "
+    )
+    rule_cuda(taken, [], with_packages("cuda-cudart-11-8"), store, said.append)
+    assert said == [
+        "warning: CUDA: cuda-cudart-11-8 of the base is CUDA 11.8, and the module cuda/12.1 (modules.txt:2) says 12.1"
+    ]
 
 
 @pytest.mark.parametrize(

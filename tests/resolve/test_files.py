@@ -19,7 +19,7 @@ from reprobuild.resolve.compose import accept
 from reprobuild.resolve.files import Distribution, FileLists, same_version
 from reprobuild.resolve.indexes import Index as Place
 from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.lookup import by_label
+from reprobuild.resolve.lookup import by_rule
 from reprobuild.resolve.python import Around, Resolved, Target, newest, resolve_requirements
 from reprobuild.services import read_services
 from reprobuild.snapshot import conda
@@ -85,7 +85,9 @@ def lists(
     found = Indexes(find_links=tuple(links), simple=simple, credentials={})
     services = read_services({"torch-index": torch} if torch else {})
     only = {name: Place(url) for name, url in decided.items()}
-    return FileLists(found, net or Net(), lambda version: by_label(version, services) if torch else (), only)
+    return FileLists(
+        found, net or Net(), lambda name, version: by_rule(name, version, services) if torch else (), only
+    )
 
 
 def nothing(url: str, filename: str) -> Artefact:

@@ -16,7 +16,7 @@ def test_each_package_has_its_ruling(tmp_path: Path) -> None:
         "pytorch 2.5.1 py3.11_cuda12.4\n"
     )
     (tmp_path / "rpm-packages.txt").write_text("bash 5.1-2.el9 x86_64\n")
-    rulings = triage_snapshot(read_snapshot(tmp_path), Decisions(drop=("ff*",))).rulings
+    rulings = triage_snapshot(read_snapshot(tmp_path), Decisions(python="3.11", drop=("ff*",))).rulings
     assert [(r.file, r.line, r.subject, r.outcome, r.kind) for r in rulings] == [
         ("conda-list.txt", 1, "python", "excluded", "conda"), ("conda-list.txt", 2, "pyyaml", "excluded", "conda"),
         ("conda-list.txt", 3, "mkl", "unresolved", "conda-package"),
@@ -25,5 +25,5 @@ def test_each_package_has_its_ruling(tmp_path: Path) -> None:
         ("rpm-packages.txt", 1, "bash", "excluded", "host-package"),
     ]  # fmt: skip
     assert rulings[2].reason == (
-        "2023.1.0 h2_46343 of conda: no image is made of conda's packages, and no wheel was captured for it"
+        "2023.1.0 h2_46343 of conda: the image's Python is not conda's, and no wheel was captured for it"
     )

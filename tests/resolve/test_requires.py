@@ -89,6 +89,14 @@ def test_what_is_read_is_remembered_and_bounded(store: Store) -> None:
     with pytest.raises(FetchError, match="is not in the store"):
         read_requires(wheel.file, Store(store.root))
     assert read_requires(made_wheel(store, "bare", {"bare.py": b""}).file, store) == ()
+    damaged = wheel_of(store, "damaged", ["x" * 200])
+    content = store.blob(damaged.file.sha256).read_bytes()
+    start = content.index(b"METADATA") + 12
+    with store.scratch() as folder:
+        (folder / "x").write_bytes(content[:start] + bytes(8) + content[start + 8 :])
+        broken = msgspec.structs.replace(damaged.file, sha256=store.adopt(folder / "x"))
+    with pytest.raises(BuildError, match=r"is damaged at damaged-1\.dist-info/METADATA"):
+        read_requires(broken, store)
     many = wheel_of(store, "many", [f"a{number}" for number in range(MOST + 1)])
     with pytest.raises(BuildError, match=f"has {MOST + 1} requirements") as caught:
         read_requires(many.file, store)
@@ -128,6 +136,10 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
     )
     assert conflicts(met) == ()
     assert "not met" not in render_rulings(met)
+    many = wheel_of(store, "many", [f"gone{number:02}" for number in range(23)])
+    told = render_rulings(locked(tmp_path / "many", with_requires([many], TARGET, store))).splitlines()
+    assert sum("requires gone" in line for line in told) == 20
+    assert "  and 3 more requirements that are not met" in told
 
 
 def test_pylock_names_the_dependencies_among_its_packages(store: Store, tmp_path: Path) -> None:

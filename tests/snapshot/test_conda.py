@@ -152,7 +152,7 @@ variables:
 def test_an_export_without_builds() -> None:
     found, remarks = conda_yaml.parse(EXPORT.encode())
     assert [(p.name, p.version, p.build, p.channel, p.place.line) for p in found] == [
-        ("ca-certificates", "2024.7.2", None, None, 6), ("openssl", "3.0.14", None, None, 7),
+        ("ca-certificates", "2024.7.2", None, None, 6), ("openssl", "3.0.14", None, "conda-forge", 7),
         ("python", "3.11.5", None, None, 8), ("torch", "2.3.1+cu118", None, "pypi", 10),
         ("numpy", "1.26.4", None, "pypi", 11),
     ]  # fmt: skip

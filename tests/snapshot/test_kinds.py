@@ -206,7 +206,7 @@ def test_two_lists_of_conda_must_agree(snapshot: Write) -> None:
     assert ([p.place.file for p in found.conda], [r.reason for r in found.remarks]) == (
         ["conda-explicit.txt"], [
             "repeats conda-explicit.txt:1",
-            "there is no freeze beside it: what conda and pip installed is shown, and not built",
+            "there is no freeze beside it: what was installed from folders and repositories is not known",
         ],
     )  # fmt: skip
     with pytest.raises(

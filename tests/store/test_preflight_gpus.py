@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from reprobuild.errors import UsageError
-from reprobuild.lock import Base, CondaPackage, Deb, Lock, Wheel
+from reprobuild.lock import CondaPackage, Lock, Wheel
 from reprobuild.preflight import Machine, check_gpus, preflight, this_machine
 from reprobuild.preflight.gpus import Gpus, compiled_of, these_gpus
 from reprobuild.store import Store
 from tests.image.made import Made
-from tests.resolve.test_cuda import TORCH_26, VERSION_PY, library, torch_wheel
+from tests.resolve.test_cuda import TORCH_26, VERSION_PY, library, torch_wheel, with_packages
 from tests.store.test_preflight import sealed, wheel
 
 PLAIN = "index,uuid,name,driver_version"
@@ -93,7 +93,10 @@ def test_what_cannot_run_is_an_error_only_where_a_gpu_is_asked_for(
     for asked in ("all", "1", "GPU-bb", "0,1"):
         with pytest.raises(UsageError, match="nothing of it runs there") as caught:
             check_gpus(lock, store, both, asked)
-        assert caught.value.hint.startswith("leave the GPU out with `--gpu none`")
+        assert (
+            caught.value.hint
+            == "leave the GPU out with `--gpu none`, or take a machine whose driver and GPU fit"
+        )
     here = Machine(name="x86_64", flags=frozenset(), gpus=both)
     made = Made(tmp_path / "more")
     assert nothing in preflight(sealed(made, wheels=(torch,)), store, tmp_path, here)
@@ -115,12 +118,6 @@ def test_an_old_driver(torch: Wheel, store: Store, tmp_path: Path) -> None:
     assert check_gpus(locked(tmp_path / "compat", torch, base=compat), store, here, "all") == [
         f"{said}: it runs only where cuda-compat-12-4 of the image supports that driver"
     ]
-
-
-def with_packages(*names: str) -> Base:
-    file = wheel("a-1-py3-none-any.whl").file
-    debs = (Deb(name=name, version="1", architecture="amd64", essential=False, file=file) for name in names)
-    return Base(distribution="debian", release="bookworm", packages=tuple(debs))
 
 
 def test_what_an_image_was_compiled_with(torch: Wheel, store: Store, tmp_path: Path) -> None:

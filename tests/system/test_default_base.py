@@ -233,8 +233,6 @@ def locked(snapshot: Snapshot, around: Surroundings, accept: tuple[str, ...] = (
     [
         ({"rpm": "glibc 2.34-60.el9 x86_64\npython3.11 3.11.7-1.el9 x86_64\n"},
          "needed: Python 3.11 (rpm's python3.11 3.11.7-1.el9, rpm-packages.txt:2) and glibc 2.34 or later"),
-        ({"conda": "@EXPLICIT\nhttps://conda.example/linux-64/python-3.11.5-h1_0.conda\n"},
-         "needed: Python 3.11 (conda's python, conda-explicit.txt:2) and glibc of any version"),
     ],
 )  # fmt: skip
 def test_a_lock_without_a_package_list(

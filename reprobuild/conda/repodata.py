@@ -1,0 +1,109 @@
+"""What a channel has of a package: its repodata, brought to the disk, and only the wanted names of it parsed.
+
+conda-forge's has hundreds of megabytes: it is never in our memory. Formats:
+https://github.com/conda/ceps/blob/main/cep-0036.md; `.zst` is the same, compressed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+import zstandard
+from msgspec import Struct
+
+from reprobuild.conda.linking import ask
+from reprobuild.conda.package import split_filename
+from reprobuild.errors import BuildError, FetchError
+from reprobuild.net import Net, NotFound
+
+# linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
+LARGEST = 4 << 30
+_HINT = "the channel is broken, or no channel; name another with `--channel URL`"
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """One package of a channel; `sha256` and `md5` may be empty where the channel does not tell them."""
+
+    filename: str
+    version: str
+    build: str
+    sha256: str = ""
+    md5: str = ""
+    size: int = 0
+
+
+class Repodata:
+    """The lists of channels, each brought once.
+
+    Args:
+        net: how they come.
+        folder: of this run, on a disk with room for them.
+    """
+
+    def __init__(self, net: Net, folder: Path) -> None:
+        self._net, self._folder = net, folder
+        self._files: dict[str, Path | None] = {}
+        self._found: dict[tuple[str, str], tuple[Listed, ...]] = {}
+
+    def load(self, channel: str, subdir: str, names: set[str]) -> None:
+        """Look up packages, so that `of` knows them; many at once cost as much as one.
+
+        Raises:
+            FetchError: the list cannot be had, or is none.
+        """
+        url = f"{channel}/{subdir}"
+        missing = sorted(name for name in names if (url, name) not in self._found)
+        if not missing:
+            return
+        if url not in self._files:
+            self._files[url] = self._bring(url, self._folder / str(len(self._files)))
+        file, records = self._files[url], []
+        if file is not None:
+            job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
+            try:
+                answer = ask({"find": job}, self._folder, f"read the packages of {url}")
+                records = msgspec.convert(answer, type=list[Listed])
+            except (BuildError, msgspec.ValidationError) as err:
+                raise FetchError(f"{url} is not a channel's list of packages: {err}", hint=_HINT) from None
+        for name in missing:
+            mine = [one for one in records if (split_filename(one.filename) or ("",))[0] == name]
+            self._found[url, name] = tuple(sorted(mine, key=lambda one: one.filename))
+
+    def of(self, channel: str, subdir: str, name: str) -> tuple[Listed, ...]:
+        """Return the packages of one name that a channel has.
+
+        Raises:
+            FetchError: the list cannot be had, or is none.
+        """
+        self.load(channel, subdir, {name})
+        return self._found[f"{channel}/{subdir}", name]
+
+    def _bring(self, url: str, file: Path) -> Path | None:
+        """Bring the list of a subdir; None where the channel has none."""
+        packed = file.with_suffix(".zst")
+        with contextlib.suppress(NotFound):
+            self._net.download(f"{url}/repodata.json.zst", packed)
+            _inflate(packed, file, url)
+            packed.unlink()
+            return file
+        try:
+            self._net.download(f"{url}/repodata.json", file)
+        except NotFound:
+            return None
+        return file
+
+
+def _inflate(packed: Path, file: Path, url: str) -> None:
+    size = 0
+    try:
+        with packed.open("rb") as source, file.open("wb") as target:
+            reader = zstandard.ZstdDecompressor().stream_reader(source)
+            while piece := reader.read(1 << 20):
+                size += len(piece)
+                if size > LARGEST:
+                    raise FetchError(f"{url}/repodata.json.zst has no end", hint=_HINT)
+                target.write(piece)
+    except zstandard.ZstdError as err:
+        raise FetchError(f"{url}/repodata.json.zst cannot be read: {err}", hint=_HINT) from None

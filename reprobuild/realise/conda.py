@@ -1,0 +1,182 @@
+"""conda's packages to the tree of an environment: checked, linked, and their own scripts run in the sandbox."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from reprobuild.conda.linking import Linked, link, stem
+from reprobuild.conda.package import opened, split_filename
+from reprobuild.conda.unpacked import Unpacked, check_together, prepare
+from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE
+from reprobuild.lock import PREFIX, CondaPackage, Lock
+from reprobuild.proc import Failed
+from reprobuild.realise.replaced import remove_replaced
+from reprobuild.realise.unpack import extract
+from reprobuild.sandbox import Bind, Root, run_in_root
+from reprobuild.store import Store
+
+RECIPE = 1  # to be raised when other bytes come out of the same packages
+WORKERS = 4
+PLATFORMS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
+_ODD = "its script is hostile, or broken; leave the package out with `--drop NAME`"
+
+
+def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -> None:
+    """Link the packages of a lock into a tree; what pip installed over them goes, with conda's record of it.
+
+    Args, errors: see `link_packages`.
+    """
+    link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
+    prefix, names = tree / PREFIX[1:], replaced(lock)
+    remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names)
+    for package in lock.conda:
+        if names & set(package.distributions):
+            (prefix / "conda-meta" / f"{stem(package.file.filename)}.json").unlink()
+
+
+def replaced(lock: Lock) -> set[str]:
+    """Return the projects of Python that conda's packages bring and that wheels lie over."""
+    brought = {name for package in lock.conda for name in package.distributions}
+    over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
+    over += [sdist.name for sdist in lock.sdists] + [
+        source.name for source in lock.sources if source.installed
+    ]
+    return brought & {str(canonicalize_name(name)) for name in over}
+
+
+def conda_key(lock: Lock) -> list[Any]:
+    """Return what the linked tree depends on, beside the interpreter's version and the epoch, as JSON."""
+    packages = sorted(
+        [one.file.filename, one.file.sha256, one.subdir, one.channel, one.file.url] for one in lock.conda
+    )
+    base = sorted(deb.file.sha256 for deb in lock.base.packages)  # where scripts run
+    base += [layer.diff_id for layer in lock.base.image.layers] if lock.base.image else []
+    return [RECIPE, version("py-rattler"), packages, sorted(replaced(lock)), base]
+
+
+def link_packages(
+    packages: Sequence[CondaPackage], minor: str, platform: str, tree: Path, root: Callable[[], Root], store: Store,
+    epoch: int,
+) -> None:  # fmt: skip
+    """Link packages into a tree, at the place of the prefix in the image.
+
+    Args:
+        packages: all of an environment, in the store.
+        minor: the Python of the environment, `X.Y`.
+        platform: of the image.
+        tree: a folder that gets `opt/env`.
+        root: gives an unpacked base, where scripts of packages run.
+        epoch: SOURCE_DATE_EPOCH of these.
+
+    Raises:
+        BuildError: a package is damaged or hostile, two of them cannot be in one prefix, or a script fails.
+        FetchError: one is not in the store.
+    """
+    prefix = tree / PREFIX[1:]
+    with store.scratch() as scratch:
+        cache, home = scratch / "cache", scratch / "home"
+        cache.mkdir()
+        home.mkdir()
+
+        def unpack(package: CondaPackage) -> Unpacked:
+            return _unpack(package, minor, cache, store)
+
+        with ThreadPoolExecutor(WORKERS) as pool:  # zstd, bzip2 and hashing let other threads run
+            found = dict(
+                zip((one.file.filename for one in packages), pool.map(unpack, packages), strict=True)
+            )
+        check_together(found)
+        linked = [Linked(package=one, index=found[one.file.filename].index) for one in packages]
+        link(linked, cache, prefix, PREFIX, PLATFORMS[platform], home)
+        _run_scripts(_in_order(found), prefix, root, epoch)
+    _check_kinds(prefix)
+
+
+def _unpack(package: CondaPackage, minor: str, cache: Path, store: Store) -> Unpacked:
+    filename = package.file.filename
+    if split_filename(filename) != (package.name, package.version, package.build):
+        raise BuildError(
+            f"the lock calls {package.name} {package.version} {package.build} by the file name {filename[:200]!r}",
+            hint="make the lock again with `reprobuild lock DIR`",
+        )
+    folder = cache / stem(filename)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise BuildError(
+            f"the lock has {stem(filename)} twice", hint="make the lock again with `reprobuild lock DIR`"
+        ) from None
+    path = store.verified(package.file.sha256, filename)
+    with opened(path, filename) as tars:
+        for tar in tars:
+            extract(tar, folder, f"the package {filename}", packed=path.stat().st_size)
+    return prepare(folder, filename, PREFIX, minor)
+
+
+def _in_order(found: Mapping[str, Unpacked]) -> list[Unpacked]:
+    """Return packages with those that they need before them; where they need each other, by name."""
+    by_name = {one.index.name: one for _, one in sorted(found.items())}
+    done: dict[str, Unpacked] = {}
+    waiting = [(name, False) for name in sorted(by_name, reverse=True)]
+    begun: set[str] = set()
+    while waiting:
+        name, ready = waiting.pop()
+        if ready:
+            done.setdefault(name, by_name[name])
+        elif name not in begun:
+            begun.add(name)
+            needs = sorted(
+                {need.split()[0] for need in by_name[name].index.depends if need.split()}, reverse=True
+            )
+            waiting += [(name, True), *((need, False) for need in needs if need in by_name)]
+    return list(done.values())
+
+
+def _run_scripts(packages: Sequence[Unpacked], prefix: Path, root: Callable[[], Root], epoch: int) -> None:
+    """Run what packages ask to be run after they are linked, in the sandbox, each after those that it needs.
+
+    https://docs.conda.io/projects/conda-build/en/stable/resources/link-scripts.html; what a script says in
+    `.messages.txt` is for people.
+    """
+    for one in packages:
+        script = f"bin/.{one.index.name}-post-link.sh"
+        if script not in one.places:
+            continue
+        base = root()
+        seeing = msgspec.structs.replace(
+            base, binds=(*base.binds, Bind(source=prefix, target=PREFIX, writable=True))
+        )
+        env = {
+            "PREFIX": PREFIX, "PKG_NAME": one.index.name, "PKG_VERSION": one.index.version,
+            "PKG_BUILDNUM": str(one.index.build_number), "ROOT_PREFIX": PREFIX, "CONDA_PREFIX": PREFIX,
+            "PATH": f"{PREFIX}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        }  # fmt: skip
+        try:
+            run_in_root(
+                seeing, ["/bin/bash", f"{PREFIX}/{script}"], epoch=epoch, env=env, cwd=PREFIX,
+                purpose=f"run the post-link script of conda's {one.index.name}",
+            )  # fmt: skip
+        except Failed as err:
+            raise BuildError(str(err), hint=_ODD) from None
+        messages = prefix / ".messages.txt"
+        if messages.is_symlink() or messages.is_file():
+            messages.unlink()
+
+
+def _check_kinds(prefix: Path) -> None:
+    """Refuse what no package holds, and a script may leave: devices and pipes."""
+    for folder, folders, names in os.walk(prefix):
+        for name in (*folders, *names):
+            mode = os.lstat(f"{folder}/{name}").st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+                raise BuildError(f"a script of conda's packages left {name}, which is no file", hint=HOSTILE)

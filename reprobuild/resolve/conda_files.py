@@ -1,0 +1,240 @@
+"""From a line of conda's lists to the very file: its name, its hash, and where this machine gets it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.conda.package import split_filename
+from reprobuild.conda.places import Meaning, Place
+from reprobuild.conda.repodata import Listed, Repodata
+from reprobuild.lock import Artefact
+from reprobuild.net import Net, NotFound
+from reprobuild.snapshot.model import CondaPackage
+from reprobuild.store import CHUNK, Store
+
+SUBDIRS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
+
+
+class Chosen(Struct, frozen=True, kw_only=True):
+    """The file of one package, the channel that it is of, and how it was found."""
+
+    file: Artefact
+    channel: str
+    subdir: str
+    reason: str
+
+
+class Refused(Exception):
+    """A package cannot be had as it was captured. `kind` is what `accept` may name."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class Files:
+    """Finds the files of packages.
+
+    Args:
+        meaning: what names of channels mean here.
+        platform: of the image.
+        repodata: the lists of channels.
+        net: how files come whose hash only they themselves tell.
+        store: where those go.
+    """
+
+    def __init__(self, meaning: Meaning, platform: str, repodata: Repodata, net: Net, store: Store) -> None:
+        self._meaning, self._repodata, self._net, self._store = meaning, repodata, net, store
+        self._subdirs = (SUBDIRS[platform], "noarch")
+
+    def prepare(self, packages: Iterable[CondaPackage]) -> None:
+        """Look up all packages whose channels must be asked, each list of a channel once."""
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for one in packages:
+            if not _is_proven(one):
+                for place in self._places(one):
+                    for subdir in self._subdirs:
+                        wanted.setdefault((place.url, subdir), set()).add(one.name)
+        for (url, subdir), names in wanted.items():
+            self._repodata.load(url, subdir, names)
+
+    def find(self, package: CondaPackage) -> Chosen:
+        """Return the file of a package.
+
+        Raises:
+            Refused: it cannot be had, or is not the captured one.
+            FetchError: a channel does not answer.
+        """
+        if package.url and _filename(package.url) is None:
+            raise Refused("conda-package", f"its address names no package: {package.url}")
+        return self._at_address(package) if _is_proven(package) else self._listed(package)
+
+    def _places(self, package: CondaPackage) -> list[Place]:
+        return self._meaning.of(package.channel, package.among or ())
+
+    def _at_address(self, package: CondaPackage) -> Chosen:
+        """Return the file of a line that tells address and hash: no list of a channel need be asked."""
+        filename, subdir = _filename(package.url or "") or "", self._subdir(package.url or "")
+        places = self._places(package)
+        for place in places:
+            url = f"{place.url}/{subdir}/{filename}"
+            try:
+                file = self._bring(filename, url, package)
+            except NotFound:
+                continue
+            return Chosen(file=file, channel=place.name, subdir=subdir, reason=f"{filename} from {place.url}")
+        raise Refused("conda-package", f"{filename} is gone from {_several(places)}")
+
+    def _listed(self, package: CondaPackage) -> Chosen:
+        """Return the file that the lists of channels have for a line that does not tell all."""
+        places = self._places(package)
+        found, others = self._search(package, places)
+        if not found:
+            more = self._meaning.otherwise(package.channel, package.among or ())
+            found, near = self._search(package, more)
+            places, others = [*places, *more], [*others, *near]
+        if not found:
+            raise Refused("conda-package", _nothing(package, places, others))
+        builds = sorted({one.build for _, _, one in found})
+        if len(builds) > 1:
+            raise Refused(
+                "conda-unbuilt",
+                f"the list tells no build, and there are {len(builds)}: {', '.join(builds[:5])}",
+            )
+        place, subdir, best = found[0]
+        best = next((one for at, _, one in found if at == place and one.filename.endswith(".conda")), best)
+        for other, _, one in found:
+            if one.filename == best.filename and _differ(one, best):
+                raise Refused(
+                    "conda-ambiguous",
+                    f"{best.filename} has other bytes on {other.url} than on {place.url}; the list tells no channel",
+                )
+        self._compare(package, best, place)
+        url = f"{place.url}/{subdir}/{best.filename}"
+        told = f"{best.filename} from {place.url}" + ("" if package.build else ", its only build there")
+        if best.sha256:
+            file = Artefact(filename=best.filename, sha256=best.sha256, size=best.size, url=url)
+        else:
+            try:
+                file = self._bring(best.filename, url, package, best.md5)
+            except NotFound:
+                raise Refused(
+                    "conda-package", f"{place.url} lists {best.filename}, and has no such file"
+                ) from None
+        return Chosen(file=file, channel=place.name, subdir=subdir, reason=told)
+
+    def _search(
+        self, package: CondaPackage, places: Sequence[Place]
+    ) -> tuple[list[tuple[Place, str, Listed]], list[Listed]]:
+        """Return what the channels list that fits, and the other builds of the same version."""
+        found: list[tuple[Place, str, Listed]] = []
+        others: list[Listed] = []
+        for place in places:
+            for subdir in self._subdirs:
+                for one in self._repodata.of(place.url, subdir, package.name):
+                    if _fits(package, one):
+                        found.append((place, subdir, one))
+                    elif one.version == package.version:
+                        others.append(one)
+        return found, others
+
+    def _compare(self, package: CondaPackage, listed: Listed, place: Place) -> None:
+        for kind, captured, now in (
+            ("md5", package.md5, listed.md5),
+            ("sha256", package.sha256, listed.sha256),
+        ):
+            if captured and now and captured != now:
+                raise Refused(
+                    "conda-changed",
+                    f"{place.url} has another {listed.filename} now: {kind} {now}, not {captured}",
+                )
+
+    def _bring(self, filename: str, url: str, package: CondaPackage, md5: str = "") -> Artefact:
+        """Return a file by its hash: captured, remembered, or computed here once and compared with its md5."""
+        if package.sha256:
+            return self._by_sha256(filename, url, package.sha256)
+        md5 = package.md5 or md5
+        key = hashlib.sha256(f"conda\0{filename}\0{md5}".encode()).hexdigest()
+        known = self._store.recall(key)
+        if md5 and isinstance(known, str) and self._store.has(known):
+            size = self._store.blob(known).stat().st_size
+            return Artefact(filename=filename, sha256=known, size=size, url=url)
+        with self._store.scratch() as scratch:
+            part = scratch / "package"
+            sha256 = self._net.download(url, part)
+            size, found = part.stat().st_size, _md5(part)
+            if md5 and found != md5:
+                raise Refused(
+                    "conda-changed",
+                    f"{url} is another file now: md5 {found} ({size} bytes), captured as {md5}",
+                )
+            self._store.adopt(part, sha256)
+        self._store.remember(key, sha256)
+        return Artefact(filename=filename, sha256=sha256, size=size, url=url)
+
+    def _by_sha256(self, filename: str, url: str, sha256: str) -> Artefact:
+        if not self._store.has(sha256):
+            with self._store.scratch() as scratch:
+                part = scratch / "package"
+                found = self._net.download(url, part)
+                if found != sha256:
+                    size = part.stat().st_size
+                    raise Refused(
+                        "conda-changed",
+                        f"{url} is another file now: sha256 {found} ({size} bytes), captured as {sha256}",
+                    )
+                self._store.adopt(part, found)
+        size = self._store.blob(sha256).stat().st_size
+        return Artefact(filename=filename, sha256=sha256, size=size, url=url)
+
+    def _subdir(self, url: str) -> str:
+        subdir = url.rpartition("/")[0].rpartition("/")[2]
+        if subdir not in self._subdirs:
+            raise Refused(
+                "conda-platform", f"it is a package for {subdir}, and the image is {self._subdirs[0]}"
+            )
+        return subdir
+
+
+def _is_proven(package: CondaPackage) -> bool:
+    return bool(package.url and (package.md5 or package.sha256))
+
+
+def _filename(url: str) -> str | None:
+    name = url.rpartition("/")[2]
+    return name if split_filename(name) else None
+
+
+def _fits(package: CondaPackage, listed: Listed) -> bool:
+    if package.url:
+        return listed.filename == _filename(package.url)
+    return listed.version == package.version and package.build in (None, listed.build)
+
+
+def _differ(one: Listed, other: Listed) -> bool:
+    pairs = ((one.sha256, other.sha256), (one.md5, other.md5))
+    return any(mine and yours and mine != yours for mine, yours in pairs)
+
+
+def _several(places: Sequence[Place]) -> str:
+    return " and ".join(place.url for place in places)
+
+
+def _nothing(package: CondaPackage, places: Sequence[Place], others: Sequence[Listed]) -> str:
+    wanted = f"{package.name} {package.version}" + (f" {package.build}" if package.build else "")
+    near = sorted({one.build for one in others})[:5]
+    return f"{_several(places)} has no {wanted}" + (
+        f"; of this version there is {', '.join(near)}" if near else ""
+    )
+
+
+def _md5(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

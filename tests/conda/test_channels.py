@@ -1,0 +1,87 @@
+"""Which channels this machine uses, and what their names mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.conda.configured import Channels, read_channels
+from reprobuild.conda.places import Meaning, Place
+from reprobuild.errors import LockError
+from reprobuild.services import read_services
+
+SHIPPED = read_services({})
+PUBLIC, DEFAULTS = SHIPPED["conda-channels"].url, SHIPPED["conda-defaults"].url
+
+
+def meaning(channels: Channels) -> Meaning:
+    return Meaning(channels, PUBLIC, DEFAULTS, (PUBLIC, DEFAULTS))
+
+
+def test_files_variables_and_decisions_in_their_order(tmp_path: Path) -> None:
+    home, system = tmp_path / "home", tmp_path / "system"
+    (home / ".config/rattler").mkdir(parents=True)
+    (system / "etc/conda/condarc.d").mkdir(parents=True)
+    (system / "etc/conda/condarc.d/a.yml").write_text(
+        "channels: [site]\nchannel_alias: https://site.test/conda/\n"
+    )
+    (home / ".condarc").write_text(
+        "channels:\n  - mine\n  - https://u:pw@host.test:8443/t/tk-1234567890/lab\n"
+        "custom_channels:\n  special: https://other.test/t/tk-abcdefghij/x\n"
+        "custom_multichannels:\n  several: [one, https://two.test/two]\n"
+        "default_channels: ['https://${MIRROR}/pkgs/main']\n"
+    )
+    (home / ".mambarc").write_text("mirrored_channels:\n  conda-forge: [https://near.test/cf]\n")
+    (home / ".config/rattler/config.toml").write_text(
+        'default-channels = ["last"]\n[mirrors]\n"https://conda.anaconda.org" = ["https://mirror.test/all"]\n'
+    )
+    env = {"HOME": str(home), "CONDA_CHANNELS": "first,mine", "MIRROR": "mirror.test"}
+    found = read_channels(env, ["decided"], system)
+    assert found.order == ("decided", "first", "mine", "https://host.test:8443/lab", "site", "last")
+    assert found.alias == "https://site.test/conda"
+    assert found.custom == {"special": "https://other.test/x"}
+    assert found.multi == {
+        "several": ("one", "https://two.test/two"), "defaults": ("https://mirror.test/pkgs/main",),
+    }  # fmt: skip
+    assert found.credentials == {"host.test:8443": ("u", "pw")}
+    assert found.tokens == {
+        "https://host.test:8443/lab": "https://host.test:8443/t/tk-1234567890/lab",
+        "https://other.test/x/special": "https://other.test/t/tk-abcdefghij/x/special",
+    }
+    assert found.mirrors["conda-forge"] == ("https://near.test/cf",)
+    assert [place.url for place in meaning(found).of("conda-forge")] == ["https://near.test/cf"]
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a list", "\xff" * 3])
+def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / ".condarc").write_bytes(text.encode("latin-1"))
+    with pytest.raises(LockError, match=r"\.condarc") as caught:
+        read_channels({"HOME": str(tmp_path)}, (), tmp_path)
+    assert caught.value.hint == "mend it, or ask conda itself: `conda config --show-sources`"
+
+
+def test_names_and_addresses() -> None:
+    plain = meaning(Channels())
+    forge = Place("conda-forge", "https://conda.anaconda.org/conda-forge")
+    assert plain.of("conda-forge") == plain.of("https://conda.anaconda.org/conda-forge/") == [forge]
+    assert plain.of("pkgs/main") == [Place("pkgs/main", "https://repo.anaconda.com/pkgs/main")]
+    assert [place.name for place in plain.of("defaults")] == ["pkgs/main", "pkgs/r"]
+    assert plain.of("https://host.test/x") == [Place("https://host.test/x", "https://host.test/x")]
+    assert [place.name for place in plain.of(None, ("nvidia",))] == ["nvidia"]
+    assert plain.otherwise("nvidia") == plain.otherwise(None, ("nvidia",)) == plain.otherwise(None) == []
+    mine = meaning(Channels(order=("mine",)))
+    assert [place.name for place in mine.of(None)] == ["mine"]
+    assert [place.name for place in mine.otherwise(None)] == ["pkgs/main", "pkgs/r"]
+
+
+def test_a_mirror_stands_for_the_channel_of_its_name() -> None:
+    mirror = meaning(Channels(order=("https://mirror.test/conda-forge",)))
+    assert mirror.of("conda-forge") == [Place("conda-forge", "https://mirror.test/conda-forge")]
+    aliased = meaning(Channels(alias="https://site.test"))
+    assert aliased.of("bioconda") == [Place("bioconda", "https://site.test/bioconda")]
+    assert aliased.of("https://site.test/bioconda") == aliased.of("bioconda")
+    own = meaning(Channels(custom={"conda-forge": "file:///srv/conda"}))
+    assert own.of("https://conda.anaconda.org/conda-forge") == [
+        Place("conda-forge", "file:///srv/conda/conda-forge")
+    ]

@@ -1,0 +1,238 @@
+"""Lines of conda's lists to the very files, on a channel that lives, changes and dies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprobuild.decisions import Decisions
+from reprobuild.errors import FetchError
+from reprobuild.lock import EPOCH, Ruling
+from reprobuild.net import Net
+from reprobuild.resolve.conda import Conda, resolve_conda
+from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.snapshot import read_snapshot
+from reprobuild.store import Store
+from tests.conda.test_linking import BINARY, NALA, PYTHON
+from tests.conda_packages import Spec, index_channel, write_package
+from tests.drills.dead import FAULTS, MANNERS, Scene
+from tests.resolve.served import Reply, Served
+
+OTHER = Spec(name="binary", version="1.0", build="1", files={"y": b"y"})
+NEWER = Spec(name="newer", version="1.0", build="0", depends=("__glibc >=2.99",), files={"n": b"n"})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Served() as one:
+        yield one
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Path:
+    folder = tmp_path / "conda-forge"
+    for spec in (PYTHON, NALA, BINARY, OTHER, NEWER):
+        write_package(spec, folder)
+    index_channel(folder)
+    return folder
+
+
+def serve(server: Served, channel: Path, place: str = "conda-forge") -> str:
+    """Serve a channel, and return its address."""
+    for path in channel.rglob("*.*"):
+        server.give(f"/{place}/{path.relative_to(channel).as_posix()}", Reply(path.read_bytes()))
+    return server.give(f"/{place}/x", Reply(b"")).removesuffix("/x")
+
+
+def solve(
+    tmp_path: Path, lists: str, channels: tuple[str, ...], *, store: str = "store", freeze: str = "",
+    file: str = "conda-list.txt", offline: bool = False, **decided: str,
+) -> Conda:  # fmt: skip
+    folder = tmp_path / f"snapshot-{hashlib.sha256((lists + freeze + file).encode()).hexdigest()[:9]}"
+    folder.mkdir(exist_ok=True)
+    (folder / file).write_text(lists)
+    (folder / "requirements.txt").write_text(freeze or "# nothing\n")
+    snapshot = read_snapshot(folder)
+    around = Surroundings(
+        store=Store(tmp_path / store), net=Net(offline=offline, manners=MANNERS), folder=tmp_path, now=EPOCH,
+        indexes=Indexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
+        say=lambda text: None,
+    )  # fmt: skip
+    found = resolve_conda(
+        snapshot, Decisions(channels=channels), "linux/amd64", snapshot.requirements, around
+    )
+    assert found is not None
+    return found
+
+
+def unresolved(found: Conda) -> list[tuple[str, str]]:
+    return [(one.subject, one.kind) for one in found.rulings if one.outcome == "unresolved"]
+
+
+def ruling(found: Conda, name: str) -> Ruling:
+    return next(one for one in found.rulings if one.subject == name)
+
+
+LIST = "python 3.11.2 h1_0 conda-forge\nnala 1.0 pyhd8ed1ab_0 conda-forge\nbinary 1.0 0 conda-forge\n"
+
+
+def test_a_list_is_resolved_by_the_repodata_of_its_channel(
+    channel: Path, server: Served, tmp_path: Path
+) -> None:
+    found = solve(tmp_path, LIST, (serve(server, channel),), freeze="nala==1.0\npure==3\n")
+    assert [(one.name, one.subdir, one.channel, one.distributions) for one in found.packages] == [
+        ("python", "linux-64", "conda-forge", ()), ("nala", "noarch", "conda-forge", ("nala",)),
+        ("binary", "linux-64", "conda-forge", ()),
+    ]  # fmt: skip
+    assert found.packages[2].file.filename == "binary-1.0-0.tar.bz2"
+    assert found.interpreter.executable == "/opt/env/bin/python3.11"
+    assert [line.name for line in found.lines] == ["pure"]
+    assert {one.outcome for one in found.rulings} == {"pinned"}
+    assert ("requirements.txt", "nala==1.0") in {(one.file, one.captured) for one in found.rulings}
+    packed = [path for path in server.asked if "repodata" in path] if hasattr(server, "asked") else []
+    assert not [path for path in packed if path.endswith(".json")]
+
+
+def test_md5_alone_is_compared_and_the_file_hashed_once(
+    channel: Path, server: Served, tmp_path: Path
+) -> None:
+    index_channel(channel, md5_only=True)
+    url = serve(server, channel)
+    first = solve(tmp_path, LIST, (url,))
+    assert [one.file.sha256 for one in first.packages] == [
+        hashlib.sha256((channel / one.subdir / one.file.filename).read_bytes()).hexdigest()
+        for one in first.packages
+    ]
+    lines = "@EXPLICIT\n" + "".join(
+        f"{url}/{one.subdir}/{one.file.filename}#"
+        + hashlib.md5((channel / one.subdir / one.file.filename).read_bytes()).hexdigest() + "\n"
+        for one in first.packages
+    )  # fmt: skip
+    again = solve(tmp_path, lines, (), file="conda-explicit.txt", offline=True)  # all is remembered
+    assert [one.file.sha256 for one in again.packages] == [one.file.sha256 for one in first.packages]
+
+
+def test_what_cannot_be_the_captured_package_has_a_ruling(
+    channel: Path, server: Served, tmp_path: Path
+) -> None:
+    url = serve(server, channel)
+    rows = (
+        "python 3.11.2 h1_0 conda-forge\nabsent 1 0 conda-forge\nnala 1.0 pyh_9 conda-forge\nnewer 1.0 0 conda-forge\n"
+        f"{url}/win-64/libx-1-0.conda#{'0' * 32}\n{url}/linux-64/binary-1.0-0.tar.bz2#{'0' * 32}\n"
+        f"{url}/linux-64/gone-1-0.conda#{'0' * 64}\nx==1.0=pypi_0\n"
+    )
+    found = solve(tmp_path, rows, (url,), freeze="other==1\n")
+    assert sorted(unresolved(found)) == [
+        ("absent", "conda-package"), ("binary", "conda-changed"), ("gone", "conda-package"),
+        ("libx", "conda-platform"), ("nala", "conda-package"), ("x", "conda-package"),
+    ]  # fmt: skip
+    assert "of this version there is pyhd8ed1ab_0" in ruling(found, "nala").reason
+    assert [(one.subject, one.kind) for one in found.too_new((2, 36))] == [("newer", "newer-library")]
+    assert found.glibc == ((2, 99), "conda's newer, conda-list.txt:4")
+
+
+def test_a_version_without_a_build(channel: Path, server: Served, tmp_path: Path) -> None:
+    wanted = ("ca-certificates=1", "openssl=1", "python=3.11.2", "binary=1.0")
+    rows = "name: x\nchannels: [conda-forge]\ndependencies:\n" + "".join(f"- {one}\n" for one in wanted)
+    found = solve(tmp_path, rows, (serve(server, channel),), file="environment.yml")
+    assert ruling(found, "python").outcome == "pinned"
+    assert "its only build there" in ruling(found, "python").reason
+    assert ruling(found, "binary").kind == "conda-unbuilt"
+    assert "there are 2: 0, 1" in ruling(found, "binary").reason
+
+
+def test_two_channels_with_other_bytes_are_never_mixed(channel: Path, server: Served, tmp_path: Path) -> None:
+    first = serve(server, channel)
+    other = tmp_path / "other"
+    write_package(Spec(name="python", version="3.11.2", build="h1_0", files={"evil": b"x"}), other)
+    index_channel(other)
+    second = serve(server, other, "other")
+    found = solve(tmp_path, "python 3.11.2 h1_0\n", (first, second))
+    assert unresolved(found) == [("python", "conda-ambiguous")]
+    named = solve(tmp_path, "python 3.11.2 h1_0 conda-forge\n", (second, first))
+    assert named.packages[0].file.url.startswith(first)
+
+
+def test_a_token_is_used_and_told_nowhere(channel: Path, server: Served, tmp_path: Path) -> None:
+    url = serve(server, channel, "t/tk-1234567890/lab")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.condarc").write_text(f"channels: [{url}]\n")
+    bare = url.replace("/t/tk-1234567890", "")
+    found = solve(tmp_path, LIST.replace("conda-forge", bare), ())
+    assert not unresolved(found)
+    assert "tk-1234567890" not in repr(found)
+    server.give("/t/tk-1234567890/lab/noarch/repodata.json.zst", Reply(status=500))
+    with pytest.raises(FetchError) as caught:
+        solve(tmp_path, LIST.replace("conda-forge", bare), (), store="fresh")
+    assert "tk-1234567890" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_pip_over_conda(channel: Path, server: Served, tmp_path: Path) -> None:
+    url = serve(server, channel)
+    found = solve(tmp_path, LIST, (url,), freeze="nala==2.5\n")
+    assert [line.text for line in found.lines] == ["nala==2.5"]
+    assert ruling(found, "nala").outcome == "excluded"
+    assert "pip installed nala over it (requirements.txt:1)" in ruling(found, "nala").reason
+
+
+def hostile_record(name: str) -> bytes:
+    return json.dumps({"packages": {}, "packages.conda": {name: {"name": 5}}}).encode()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"null", b'{"packages": 3}', hostile_record("python-3.11.2-h1_0.conda"), b"[" * 90_000]
+)  # fmt: skip
+def test_hostile_repodata_is_an_error_or_has_nothing(
+    body: bytes, channel: Path, server: Served, tmp_path: Path
+) -> None:
+    url = serve(server, channel)
+    for subdir in ("linux-64", "noarch"):
+        server.give(f"/conda-forge/{subdir}/repodata.json.zst", Reply(status=404))
+        server.give(f"/conda-forge/{subdir}/repodata.json", Reply(body))
+    found = attempt(tmp_path, LIST, url)
+    if isinstance(found, Conda):
+        assert found.packages == ()
+    else:
+        assert "is not a channel's list of packages" in str(found)
+        assert found.hint == "the channel is broken, or no channel; name another with `--channel URL`"
+
+
+def attempt(tmp_path: Path, lists: str, url: str) -> Conda | FetchError:
+    """Return what comes out, be it an error."""
+    try:
+        return solve(tmp_path, lists, (url,))
+    except FetchError as err:
+        return err
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("which", ["noarch/nala-1.0-pyhd8ed1ab_0.conda", "noarch/repodata.json.zst"])
+def test_upstream_death(
+    which: str, fault: str, channel: Path, server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel that dies: the same package or its name in an error or ruling, and nothing wrong in the store."""
+    url = serve(server, channel)
+    right = hashlib.sha256((channel / "noarch/nala-1.0-pyhd8ed1ab_0.conda").read_bytes()).hexdigest()
+    path = f"/conda-forge/{which}"
+    with Served() as other:
+        scene = Scene(path, server.replies[path][0], server, other)
+        server.replies[path] = list(FAULTS[fault](scene))
+        md5 = hashlib.md5((channel / "noarch/nala-1.0-pyhd8ed1ab_0.conda").read_bytes()).hexdigest()
+        of_file = f"python 3.11.2 h1_0 conda-forge\n{url}/noarch/nala-1.0-pyhd8ed1ab_0.conda#{md5}\n"
+        found = attempt(tmp_path, of_file if which.endswith(".conda") else LIST, url)
+    if isinstance(found, Conda):
+        told = [one for one in found.rulings if one.subject == "nala" and one.outcome == "unresolved"]
+        assert told or [one.file.sha256 for one in found.packages if one.name == "nala"] == [right]
+    else:
+        assert "nala" in str(found) or "noarch" in str(found)
+        assert found.hint
+    store = Store(tmp_path / "store")
+    for blob in (store.root / "blobs").glob("*/*"):
+        assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
