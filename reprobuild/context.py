@@ -17,7 +17,7 @@ from reprobuild.archive import TarWriter, parents
 from reprobuild.config import environ_file
 from reprobuild.lock import PREFIX, Lock, Source
 from reprobuild.payload import payload
-from reprobuild.render import base_file, interpreter_file, own_folder, source_file
+from reprobuild.render import base_file, interpreter_file, own_folder, parts_file, source_file
 from reprobuild.store import Store
 from reprobuild.wheelorder import order_wheels
 from reprobuild.whole import whole_folder
@@ -49,6 +49,8 @@ def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
     for wheel in facts["wheels"]:
         blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
     blobs |= {source_file(source): source.file.sha256 for source in lock.sources}
+    compiled = ((parts_file(source, lock), lock.parts(source)) for source in lock.sources)
+    blobs |= {path: built.parts for path, built in compiled if built}
     with ThreadPoolExecutor() as pool:  # hashing lets other threads run
         paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
     for name, path in zip(blobs, paths, strict=True):

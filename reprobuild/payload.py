@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 from collections.abc import Iterator
@@ -59,15 +60,20 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
     found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
-    found |= dict(origin(source) for source in lock.sources if source.watched)
+    found |= dict(origin(source, lock) for source in lock.sources if source.watched)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     # from Python 3.15 on instead of the line `import` above (https://peps.python.org/pep-0829/)
     found[f"{site}/reprobuild.start"] = b"reprobuild_runtime.startup:start\n"
     return {path.lstrip("/"): content for path, content in found.items()}
 
 
-def origin(source: Source) -> tuple[str, bytes]:
-    """Return path and content of the file that says where a source that runs from its place comes from."""
+def origin(source: Source, lock: Lock) -> tuple[str, bytes]:
+    """Return path and content of the file that says where a source that runs from its place comes from.
+
+    What its build put beside its files is none of its tree's.
+    """
+    built = lock.parts(source)
+    added = [f"/{glob.escape(path)}" for path in built.files] if built else []
     facts = {
         "name": source.name,
         "url": source.url,
@@ -75,7 +81,7 @@ def origin(source: Source) -> tuple[str, bytes]:
         "tree": source.tree,
         "path": source.path,
         "subdirectory": source.subdirectory,
-        "generated": list(GENERATED),
+        "generated": [*GENERATED, *added],
     }
     return f"{FILES}/sources/{source.path.strip('/').replace('/', '-')}.json", _json(facts)
 

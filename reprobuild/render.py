@@ -66,6 +66,12 @@ def source_file(source: Source) -> str:
     return f"sources/{source.name}-{source.file.sha256[:12]}.tar"
 
 
+def parts_file(source: Source, lock: Lock) -> str:
+    """Return the path in the context of what was compiled in a source; empty where nothing was."""
+    built = lock.parts(source)
+    return f"sources/{source.name}-compiled-{built.parts[:12]}.tar" if built else ""
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -175,6 +181,7 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
                 "name": s.name,
                 "path": s.path,
                 "file": source_file(s),
+                "parts": parts_file(s, lock),
                 "commit": s.commit,
                 "patched": s.patch is not None,
                 "editable": s.editable,

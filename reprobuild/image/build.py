@@ -121,6 +121,6 @@ def known_tree(lock: Lock, store: Store, files: Mapping[str, bytes]) -> Tree | N
 
 def _own(lock: Lock, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of the last layer: those that say where a source comes from are in its layer."""
-    placed = {origin(source)[0].strip("/") for source in lock.sources if source.watched}
+    placed = {origin(source, lock)[0].strip("/") for source in lock.sources if source.watched}
     given = {path.strip("/"): content for path, content in files.items()}
     return {**environ_file(lock), **{path: given[path] for path in given.keys() - placed}}

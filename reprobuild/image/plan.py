@@ -135,9 +135,12 @@ def plan(lock: Lock, store: Store) -> list[Recipe]:
         files = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
         # With the source, so that its next change remakes this layer alone.
-        origins = [origin(source)] if source.watched else []
+        origins = [origin(source, lock)] if source.watched else []
         given = [GivenPart(path.strip("/"), content=content) for path, content in origins]
-        recipes.append(recipe(title, GivenPart(place), *given, *with_bytecode(files, source.file, place)))
+        built = lock.parts(source)
+        added = [TarPart(f"what was compiled in {source.name}", built.parts, prefix=place)] if built else []
+        whole: list[Part] = [GivenPart(place), *given, *with_bytecode(files, source.file, place), *added]
+        recipes.append(recipe(title, *whole))
     return recipes
 
 

@@ -111,6 +111,11 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The sha256 (hex) of the canonical form."""
         return hashlib.sha256(encode(self)).hexdigest()
 
+    def parts(self, source: Source) -> Built | None:
+        """Return what was built into the tree of a source, None where nothing was."""
+        builds = self.realised.builds if self.realised else ()
+        return next((one for one in builds if one.parts and one.name == source.name), None)
+
     @property
     def deviations(self) -> tuple[Ruling, ...]:
         """The rulings that make the image differ from what was captured."""

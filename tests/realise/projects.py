@@ -12,10 +12,14 @@ from reprobuild.fetch import fetch
 from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Interpreter, Lock, Sdist, Source
 from reprobuild.net import Net
 from reprobuild.realise import realise
+from reprobuild.realise.base import realise_base
+from reprobuild.realise.root import kept_root
+from reprobuild.realise.wheels import Made, build_wheel
 from reprobuild.resolve.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import read_indexes
 from reprobuild.resolve.python import Target
+from reprobuild.sandbox import Root
 from reprobuild.store import Store
 from tests.image.made import file, make_tar
 
@@ -73,6 +77,15 @@ class Bench:
     def sealed(self, *sources: Source) -> Lock:
         """Lock and realise sources."""
         return realise(self.lock(sources), self.store)
+
+
+def rebuilt(bench: Bench, lock: Lock, name: str) -> Made:
+    """Build a project of a lock, whatever the store remembers."""
+    one = next(one for one in (*lock.sdists, *lock.sources) if one.name == name)
+    tree = realise_base((lock.devel if one.building.compiles else None) or lock.base, bench.store, EPOCH)
+    root = Root(folder=kept_root(tree, bench.store), layered=True)
+    needs = [wheel for wheel in lock.wheels if wheel.file.sha256 in one.building.requires]
+    return build_wheel(one, needs, lock, root, bench.store)
 
 
 def make_sdist(top: str, files: Mapping[str, bytes]) -> bytes:

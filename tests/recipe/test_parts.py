@@ -1,0 +1,93 @@
+"""What a build put beside the files of an editable: in the image of every builder, and no part of the source's tree."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.archive import list_tar
+from reprobuild.context import write_context
+from reprobuild.image.build import build_image
+from reprobuild.image.inputs import Origins, candidates
+from reprobuild.image.layout import layout_tree, read_layout
+from reprobuild.lock import Built, Lock
+from reprobuild.payload import origin, pack_runtime
+from reprobuild.render import render
+from reprobuild_runtime.gittree import tree_id
+from tests.image.made import Made, file, folder, make_tar
+
+PARTS = [folder("pkg"), file("pkg/_c[1].so", b"ELF", 0o755), file("top.so", b"ELF")]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    made = Made(tmp_path)
+    made.source("proj", [folder("pkg"), file("pkg/__init__.py", b"x")])
+    return made
+
+
+@pytest.fixture
+def lock(made: Made) -> Lock:
+    lock = made.lock()
+    assert lock.realised is not None
+    parts = made.store.add(make_tar(PARTS))
+    built = Built(name="proj", wheel="7" * 64, parts=parts, files=("pkg/_c[1].so", "top.so"))
+    runtime = pack_runtime(made.store)
+    return msgspec.structs.replace(
+        lock, realised=msgspec.structs.replace(lock.realised, builds=(built,), runtime=runtime)
+    )
+
+
+def test_the_recipes_lay_it_over_the_source(lock: Lock, made: Made, tmp_path: Path) -> None:
+    """Every builder gives the files of the native one: each recipe's own lines, carried out one after the other."""
+    build_image(lock, made.store, tmp_path / "out", files={}, reference="demo:1")
+    native = layout_tree(read_layout(tmp_path / "out/image"))
+    wanted = {
+        path: (one.type, one.mode, one.sha256) for path, one in native.items() if path.startswith("src/proj")
+    }
+    assert wanted["src/proj/pkg/_c[1].so"][:2] == ("file", 0o755)
+    texts = render(lock)
+    context = write_context(lock, made.store, tmp_path / "context", texts)
+    added = re.findall(r'^ADD (\["sources/.*\])$', texts["Dockerfile"], re.MULTILINE)
+    lines = [shlex.split(line) for line in texts["Apptainer.def"].splitlines() if "context/sources/" in line]
+    unpacked = [[line[line.index("--file") + 1].removeprefix("context/"), line[-1]] for line in lines]
+    assert [json.loads(line)[0] for line in added] == [name for name, _ in unpacked]
+    assert {place for _, place in unpacked} == {"${root}/src/proj"}
+    found = {}
+    for name, place in map(json.loads, added):
+        assert place == "/src/proj/"
+        with (context / name).open("rb") as stream:
+            found |= {
+                f"{place}{one.path}".strip("/"): (one.type, one.mode, one.sha256) for one in list_tar(stream)
+            }
+    assert found | {"src/proj": ("directory", 0o755, "")} == wanted
+
+
+def test_it_is_no_part_of_the_tree_that_was_captured(lock: Lock, made: Made, tmp_path: Path) -> None:
+    source = lock.sources[0]
+    place = tmp_path / "proj"
+    for digest in (source.file.sha256, lock.realised.builds[0].parts if lock.realised else ""):
+        with tarfile.open(made.store.blob(digest)) as tar:
+            tar.extractall(place, filter="data")
+    facts = json.loads(origin(source, lock)[1])
+    alone = tmp_path / "alone"
+    with tarfile.open(made.store.blob(source.file.sha256)) as tar:
+        tar.extractall(alone, filter="data")
+    assert tree_id(str(place), facts["generated"]) == tree_id(str(alone))
+    (place / "pkg/_c1.so").write_bytes(b"another")
+    assert tree_id(str(place), facts["generated"]) != tree_id(str(alone))
+
+
+def test_a_difference_in_it_is_known_by_its_input(lock: Lock) -> None:
+    origins = Origins({}, {}, {"src/proj": ("source", "proj")}, lock)
+    assert candidates("src/proj/top.so", origins) == [
+        ("source", "proj"),
+        ("realised", "compiled parts of proj"),
+    ]
+    assert candidates("src/proj/pkg/__init__.py", origins) == [("source", "proj")]
