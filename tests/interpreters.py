@@ -1,4 +1,4 @@
-"""Archives of the layout of standalone builds of Python, made of the Python that runs the tests."""
+"""Archives of the layout of standalone builds of Python, made of the system's Python."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
-import sysconfig
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # The address that uv replaces by a mirror: https://docs.astral.sh/uv/reference/environment/#uv_python_install_mirror
 PUBLISHED = "https://github.com/astral-sh/python-build-standalone/releases/download"
-VERSION = platform.python_version()
+# Debian's is in one piece with its library, so that it runs from any folder.
+PROGRAM = Path("/usr/bin/python3").resolve()
+VERSION = subprocess.run(
+    [PROGRAM, "-c", "import platform; print(platform.python_version())"], check=True, capture_output=True, text=True
+).stdout.strip()  # fmt: skip
 MINOR = ".".join(VERSION.split(".")[:2])
-PROGRAM = Path(sys.base_prefix, "bin", f"python{MINOR}")
-LIBRARY = Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
+LIBRARY = Path("/usr/lib", f"python{MINOR}")
 # As a real build has it: it was installed to /install, by a compiler that few machines have under this name.
 SYSCONFIG = b"""# system configuration generated and used by the sysconfig module
 build_time_vars = {'AR': '/tools/llvm/bin/llvm-ar',
@@ -33,11 +34,10 @@ build_time_vars = {'AR': '/tools/llvm/bin/llvm-ar',
  'LINKCC': '',
  'prefix': '/install'}
 """
-# Folders of the standard library without which everything here runs, and which are most of its modules.
+# Folders of the standard library without which everything here runs.
 LEFT_OUT = {
-    "__pycache__", "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "pydoc_data", "asyncio",
-    "distutils", "unittest", "site-packages", "dist-packages", "multiprocessing", "xml", "wsgiref", "curses", "sqlite3",
-    f"config-{MINOR}-{platform.machine()}-linux-gnu",
+    "__pycache__", "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "pydoc_data",
+    "site-packages", "dist-packages", f"config-{MINOR}-{platform.machine()}-linux-gnu",
 }  # fmt: skip
 
 
@@ -125,3 +125,18 @@ def offer(
         "UV_PYTHON_INSTALL_MIRROR": mirror.as_uri(),
         "UV_HTTP_RETRIES": "0",
     }
+
+
+def needed_packages() -> list[str]:
+    """Return lines of `apt list --installed`, as they can be had: the packages whose libraries this Python needs."""
+    programs = [PROGRAM, *(path for path in LIBRARY.glob("lib-dynload/*.so") if "tkinter" not in path.name)]
+    said = subprocess.run(["ldd", *programs], check=True, capture_output=True, text=True).stdout
+    paths = {Path(name) for name in re.findall(r"=> (/\S+) \(0x", said)}
+    names = [str(one) for path in paths for one in (path, path.resolve())]
+    argv = ["dpkg-query", "--search", *names]
+    owned = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
+    packages = {match[1] for match in re.finditer(r"(?m)^([a-z0-9.+-]+)(?::\w+)?: /", owned)}
+    argv = ["apt", "list", "--installed", *sorted(packages)]
+    listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    found = re.findall(r"(?m)^(\S+)/\S+ (\S+) (\S+) \[installed(?:,upgradable to: ([^]\s]+))?", listed)
+    return [f"{name}/stable,now {newer or has} {machine} [installed]" for name, has, machine, newer in found]

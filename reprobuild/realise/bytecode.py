@@ -22,6 +22,8 @@ from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
 RECIPE = 2  # to be raised when other bytes come out of the same wheel
+_UNSTARTED = (126, 127)  # of a program that cannot be run, or whose libraries cannot be found
+_LACKING = "the base lacks what this Python needs: take another base with `--base`, or another Python with `--python`"
 _ODD = "the interpreter in the image is hostile, or broken; get its package from where it was published"
 
 
@@ -93,7 +95,8 @@ def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Inter
             stdin=json.dumps(jobs).encode(), purpose="compile the modules of the environment",
         )  # fmt: skip
     except Failed as err:
-        raise BuildError(str(err), hint="is the disk full?") from None
+        hint = _LACKING if err.code in _UNSTARTED else "is the disk full?"
+        raise BuildError(str(err), hint=hint) from None
 
 
 def compiled(folder: Path) -> dict[str, bytes]:

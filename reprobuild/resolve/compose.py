@@ -207,6 +207,9 @@ def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, 
 
 def _captured_platform(snapshot: Snapshot) -> str:
     architectures = {package.architecture for package in snapshot.packages}
+    places = "".join(package.url or "" for package in snapshot.conda)
+    if "/linux-aarch64/" in places and "/linux-64/" not in places:
+        architectures = {"arm64"}
     return "linux/arm64" if "arm64" in architectures and "amd64" not in architectures else "linux/amd64"
 
 

@@ -81,6 +81,7 @@ def resolve_conda(
     python = python_of_conda(snapshot, decisions)
     if python is None:
         return None
+    interpreter = _interpreter(python)
     listed = [one for one in snapshot.conda if one.channel != PYPI and not is_named(one.name, decisions.drop)]
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens)
@@ -101,7 +102,7 @@ def resolve_conda(
     ]  # fmt: skip
     return Conda(
         packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
-        interpreter=_interpreter(python),
+        interpreter=interpreter,
         needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
         activated=_activated(chosen, around),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from reprobuild.resolve.environment import rules
 from reprobuild.resolve.modules import EVIDENCE
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.direct_lines import same_content
 from reprobuild.verify.frozen import Frozen, Item
 from reprobuild.verify.verdict import Code, Difference, RoundTrip
 
@@ -32,6 +33,7 @@ _EXCLUDED: dict[str, Code] = {
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
     "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
+    "host-library": "host-only", "plugin-library": "not-needed", "missing-library": "not-needed",
 }  # fmt: skip
 
 
@@ -75,7 +77,11 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
     for ruling in lock.rulings:
         if ruling.captured:
             name = canonicalize_name(ruling.subject)
-            found += _compare_line(ruling, inside.pop(name, None), sources.get(name))
+            item = inside.pop(name, None)
+            if item is not None and (reason := same_content(lock, ruling, item.freeze)):
+                found.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
+            else:
+                found += _compare_line(ruling, item, sources.get(name))
     brought = {name: package.name for package in lock.conda for name in package.distributions}
     for name, item in inside.items():
         reason = f"conda's {brought[name]} brings it; the freeze has no such line" if name in brought else ""

@@ -72,7 +72,8 @@ class Bench:
         return Lock(
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
             interpreter=PYTHON, base=self.base, devel=self.devel, wheels=(*captured, *found.wheels),
-            sources=found.sources, sdists=found.sdists, environment=(), workdir="/src", workload=None, decisions={}, rulings=(),
+            sources=found.sources, sdists=found.sdists,
+            environment=(), workdir="/src", workload=None, decisions={}, rulings=(),
         )  # fmt: skip
 
     def sealed(self, *sources: Source) -> Lock:

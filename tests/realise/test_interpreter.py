@@ -6,6 +6,7 @@ import ast
 import gzip
 import io
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -14,8 +15,10 @@ import msgspec
 import pytest
 
 from reprobuild.archive import Entry, list_tar
+from reprobuild.compare import compare_locks
 from reprobuild.errors import BuildError
 from reprobuild.image.build import build_image
+from reprobuild.image.inputs import BASE, INTERPRETER, TREE, Origins, candidates
 from reprobuild.lock import Interpreter, Lock
 from reprobuild.payload import pack_runtime
 from reprobuild.realise import is_realised, realise
@@ -27,7 +30,7 @@ from reprobuild.render import render
 from reprobuild.sandbox import Root
 from reprobuild.store import hash_file
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
-from tests.interpreters import MINOR, SYSCONFIG, VERSION, make_build, small_root
+from tests.interpreters import MINOR, SYSCONFIG, VERSION, fake_build, make_build, small_root
 from tests.recipe.test_install import install, native, seen
 
 ONLY = ("encodings", "collections", "importlib", "json", "re", "lib-dynload")
@@ -126,6 +129,18 @@ def test_it_comes_out_the_same_and_is_made_once(made: Made, build: Path, root: P
     assert said == [f"unpacking Python {VERSION}, and compiling its modules"]
 
 
+def test_a_base_that_lacks_its_libraries(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(root, bare)
+    for path in bare.rglob("libexpat.so*"):
+        path.unlink()
+    with pytest.raises(BuildError, match="error while loading shared libraries: libexpat") as caught:
+        realise_interpreter(unsealed(made, build, root), lambda: Root(folder=bare), made.store)
+    assert caught.value.hint == (
+        "the base lacks what this Python needs: take another base with `--base`, or another Python with `--python`"
+    )
+
+
 def test_what_is_made_depends_on_the_tree(made: Made, build: Path, root: Path) -> None:
     """Bytecode, and the whole realisation, by an interpreter that the base does not have."""
     made.wheel("two", {"two.py": b"TWO = 2\n"})
@@ -151,6 +166,18 @@ def test_another_tree_than_the_sealed_one_is_an_error(made: Made, build: Path, r
     with pytest.raises(BuildError, match="the tree of the interpreter came out as") as caught:
         realise(msgspec.structs.replace(sealed, realised=wrong), made.store)
     assert "another reprobuild made it" in caught.value.hint
+
+
+def test_what_differs_is_told_by_its_input(made: Made, build: Path) -> None:
+    """Files of the tree come from the interpreter; two builds of one version are two interpreters."""
+    lock = made.lock(interpreter=standalone(made, build))
+    origins = Origins({}, {}, {}, lock)
+    assert candidates(f"{HOME}/lib/python{MINOR}/os.py", origins) == [INTERPRETER, TREE]
+    assert candidates("usr/bin/cat", origins) == [BASE]
+    other = made.lock(interpreter=standalone(made, fake_build(made.root / "python.tar.gz")))
+    (change,) = compare_locks(lock, other)
+    assert (change.kind, change.name) == ("interpreter", "python")
+    assert change.one != change.other
 
 
 def conda_tree(*more: tuple[Entry, bytes]) -> bytes:
