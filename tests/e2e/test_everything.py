@@ -1,0 +1,107 @@
+"""One environment of many kinds of lines: what compiles, a direct address, repositories, editables."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reprobuild.pipeline import read_image
+from reprobuild.store import hash_file
+from tests.conftest import EXAMPLE, Built, reprobuild
+from tests.image.made import make_wheel
+from tests.realise.projects import EXTENSION
+from tests.resolve.repositories import Project
+from tests.resolve.served import Served
+
+DIRECT = "direct-1.0-py3-none-any.whl"
+COMPILED = (
+    b"from setuptools import Extension, setup\nsetup(ext_modules=[Extension('fast._c', ['fast/_c.c'])])\n"
+)
+
+
+def pyproject(name: str) -> bytes:
+    return (
+        f'[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        f'[project]\nname = "{name}"\nversion = "1.0"\n[tool.setuptools]\npackages = ["{name}"]\n'
+    ).encode()
+
+
+def project(name: str, folder: str = "") -> dict[str, bytes]:
+    """Return the files of a project with one package."""
+    return {
+        f"{folder}pyproject.toml": pyproject(name),
+        f"{folder}{name}/__init__.py": f"NAME = '{name}'\n".encode(),
+    }
+
+
+@pytest.fixture
+def repositories(tmp_path: Path) -> dict[str, Project]:
+    """Five repositories; one has two projects, and one is compiled."""
+    files = {
+        "alpha": project("alpha"),
+        "fast": {**project("fast"), "setup.py": COMPILED, "fast/_c.c": EXTENSION},
+        "mono": {**project("left", "left/"), **project("right", "right/")},
+        "first": project("first"),
+        "second": project("second", "python/"),
+    }
+    return {name: Project(tmp_path / "git" / name, found) for name, found in files.items()}
+
+
+def freeze(repositories: dict[str, Project], direct: str) -> str:
+    def place(name: str) -> str:
+        return f"git+file://{repositories[name].path}@{repositories[name].head}"
+
+    return "".join(
+        f"{line}\n"
+        for line in (
+            f"-e {place('alpha')}#egg=alpha",
+            direct,
+            "einops==0.8.2",
+            f"-e {place('fast')}#egg=fast",
+            f"first @ {place('first')}",
+            f"-e {place('mono')}#egg=left&subdirectory=left",
+            f"-e {place('mono')}#egg=right&subdirectory=right",
+            f"second @ {place('second')}#subdirectory=python",
+        )
+    )
+
+
+def test_all_kinds_of_lines_at_once(
+    built_example: Built, repositories: dict[str, Project], tmp_path: Path
+) -> None:
+    """Fetched once, built when all servers and repositories are gone, and what is in the image is what was captured."""
+    snapshot, lock, out, store = (
+        tmp_path / "snapshot",
+        tmp_path / "x.lock",
+        tmp_path / "out",
+        built_example.store,
+    )
+    snapshot.mkdir()
+    (snapshot / "apt-packages.txt").write_bytes((EXAMPLE / "snapshot" / "apt-packages.txt").read_bytes())
+    wheel = make_wheel(tmp_path / DIRECT, {"direct/__init__.py": b""})
+    env = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    with Served() as server:
+        url = server.give(f"/{DIRECT}", wheel.read_bytes())
+        lines = freeze(repositories, f"direct @ {url}#sha256={hash_file(wheel)}")
+        (snapshot / "requirements.txt").write_text(lines)
+        locked = reprobuild("lock", snapshot, "-o", lock, "--store", store, "--accept", "withdrawn", env=env)
+        assert locked.returncode == 0, locked.stderr
+        fetched = reprobuild("fetch", lock, "--store", store, env=env)
+        assert fetched.returncode == 0, fetched.stderr
+    shutil.rmtree(tmp_path / "git")
+    built = reprobuild("build", lock, "-o", out, "--store", store, "--offline", env=env)
+    assert built.returncode == 0, built.stderr
+    sealed, _ = read_image(out)
+    assert {one.name for one in sealed.sources} == {"alpha", "fast", "left", "right", "first", "second"}
+    assert [one.name for one in sealed.sources if one.building.compiles] == ["fast"]
+    checked = reprobuild("verify", out, "--no-smoke", "--store", store, env=env)
+    assert checked.returncode == 9, checked.stderr
+    verdict = json.loads((out / "verdict.json").read_bytes())
+    assert verdict["round_trip"] in ("exact", "explained"), verdict["differences"]
+    code = "import alpha, direct, fast._c, first, left, right, second; print(fast._c.answer())"
+    ran = reprobuild("run", out, "--seed", "1", "--", "python", "-c", code)
+    assert (ran.returncode, ran.stdout) == (0, "42\n"), ran.stderr
