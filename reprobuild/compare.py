@@ -12,7 +12,7 @@ from msgspec import Struct
 from reprobuild.lock import Lock, dpkg_name
 
 # Kinds in the order in which they explain different numbers or speed: the chapter's case was LD_PRELOAD.
-ORDER = ("interpreter", "environment", "python", "source", "system", "realised", "other")
+ORDER = ("interpreter", "environment", "python", "conda", "source", "system", "realised", "other")
 
 
 class Change(Struct, frozen=True, kw_only=True):

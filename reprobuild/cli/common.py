@@ -97,6 +97,7 @@ def decision_options(function: F) -> F:
                 help="The system: debian/bookworm, HOST/NAME:TAG.",
             ),
             click.option("--platform", metavar="OS/ARCH", help="As linux/amd64."),
+            click.option("--devel", metavar="IMAGE", help="An image to compile in: nvidia/cuda:*-devel-*."),
             click.option(
                 "--source",
                 "sources",
@@ -168,6 +169,7 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         python=options["python"],
         base=options["base"],
         platform=options["platform"],
+        devel=options["devel"],
         sources=_pairs("--source", options["sources"]),
         services=_pairs("--service", options["services"]),
         indexes=_pairs("--index", options["indexes"]),

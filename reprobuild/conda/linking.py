@@ -85,7 +85,7 @@ def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
     try:
         out = proc.run(
             [sys.executable, "-c", "from reprobuild.conda.rattling import main; main()"], env=env, purpose=purpose,
-            stdin=json.dumps(job).encode(), cwd=scratch, hint="install Python",
+            stdin=json.dumps(job).encode(), cwd=scratch, hint=_HINT,
         )  # fmt: skip
     except proc.Failed as err:
         raise BuildError(str(err), hint=_HINT) from None

@@ -36,7 +36,7 @@ class Meaning:
             captured: a name (`conda-forge`, `pkgs/main`) or an address; None where the list tells none.
             among: what the captured file says of the channels of its environment.
         """
-        if captured is not None:
+        if captured is not None and not captured.startswith("<"):  # conda writes `<unknown>`
             return self._places(captured)
         names = (*self._channels.order, *among) or ("defaults",)
         return list({place.url: place for name in names for place in self._places(name)}.values())

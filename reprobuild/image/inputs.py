@@ -1,6 +1,7 @@
 """Which input of the lock brought a path: a package, a wheel, a source, our own files, the base.
 
-dpkg and pip write down what they install, in the image itself: `/var/lib/dpkg/info/NAME.list`, and RECORD
+dpkg, conda and pip write down what they install, in the image itself: `/var/lib/dpkg/info/NAME.list`, `conda-meta`,
+and RECORD
 (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
 """
 
@@ -12,6 +13,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
@@ -31,7 +33,14 @@ TREE: Input = ("realised", "tree of the interpreter")
 HOOK = ("/site-packages/reprobuild.pth", "/site-packages/reprobuild.start")
 _INFO = "var/lib/dpkg/info/"
 _STATUS = "var/lib/dpkg/status"
+_CONDA = re.compile(rf"{PREFIX[1:]}/conda-meta/([^/]+)-[^-/]+-[^-/]+\.json")
 _DIST_INFO = re.compile(r"(.*/)?([^/]+)-([^/-]+)\.dist-info(/|$)")
+
+
+class _Record(Struct, frozen=True):
+    """The part of conda's record of a package that is used."""
+
+    files: tuple[str, ...] = ()
 
 
 class Origins(Struct, frozen=True):
@@ -54,7 +63,7 @@ def wanted(tree: Tree, largest: int) -> set[str]:
 
 def _says_origins(path: str) -> bool:
     lists = path.startswith(_INFO) and path.endswith(".list")
-    return lists or path == _STATUS or path.endswith(".dist-info/RECORD")
+    return lists or path == _STATUS or path.endswith(".dist-info/RECORD") or bool(_CONDA.fullmatch(path))
 
 
 def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock | None) -> Origins:
@@ -66,17 +75,23 @@ def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock |
         lock: of the image, where one is known.
     """
     paths: dict[str, Input] = {}
+    conda: dict[str, Input] = {}
     status = tree.get(_STATUS)
     names, versions = _packages(read(status) or b"" if status and status.type == "file" else b"")
     for path, entry in tree.items():
         if entry.type != "file" or not _says_origins(path) or path == _STATUS:
             continue
         content = read(entry) or b""
-        if path.startswith(_INFO):
+        if _CONDA.fullmatch(path):
+            conda.update(dict.fromkeys((path, *_linked(content)), ("conda", _CONDA.sub(r"\1", path))))
+        elif path.startswith(_INFO):
             name = _named(path[len(_INFO) : -len(".list")], names)
             paths.update((found, ("system", name)) for found in _listed(content, tree))
         else:
             paths.update(_recorded(path, content))
+    paths.update(
+        conda
+    )  # its packages of Python have a RECORD, too; what pip installed over one has none of conda's
     for path in tree:
         match = _DIST_INFO.match(path)
         if match:
@@ -130,6 +145,14 @@ def _listed(content: bytes, tree: Tree) -> Iterator[str]:
             yield path
 
 
+def _linked(content: bytes) -> list[str]:
+    """Return the paths of a package of conda, as its record has them; none where it is damaged."""
+    try:
+        return [f"{PREFIX[1:]}/{path}" for path in msgspec.json.decode(content, type=_Record).files]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
+
+
 def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
     match = _DIST_INFO.match(path)
     assert match is not None
@@ -159,7 +182,7 @@ def candidates(path: str, origins: Origins) -> list[Input]:
         code = [("realised", f"bytecode of {owner[1]}")] if path.endswith(".pyc") else []
         return [owner, *more, *code]
     if owner:
-        return [owner, BASE]
+        return [owner, TREE if owner[0] == "conda" else BASE]
     if lock is None:
         return []
     if _in_tree(path, lock):

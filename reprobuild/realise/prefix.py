@@ -27,8 +27,8 @@ _BOTH = "the projects that are needed to build cannot stand in one folder; mend 
 
 
 def make_prefix(
-    folder: Path, place: str, wheels: Iterable[Wheel], interpreter: Interpreter, store: Store
-) -> None:
+    folder: Path, place: str, wheels: Iterable[Wheel], interpreter: Interpreter, store: Store, *, shared: bool = False
+) -> None:  # fmt: skip
     """Make a virtual environment with wheels in it, without running anything.
 
     Args:
@@ -36,6 +36,8 @@ def make_prefix(
         place: where the sandbox will see it.
         wheels: files in the store.
         interpreter: the one that the environment is of.
+        store: has the wheels.
+        shared: whether what the interpreter's own folder has is imported, too.
 
     Raises:
         BuildError: a wheel is hostile or damaged, or two of them cannot stand in one folder.
@@ -52,13 +54,13 @@ def make_prefix(
             interpreter=f"{place}/bin/python", script_kind="posix", overwrite_existing=True,
         )  # fmt: skip
         _install(wheel, target, store)
-    _make_environment(folder, minor, interpreter)
+    _make_environment(folder, minor, interpreter, shared)
 
 
-def _make_environment(folder: Path, minor: str, interpreter: Interpreter) -> None:
+def _make_environment(folder: Path, minor: str, interpreter: Interpreter, shared: bool) -> None:
     """Make the folder a virtual environment; at last, so that no wheel is written through its links."""
     home = interpreter.executable.rpartition("/")[0]
-    text = f"home = {home}\ninclude-system-site-packages = false\nversion = {interpreter.version}\n"
+    text = f"home = {home}\ninclude-system-site-packages = {str(shared).lower()}\nversion = {interpreter.version}\n"
     try:
         (folder / "bin").mkdir(exist_ok=True)
         (folder / "bin/python").symlink_to(interpreter.executable)

@@ -97,15 +97,18 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
             folder.mkdir()
         unpack_project(one, store, tree)
         before = paths_below(tree)
-        place = PREFIX if one.building.environment else _ISOLATED
-        make_prefix(prefix, place, needs, lock.interpreter, store)
+        # conda's packages are the interpreter's own tree, and stand where the image has its environment.
+        conda = lock.interpreter.kind == "conda"
+        place = PREFIX if one.building.environment and not conda else _ISOLATED
+        shared = one.building.environment and conda
+        make_prefix(prefix, place, needs, lock.interpreter, store, shared=shared)
         variables = _variables(one, lock)
         binds = [
             Bind(source=tree, target=place_of(one), writable=True), Bind(source=prefix, target=place),
             Bind(source=out, target="/mnt/out", writable=True),
             Bind(source=place_script("build_wheel.py", scratch), target="/mnt/build_wheel.py"),
         ]  # fmt: skip
-        path = f"{place}/bin:{variables.get('PATH', PATH)}"
+        path = f"{place}/bin:{variables.get('PATH', PATH)}:/usr/local/cuda/bin"
         editable = isinstance(one, Source) and one.editable
         argv = [
             f"{place}/bin/python", "/mnt/build_wheel.py", project_folder(one), "/mnt/out",
@@ -196,6 +199,11 @@ def _remedy(one: Source | Sdist, err: Failed) -> str:
         return (
             f"an image has no repository to read the version from: build: {{{one.name}: {{variables: {{{variable}: "
             "VERSION}}} in reprobuild.yaml, and lock again"
+        )
+    if not one.building.environment and "No module named 'torch'" in err.stderr:
+        return (
+            f"it imports what the environment has: build: {{{one.name}: {{environment: true}}}} in reprobuild.yaml, "
+            "and lock again"
         )
     return f"build {one.name} by hand with its backend; there is no network while it is built"
 

@@ -23,6 +23,7 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Building, Sdist, Source, Wheel
 from reprobuild.resolve.backends import more_requirements, parse, requirements_of
 from reprobuild.resolve.compiling import PACKAGES, compiled
+from reprobuild.resolve.extensions import Toolkit, check_nvcc, with_known
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.projects import Project, read_project
 from reprobuild.resolve.python import Target, newest
@@ -54,13 +55,15 @@ class Shelf:
         store: has every wheel that was chosen.
         fetch: brings one file into the store, so that its own needs can be read.
         captured: wheels of the environment.
+        toolkit: what there is to compile CUDA with.
     """
 
     def __init__(
         self, files: FileLists, target: Target, store: Store, fetch: Callable[[Artefact], None],
-        captured: Iterable[Wheel],
+        captured: Iterable[Wheel], toolkit: Toolkit | None = None,
     ) -> None:  # fmt: skip
         self.target, self.store, self.fetch = target, store, fetch
+        self.toolkit = toolkit or Toolkit()
         self._files = files
         self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
         self._newest: dict[tuple[str, str], Wheel | None] = {}
@@ -112,10 +115,12 @@ def resolve_buildings(
         if isinstance(one, Sdist):
             shelf.fetch(one.file)
         project = read_project(one, shelf.store)
-        choice = choices.pop(project.name, BuildDecision())
+        choice = with_known(project.name, choices.pop(project.name, BuildDecision()))
         chosen = _close(project, choice, shelf)
         wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
         compiles = compiled(project)
+        if compiles and "CUDA" in compiles.languages:
+            check_nvcc(project.name, choice, shelf.toolkit)
         needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
         packages.update(
             {name: f"{project.name}, which is compiled" for name in needed if name not in packages}

@@ -90,14 +90,14 @@ def python_fits(requires: str | None, python: str) -> bool:
 def newest(name: str, specifier: str, files: FileLists, target: Target) -> tuple[str, Artefact] | None:
     """Return (version, file) of the newest release that fits, for what a build needs and no freeze names.
 
-    All of one version's files come from the first index that has a wheel of it.
+    No release of a later index is taken, however new: it may be somebody else's.
 
     Args:
         name: the distribution.
         specifier: the versions allowed, as in a requirement; empty for any.
     """
     allowed = SpecifierSet(specifier)
-    found = files.of(name, None)
+    found = files.releases(name)
     versions = {item.version for item in found if is_valid(item.version) and item.yanked is None}
     for version in allowed.filter(sorted(versions, key=Version, reverse=True)):
         wheel = choose_wheel([item for item in found if item.version == version], target)

@@ -31,6 +31,7 @@ from reprobuild.resolve.conda import resolve_conda
 from reprobuild.resolve.conda_environment import in_prefix
 from reprobuild.resolve.cuda import rule_cuda
 from reprobuild.resolve.devel import devel_base
+from reprobuild.resolve.extensions import Toolkit
 from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter import resolve_interpreter
 from reprobuild.resolve.origins import Origin, read_origin
@@ -83,7 +84,11 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
-    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels)
+    toolkit = Toolkit(
+        version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
+        image=decisions.devel is not None,
+    )  # fmt: skip
+    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     files.save()
     lock = Lock(
@@ -98,7 +103,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         wheels=(*with_requires(python.wheels, target, around.store), *built.wheels),
         sources=built.sources,
         sdists=built.sdists,
-        devel=devel_base(ground.system, base, interpreter, built.packages, around.say),
+        devel=devel_base(subject, ground.system, base, interpreter, built.packages, around),
         conda=subject.conda.packages if subject.conda else (),
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
@@ -202,6 +207,9 @@ def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, 
 
 def _captured_platform(snapshot: Snapshot) -> str:
     architectures = {package.architecture for package in snapshot.packages}
+    places = "".join(package.url or "" for package in snapshot.conda)
+    if "/linux-aarch64/" in places and "/linux-64/" not in places:
+        architectures = {"arm64"}
     return "linux/arm64" if "arm64" in architectures and "amd64" not in architectures else "linux/amd64"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -25,6 +26,7 @@ from reprobuild.snapshot import model
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Place, Requirement, Snapshot
 
+WORKERS = 8
 _GLIBC = re.compile(r"__glibc\s*>=?\s*(\d+)\.(\d+)")
 Glibc = tuple[int, int]
 
@@ -81,13 +83,16 @@ def resolve_conda(
     python = python_of_conda(snapshot, decisions)
     if python is None:
         return None
+    interpreter = _interpreter(python)
     listed = [one for one in snapshot.conda if one.channel != PYPI and not is_named(one.name, decisions.drop)]
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens)
     around.say(f"conda: {len(listed)} packages")
     chosen, refused = _choose(listed, _meaning(channels, decisions), platform, around)
     fetch([one.file for one in chosen.values()], around.store, around.net, around.progress)
-    facts = {place: _facts(one, around) for place, one in chosen.items()}
+    with ThreadPoolExecutor(WORKERS) as pool:
+        read = list(pool.map(lambda one: _facts(one, around), chosen.values()))
+    facts = dict(zip(chosen, read, strict=True))
     of_pip = {canonicalize_name(one.name) for one in snapshot.conda if one.channel == PYPI}
     brought = {place: one.distributions for place, one in facts.items()}
     answered = _Answered(brought, listed, of_pip, [*lines, *_unfrozen(snapshot)])
@@ -101,9 +106,9 @@ def resolve_conda(
     ]  # fmt: skip
     return Conda(
         packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
-        interpreter=_interpreter(python),
+        interpreter=interpreter,
         needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
-        activated=_activated(chosen, around),
+        activated=_activated(chosen, facts, around),
     )  # fmt: skip
 
 
@@ -135,11 +140,19 @@ def _choose(
     with around.store.scratch() as scratch:
         files = Files(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
         files.prepare(listed)
-        for one in listed:
+
+        def find(one: model.CondaPackage) -> Chosen | Ruling:
             try:
-                chosen[one.place] = files.find(one)
+                return files.find(one)
             except Refused as err:
-                refused[one.place] = _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+                return _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for one, found in zip(listed, pool.map(find, listed), strict=True):
+                if isinstance(found, Chosen):
+                    chosen[one.place] = found
+                else:
+                    refused[one.place] = found
     return chosen, refused
 
 
@@ -161,11 +174,13 @@ def _glibc(facts: Facts) -> Glibc | None:
     return max(((int(match[1]), int(match[2])) for match in needs), default=None)
 
 
-def _activated(chosen: dict[Place, Chosen], around: Surroundings) -> dict[str, str]:
+def _activated(
+    chosen: dict[Place, Chosen], facts: dict[Place, Facts], around: Surroundings
+) -> dict[str, str]:
     found: dict[str, str] = {}
-    for one in chosen.values():
+    for place, one in chosen.items():
         path = around.store.verified(one.file.sha256, one.file.filename)
-        found |= dict.fromkeys(activated_variables(path, one.file.filename), one.file.filename)
+        found |= dict.fromkeys(activated_variables(path, one.file.filename, facts[place]), one.file.filename)
     return found
 
 

@@ -57,8 +57,8 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
     project = canonicalize_name(name)
     only, bindings = _names().only.get(project), _names().bindings.get(project)
     package = only or bindings or f"python3-{project.removeprefix('python-')}"
-    if package not in packages and f"python3-{project}" in packages:
-        package = f"python3-{project}"
+    others = (f"python3-{project}", f"python3-{name.lower()}")  # with dots as they are: python3-lazr.uri
+    package = next((one for one in (package, *others) if one in packages), package)
     found = packages.get(package, "")
     if only or _MARK.search(version):
         return Brought(package=package, version=found, certain=True)

@@ -95,22 +95,24 @@ class FileLists:
         places = () if project in self._decided else self._by_rule(project, version)
         return [self._offer(place, project, version, len(self._places)) for place in places]
 
-    def of(self, name: str, version: str | None) -> list[Distribution]:
-        """Return the files of a project: those of one version, or all where it is None or has none.
+    def of(self, name: str, version: str) -> list[Distribution]:
+        """Return the files of one version on all indexes; those of a service only where no index has it."""
+        found = [item for offer in self.offers(name, version) for item in offer.files]
+        return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
 
-        A service that a rule leads to is asked only if no index has the version.
+    def releases(self, name: str) -> list[Distribution]:
+        """Return every file of a project in the user's folders and pages of links, and on the first index that has it.
+
+        Another index may have a newer release of the same name by somebody else.
         """
-        if version is not None:
-            found = [item for offer in self.offers(name, version) for item in offer.files]
-            found = found or [item for offer in self.elsewhere(name, version) for item in offer.files]
-            if found:
-                return found
         project = canonicalize_name(name)
-        return [
-            item
-            for rank, index in enumerate(self._asked(project))
-            for item in self._all(index, project, rank)
-        ]
+        found: list[Distribution] = []
+        for rank, index in enumerate(self._asked(project)):
+            here = self._all(index, project, rank)
+            found += here
+            if here and not index.links:
+                break
+        return found
 
     def versions(self, name: str, version: str) -> list[str]:
         """Return every version of a project that any place has, those that a rule leads to among them."""

@@ -33,6 +33,7 @@ _EXCLUDED: dict[str, Code] = {
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
     "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
+    "host-library": "host-only", "plugin-library": "not-needed", "missing-library": "not-needed",
 }  # fmt: skip
 
 

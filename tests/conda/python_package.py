@@ -17,6 +17,8 @@ _DEBIAN = (
     ("dist-packages", "site-packages"),
     ("prefix_scheme = 'posix_local'", "prefix_scheme = 'posix_prefix'"),
 )
+# The module `site` is in the program itself.
+_FROZEN = (b"dist-packages", b"site-packages")
 # conda's finds this library by an RPATH. A name with a slash in it is a path to the loader, and this one is as long.
 _LIBRARY, _PLACE = b"libexpat.so.1\0", b"/opt/env/x.so\0"
 # The round trip runs what is in the image: capture, and what lists distributions.
@@ -29,7 +31,7 @@ def python_package() -> Spec:
     libraries = subprocess.run(["ldd", PROGRAM], check=True, capture_output=True, text=True).stdout
     expat = re.search(r"libexpat\.so\.1 => (\S+)", libraries)
     files: dict[str, bytes | Link] = {
-        f"bin/python{MINOR}": PROGRAM.read_bytes().replace(_LIBRARY, _PLACE),
+        f"bin/python{MINOR}": PROGRAM.read_bytes().replace(_LIBRARY, _PLACE).replace(*_FROZEN),
         "bin/python3": Link(f"python{MINOR}"), "bin/python": Link(f"python{MINOR}"),
     }  # fmt: skip
     if expat:

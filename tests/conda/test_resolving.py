@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.decisions import Decisions
-from reprobuild.errors import FetchError
+from reprobuild.errors import BuildError, FetchError, LockError
 from reprobuild.lock import EPOCH, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve.conda import Conda, resolve_conda
@@ -172,6 +172,37 @@ def test_a_token_is_used_and_told_nowhere(channel: Path, server: Served, tmp_pat
     with pytest.raises(FetchError) as caught:
         solve(tmp_path, LIST.replace("conda-forge", bare), (), store="fresh")
     assert "tk-1234567890" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_file_that_is_another_package_is_refused(channel: Path, server: Served, tmp_path: Path) -> None:
+    url = serve(server, channel)
+    server.give(
+        "/conda-forge/linux-64/other-1.0-0.conda", Reply((channel / "linux-64" / NEWER.filename).read_bytes())
+    )
+    md5 = hashlib.md5((channel / "linux-64" / NEWER.filename).read_bytes()).hexdigest()
+    with pytest.raises(
+        BuildError, match=r"the package other-1\.0-0\.conda cannot be read|has no info-other"
+    ) as caught:
+        solve(tmp_path, f"python 3.11.2 h1_0 conda-forge\n{url}/linux-64/other-1.0-0.conda#{md5}\n", (url,))
+    assert caught.value.hint
+    old = Spec(name="old", ending=".tar.bz2", index={"name": "new"})
+    path = write_package(old, channel)
+    server.give(f"/conda-forge/linux-64/{path.name}", Reply(path.read_bytes()))
+    md5 = hashlib.md5(path.read_bytes()).hexdigest()
+    with pytest.raises(BuildError, match=r"holds new 1\.0 0") as caught:
+        solve(tmp_path, f"python 3.11.2 h1_0 conda-forge\n{url}/linux-64/{path.name}#{md5}\n", (url,))
+    assert caught.value.hint == "its channel is broken, or hostile"
+
+
+def test_a_python_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LockError, match=r"conda's python 2\.7\.18 is no version of Python 3") as caught:
+        solve(tmp_path, "python 2.7.18 h1_0 conda-forge\n", ())
+    assert caught.value.hint == "name the one to use instead, for wheels: --python X.Y.Z"
+
+
+def test_lists_alone_tell_what_pip_installed(channel: Path, server: Served, tmp_path: Path) -> None:
+    found = solve(tmp_path, f"{LIST}pure 3.0 pypi_0 pypi\n", (serve(server, channel),))
+    assert [(line.text, str(line.place)) for line in found.lines] == [("pure==3.0", "conda-list.txt:4")]
 
 
 def test_pip_over_conda(channel: Path, server: Served, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from reprobuild.decisions import BuildDecision
 from reprobuild.fetch import fetch
-from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Interpreter, Lock, Sdist, Source
+from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Interpreter, Lock, Sdist, Source, Wheel
 from reprobuild.net import Net
 from reprobuild.realise import realise
 from reprobuild.realise.base import realise_base
@@ -60,18 +60,20 @@ class Bench:
         sources: Sequence[Source] = (),
         sdists: Sequence[Sdist] = (),
         decided: Mapping[str, BuildDecision] | None = None,
+        captured: Sequence[Wheel] = (),
     ) -> Lock:
         """Lock what projects need to be built."""
 
         def bring(artefact: Artefact) -> None:
             fetch([artefact], self.store, self.net)
 
-        shelf = Shelf(self.files, TARGET, self.store, bring, ())
+        shelf = Shelf(self.files, TARGET, self.store, bring, captured)
         found = resolve_buildings(sources, sdists, decided or {}, shelf)
         return Lock(
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
-            interpreter=PYTHON, base=self.base, devel=self.devel, wheels=found.wheels, sources=found.sources,
-            sdists=found.sdists, environment=(), workdir="/src", workload=None, decisions={}, rulings=(),
+            interpreter=PYTHON, base=self.base, devel=self.devel, wheels=(*captured, *found.wheels),
+            sources=found.sources, sdists=found.sdists,
+            environment=(), workdir="/src", workload=None, decisions={}, rulings=(),
         )  # fmt: skip
 
     def sealed(self, *sources: Source) -> Lock:

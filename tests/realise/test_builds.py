@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import zipfile
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from reprobuild.decisions import BuildDecision
 from reprobuild.errors import BuildError
-from reprobuild.lock import Wheel
+from reprobuild.lock import Artefact, Wheel
 from reprobuild.realise import is_realised, realise
+from tests.image.made import make_wheel
 from tests.realise.projects import EXTENSION, Bench, rebuilt
 
 SETUP = b"from setuptools import Extension, setup\nsetup(name='made', version='1.5', packages=['made'], "
@@ -40,6 +42,15 @@ def test_an_archive_becomes_a_wheel_once(bench: Bench) -> None:
     assert (built.name, built.wheel, built.parts, built.tools) == ("made", wheel.file.sha256, "", ())
     assert is_realised(lock, bench.store)
     assert realise(lock, bench.store, lambda text: pytest.fail(text)) == sealed
+
+
+def test_an_archive_of_a_repository_tells_its_version_when_it_is_built(bench: Bench) -> None:
+    """As `name @ https://.../v1.tar.gz#subdirectory=py` is locked: the address tells no version."""
+    archive = bench.sdist("made", "1.5", {f"py/{name}": content for name, content in PURE.items()})
+    direct = msgspec.structs.replace(archive, version="", subdirectory="py")
+    sealed = realise(bench.lock(sdists=[direct]), bench.store)
+    assert sealed.realised is not None
+    assert [(wheel.name, wheel.version) for wheel in sealed.realised.wheels] == [("made", "1.5")]
 
 
 def test_an_extension_is_compiled_to_the_same_bytes_twice(bench: Bench) -> None:
@@ -117,3 +128,33 @@ def test_what_comes_out_otherwise_than_a_sealed_lock_says(bench: Bench) -> None:
     )
     with pytest.raises(BuildError, match="the wheel of made came out otherwise than the lock says"):
         realise(wrong, bench.store)
+
+
+NEEDS_TORCH = {
+    "made/__init__.py": b"from made._c import answer\n", "c/_c.c": b'#include "torch.h"\n' + EXTENSION,
+    "setup.py": b"import torch\n" + SETUP
+    + b"ext_modules=[Extension('made._c', ['c/_c.c'], include_dirs=[torch.HERE])])\n",
+}  # fmt: skip
+
+
+def test_an_extension_is_compiled_against_the_environment(bench: Bench, tmp_path: Path) -> None:
+    """With `environment` the build imports what the image has, where the image has it; without, it does not."""
+    code = b"import os\nHERE = os.path.dirname(__file__)\nprint(HERE)\n"
+    path = make_wheel(
+        tmp_path / "torch-2.0-py3-none-any.whl", {"torch/__init__.py": code, "torch/torch.h": b""}
+    )
+    content = path.read_bytes()
+    file = Artefact(filename=path.name, sha256=bench.store.add(content), size=len(content))
+    torch = Wheel(name="torch", version="2.0", role="environment", file=file)
+    archive = bench.sdist("made", "1.5", NEEDS_TORCH)
+    with pytest.raises(BuildError, match="No module named 'torch'") as caught:
+        realise(bench.lock(sdists=[archive], captured=[torch]), bench.store)
+    assert caught.value.hint == (
+        "it imports what the environment has: build: {made: {environment: true}} in reprobuild.yaml, and lock again"
+    )
+    decided = {"made": BuildDecision(environment=True)}
+    lock = bench.lock(sdists=[archive], captured=[torch], decided=decided)
+    sealed = realise(lock, bench.store)
+    assert sealed.realised is not None
+    assert "made/_c.cpython-311-x86_64-linux-gnu.so" in members(bench, sealed.realised.wheels[0])
+    assert "torch" not in {wheel.name for wheel in lock.wheels if wheel.role == "build"}

@@ -82,6 +82,8 @@ DECISIONS: list[tuple[str, dict[str, str], tuple[str, str, str, str]]] = [
     ("Brlapi==0.8.3", {"python3-brlapi": "6.4-4ubuntu3"}, ("system", "python3-brlapi", "6.4-4ubuntu3", "")),
     ("python-magic==0.4.26", {"python3-magic": "2:0.4.26-3"}, ("index", "", "", "python3-magic")),
     ("netifaces==0.11.0", {"python3-netifaces": "0.11.0-1build2"}, ("index", "", "", "python3-netifaces")),
+    ("lazr.tool==0.14.4", {"python3-lazr.tool": "0.14.4-1"}, ("index", "", "", "python3-lazr.tool")),
+    ("python-tool==1.0", {"python3-python-tool": "1.0-1"}, ("index", "", "", "python3-python-tool")),
     # what was never there
     ("-umpy==1.26.4", {}, ("dropped", "", "an interrupted installation left this folder behind", "")),
     ("~umpy==1.26.4", {}, ("dropped", "", "an interrupted installation left this folder behind", "")),

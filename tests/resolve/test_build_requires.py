@@ -241,9 +241,9 @@ def test_what_is_decided_for_one_project(bench: Bench) -> None:
     )
     choice = BuildDecision(requires=("ninja",), variables={"MAX_JOBS": "4"}, environment=True)
     found = bench.all(
-        [bench.source("flash_attn", asks("setuptools", "torch>=1"))],
+        [bench.source("my_ext", asks("setuptools", "torch>=1"))],
         captured=[torch],
-        **{"Flash.Attn": choice},
+        **{"My.Ext": choice},
     )
     assert {wheel.name for wheel in found.wheels} == {"setuptools", "ninja"}
     building = found.sources[0].building

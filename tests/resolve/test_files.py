@@ -381,7 +381,7 @@ def test_the_newest_release_that_fits(index: Index, specifier: str, version: str
 def test_files_of_another_project_are_not_taken(tmp_path: Path) -> None:
     for name in ("tool_more-1.0-py3-none-any.whl", "tool-1.0.tar.gz", "Tool-2.0-py3-none-any.whl"):
         (tmp_path / name).write_bytes(b"")
-    found: list[Distribution] = lists(links=[tmp_path.as_uri()]).of("TOOL", None)
+    found: list[Distribution] = lists(links=[tmp_path.as_uri()]).releases("TOOL")
     assert [item.filename for item in found] == ["Tool-2.0-py3-none-any.whl", "tool-1.0.tar.gz"]
 
 

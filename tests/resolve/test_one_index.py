@@ -9,7 +9,7 @@ import pytest
 from reprobuild.errors import FetchError, LockError
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
-from reprobuild.resolve.python import Target
+from reprobuild.resolve.python import Target, newest
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
 
@@ -99,6 +99,23 @@ def test_the_source_of_the_first_index_comes_before_the_wheel_of_the_second(one:
     assert found.wheels == ()
     decided = resolved(lists(one.url, two.url, tool=two.url), "tool==1.0")
     assert [wheel.file.filename for wheel in decided.wheels] == [WHEEL]
+
+
+def test_a_newer_release_of_a_later_index_is_not_taken_for_a_build(
+    one: Index, two: Index, tmp_path: Path
+) -> None:
+    """Nobody wrote down its version, so a stranger's project of that name must not win by a high one."""
+    one.add("tool-1.0-py3-none-any.whl")
+    two.add("tool-99.0-py3-none-any.whl")
+    two.add("rare-2.0-py3-none-any.whl")
+    files = lists(one.url, two.url)
+    assert (newest("tool", "", files, TARGET) or ("",))[0] == "1.0"
+    assert (newest("rare", "", files, TARGET) or ("",))[0] == "2.0"
+    assert newest("tool", ">1", files, TARGET) is None
+    assert (newest("tool", ">1", lists(one.url, tool=two.url), TARGET) or ("",))[0] == "99.0"
+    (tmp_path / "tool-1.5-py3-none-any.whl").touch()
+    both = lists(one.url, two.url, links=[tmp_path.as_uri()])
+    assert (newest("tool", "", both, TARGET) or ("",))[0] == "1.5"
 
 
 def test_only_the_decided_index_is_asked(one: Index, two: Index, served: Served) -> None:

@@ -249,6 +249,8 @@ def test_environment() -> None:
         ("in base", "added", "", "base-provided"), ("replaced", "withdrawn", "", "replaced-version"),
         ("unresolved", "site-library", "", "unrecoverable"), ("excluded", "", "", "unexplained"),
         ("excluded", "made-up", "", "unexplained"), ("in base", "release", "", None),
+        ("excluded", "host-library", "", "host-only"), ("excluded", "plugin-library", "", "not-needed"),
+        ("excluded", "missing-library", "", "not-needed"), ("excluded", "cuda", "", None),
     ],
 )  # fmt: skip
 def test_every_captured_line_has_its_code(outcome: Any, kind: str, reason: str, code: str | None) -> None:

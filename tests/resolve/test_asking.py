@@ -1,0 +1,76 @@
+"""Decisions, services and the machine's configuration, brought together for the lines of a freeze."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.decisions import Decisions
+from reprobuild.lock import Base, Deb
+from reprobuild.net import Net
+from reprobuild.resolve.asking import asked_of_indexes, file_lists, known_of
+from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.python import Target, resolve_requirements
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import read_services
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.store import Store
+from tests.resolve.repositories import requirement
+from tests.resolve.served import Reply, Served
+from tests.resolve.test_files import Index
+from tests.system.samples import package
+from tests.verify.samples import artefact
+
+TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+
+
+def around_of(tmp_path: Path, said: list[str], *simple: str) -> Surroundings:
+    indexes = Indexes(find_links=(), simple=simple, credentials={}, remarks=("pip is told to ask a keyring",))
+    return Surroundings(
+        store=Store(tmp_path / "store"), net=Net(), env={}, folder=tmp_path, say=said.append, indexes=indexes,
+        now=1_700_000_000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("login", ["", "alice:hunter2@"])
+def test_a_decided_index_with_a_login_is_asked_with_it_and_written_without(
+    served: Served, tmp_path: Path, login: str
+) -> None:
+    public, private = Index(served, "/public"), Index(served, "/private")
+    public.add("mylib-1.0-py3-none-any.whl")
+    private.add("mylib-1.0-py3-none-any.whl", hashes={"sha256": "2" * 64})
+    page = served.replies["/private/mylib/"][0]
+    served.give("/private/mylib/", Reply(page.body, headers=page.headers, login=login.rstrip("@")))
+    decisions = Decisions(indexes={"MyLib": f"http://{login}{served.host}/private/"})
+    said: list[str] = []
+    around = around_of(tmp_path, said, public.url)
+    services = read_services({})
+    files = file_lists(decisions, services, around)
+    known = known_of(
+        Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
+    )
+    found = resolve_requirements([requirement("mylib==1.0")], files, TARGET, known)
+    assert [one.file.sha256 for one in found.wheels] == ["2" * 64]
+    assert said == ["python: pip is told to ask a keyring"]
+    assert "hunter2" not in repr((found, decisions.recorded(), said))
+
+
+def test_what_the_lines_know_of_system_and_network(served: Served, tmp_path: Path) -> None:
+    deb = Deb(
+        name="python3-apt", version="2.6.0", architecture="amd64", essential=False, file=artefact("a.deb")
+    )
+    snapshot = Snapshot(digest="", packages=(package("python3-apt", "2.6.0"),))
+    base = Base(distribution="debian", release="bookworm", packages=(deb,))
+    known = known_of(snapshot, read_services({}), base, around_of(tmp_path, []))
+    assert (dict(known.packages), dict(known.base)) == ({"python3-apt": "2.6.0"}, {"python3-apt": "2.6.0"})
+    assert known.image == ""
+    file = known.bring(served.give("/x.zip", b"bytes"), "x.zip")
+    assert (file.filename, file.size) == ("x.zip", 5)
+    assert known.earlier("tool", "1.0") == ""
+
+
+def test_only_lines_of_indexes_tell_what_a_release_must_have() -> None:
+    texts = ("six==1.16.0", "python-apt==2.6.0", "torch==2.3.1+cpu", "-umpy==1.0", "tool", "ufw==0.36")
+    asked = asked_of_indexes([requirement(text) for text in texts], read_services({}))
+    assert [line.name for line in asked] == ["six", "torch"]

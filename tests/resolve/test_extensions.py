@@ -1,0 +1,101 @@
+"""Projects that are compiled against the environment, and against CUDA."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprobuild.decisions import BuildDecision
+from reprobuild.errors import LockError
+from reprobuild.lock import Artefact, Base, Deb
+from reprobuild.resolve.compiling import PACKAGES, compiled
+from reprobuild.resolve.devel import check_glibc
+from reprobuild.resolve.extensions import Toolkit, check_nvcc, with_known
+from reprobuild.resolve.projects import Project
+
+
+def project(paths: tuple[str, ...] = (), **texts: str) -> Project:
+    named = {name.replace("_", ".", 1): text.encode() for name, text in texts.items()}
+    return Project(name="made", editable=False, paths=(*paths, *named), texts=named)
+
+
+def backend(name: str, rest: str = "") -> str:
+    return f"[build-system]\nbuild-backend = '{name}'\n{rest}"
+
+
+@pytest.mark.parametrize(
+    ("given", "languages"),
+    [
+        (project(setup_py="setup()"), None),
+        (project(("a.c",), setup_cfg="[metadata]"), None),
+        (project(("a.c",), setup_py="setup()"), {"C"}),
+        (project(("a.pyx", "b.cpp"), setup_py="setup(ext_modules=cythonize('a.pyx'))"), {"C", "C++"}),
+        (project(("csrc/k.cu", "csrc/k.cpp"), setup_py="CUDAExtension(...)"), {"C++", "CUDA"}),
+        (project(("src/lib.rs",), pyproject_toml=backend("maturin")), {"Rust"}),
+        (project(("k.f90",), pyproject_toml=backend("mesonpy")), {"C", "Fortran"}),
+        (project(("a.c",), pyproject_toml=backend("flit_core.buildapi")), None),
+        (project(("a.c",), pyproject_toml=backend("hatchling.build")), None),
+        (project(("a.c",), pyproject_toml=backend("hatchling.build", "[tool.hatch.build.hooks.custom]\npath='b'\n")),
+         {"C"}),
+        (project(("a.c",), pyproject_toml=backend("poetry.core.masonry.api", "[tool.poetry]\nbuild='b.py'\n")), {"C"}),
+        (project(("a.c",), pyproject_toml=backend("their_own")), {"C"}),
+        (project(pyproject_toml=backend("their_own")), None),
+    ],
+)  # fmt: skip
+def test_what_compiles(given: Project, languages: set[str] | None) -> None:
+    found = compiled(given)
+    assert (found and set(found.languages)) == languages
+    if found:
+        assert set(PACKAGES) <= set(found.packages)
+        assert ("cargo" in found.packages) == ("Rust" in found.languages)
+        assert ("gfortran" in found.packages) == ("Fortran" in found.languages)
+
+
+def test_known_projects_are_built_with_the_environment() -> None:
+    known = with_known("flash-attn", BuildDecision(requires=("more",)))
+    assert known.environment
+    assert known.requires == ("ninja", "packaging", "psutil", "more")
+    assert with_known("flash-attn", BuildDecision(environment=False)) == BuildDecision(environment=False)
+    assert with_known("numpy", BuildDecision()) == BuildDecision()
+
+
+@pytest.mark.parametrize(
+    ("choice", "toolkit"),
+    [
+        (BuildDecision(), Toolkit()),
+        (BuildDecision(), Toolkit(version="12.4", image=True)),
+        (BuildDecision(), Toolkit(version="12.4", packages=frozenset({"cuda-nvcc-12-4"}))),
+        (BuildDecision(packages=("nvidia-cuda-toolkit",)), Toolkit(version="12.4")),
+    ],
+)
+def test_cuda_can_be_compiled_or_is_left_out(choice: BuildDecision, toolkit: Toolkit) -> None:
+    check_nvcc("made", choice, toolkit)
+
+
+def test_cuda_that_nothing_compiles() -> None:
+    with pytest.raises(
+        LockError, match=r"made has CUDA sources, the environment has CUDA 12\.4, and nothing"
+    ) as caught:
+        check_nvcc("made", BuildDecision(packages=("libfoo-dev",)), Toolkit(version="12.4"))
+    assert caught.value.hint == (
+        "name an image of CUDA 12.4 to compile in, with the base's glibc or an older one, as "
+        "`--devel nvidia/cuda:12.4.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
+        "{made: {packages: [...]}}; or put a wheel of it into a folder of pip's find-links"
+    )
+
+
+def base(libc: str) -> Base:
+    file = Artefact(filename="libc6.deb", sha256="8" * 64, size=1)
+    deb = Deb(name="libc6", version=libc, architecture="amd64", essential=True, file=file)
+    return Base(distribution="debian", release="made", packages=(deb,))
+
+
+def test_what_is_compiled_must_run_on_the_base() -> None:
+    check_glibc(base("2.35-0ubuntu3"), base("2.36-9"))
+    check_glibc(base("2.36-9"), base("2.36-9+deb12u9"))
+    with pytest.raises(
+        LockError, match=r"the image to compile in has glibc 2\.39, and the base 2\.36"
+    ) as caught:
+        check_glibc(base("2.39-1"), base("2.36-9"))
+    assert caught.value.hint == (
+        "name an image of the same release as the base, or of an older one, with `--devel`"
+    )
