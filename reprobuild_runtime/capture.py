@@ -2187,6 +2187,7 @@ def _no_sample(text: str) -> bool:
 
 def _real_login(text: str) -> bool:
     """Whether `user:password` of an address is more than a sample or a template."""
+    text = _plain(text)
     password = text.partition(":")[2]
     return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
         r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
@@ -2196,7 +2197,12 @@ def _real_login(text: str) -> bool:
 
 def _token_login(text: str) -> bool:
     """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    return _random(text.partition(":")[0])
+    return _random(_plain(text.partition(":")[0]))
+
+
+def _plain(text: str) -> str:
+    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
+    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
 class Rule(NamedTuple):
@@ -2276,7 +2282,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "url-token",
         ("http",),
-        r"(?i:https?)://([A-Za-z0-9_~+-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
+        r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         _token_login,
     ),
     Rule(

@@ -17,6 +17,8 @@ from benchmarks import (
     change,
     difference,
     dockerfiles,
+    locking,
+    made_index,
     measure,
     memory,
     native_build,
@@ -371,6 +373,24 @@ def test_the_memory_of_a_build_is_measured(tmp_path: Path) -> None:
     figures = memory.measure(made.store.root, results, tmp_path / "bench", sizes=(1_000, 3_000_000))
     assert [(found.unit, found.limit, found.verdict) for found in figures] == [("MiB", 512, "met")] * 2
     assert all(found.value and found.value > 5 for found in figures)
+
+
+def test_locking_is_measured_on_few_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = locking.measure(count=6, pairs=1, latency=0)
+    assert [figure.unit for figure in figures] == ["s", "x"] * 2
+    assert [figure.limit for figure in figures] == [locking.LIMIT, locking.LIMIT_TO_UV, None, None]
+    assert all(figure.value for figure in figures)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(NotRunError, match="uv is not installed"):
+        locking.commands("http://127.0.0.1:1/simple", tmp_path, 1)
+
+
+def test_the_made_index_has_what_is_locked() -> None:
+    pages = made_index.pages()
+    assert len(pages) == len(set(made_index.LINES)) == 300
+    assert made_index.pages() == pages
+    sizes = sorted(len(page) for page in pages.values())
+    assert sizes[0] > 1000 < sizes[-1] // 100  # some projects have a hundred times as many files as others
 
 
 def test_resolving_is_measured_on_few_packages() -> None:

@@ -35,6 +35,7 @@ _DISTRIBUTION = re.compile(
 _SCRIPT = re.compile(r"bin/\.(?P<package>[^/]+)-(?P<kind>pre-link|post-link)\.sh")
 _ACTIVATE = re.compile(r"etc/conda/activate\.d/[^/]+\.sh")
 _EXPORT = re.compile(r"(?m)^\s*export\s+([A-Za-z_][A-Za-z0-9_]*)=")
+_ENOUGH = {"index.json", "paths.json"}
 _MOST_INFO = 64 << 20  # paths.json of the largest packages has some 10 MB
 T = TypeVar("T")
 
@@ -115,7 +116,7 @@ def read_facts(path: Path, filename: str) -> Facts:
         BuildError: it is damaged, hostile, or another package.
     """
     origin = f"the package {filename}"
-    found = read_info(path, filename, ("index.json", "paths.json", "files", "link.json"))
+    found = read_info(path, filename, ("index.json", "paths.json", "files"))
     index = decode(found, "index.json", Index, origin)
     if (index.name, index.version, index.build) != split_filename(filename):
         raise BuildError(
@@ -134,7 +135,7 @@ def read_facts(path: Path, filename: str) -> Facts:
     )  # fmt: skip
 
 
-def activated_variables(path: Path, filename: str) -> set[str]:
+def activated_variables(path: Path, filename: str, facts: Facts) -> set[str]:
     """Return the names of variables that a package's scripts set when its environment is activated.
 
     They are read, not run: the values are those that were captured.
@@ -144,7 +145,7 @@ def activated_variables(path: Path, filename: str) -> set[str]:
     """
     found: set[str] = set()
     origin = f"the package {filename}"
-    if not any(_ACTIVATE.fullmatch(name) for name in read_facts(path, filename).paths):
+    if not any(_ACTIVATE.fullmatch(name) for name in facts.paths):
         return found
     with opened(path, filename) as tars_:
         for tar in tars_:
@@ -182,6 +183,8 @@ def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, by
                 name = info.name.removeprefix("info/")
                 if name in names and name != info.name:
                     found[name] = _small(tar, info, origin)
+                if found.keys() >= _ENOUGH:  # what follows may be gigabytes
+                    return found
     return found
 
 

@@ -7,6 +7,7 @@ https://github.com/conda/ceps/blob/main/cep-0036.md; `.zst` is the same, compres
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,7 @@ class Repodata:
     def __init__(self, net: Net, folder: Path) -> None:
         self._net, self._folder = net, folder
         self._files: dict[str, Path | None] = {}
+        self._guard = threading.Lock()
         self._found: dict[tuple[str, str], tuple[Listed, ...]] = {}
 
     def load(self, channel: str, subdir: str, names: set[str]) -> None:
@@ -53,6 +55,10 @@ class Repodata:
         Raises:
             FetchError: the list cannot be had, or is none.
         """
+        with self._guard:
+            self._load(channel, subdir, names)
+
+    def _load(self, channel: str, subdir: str, names: set[str]) -> None:
         url = f"{channel}/{subdir}"
         missing = sorted(name for name in names if (url, name) not in self._found)
         if not missing:

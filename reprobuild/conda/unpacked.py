@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.conda.package import Index, Linking, Noarch, PathRow, Paths, as_json, decode
+from reprobuild.conda.package import Index, Linking, Noarch, PathRow, Paths, as_json, decode, split_filename
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_path
 from reprobuild.guard.plain import open_plain
@@ -54,6 +54,8 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
     origin = f"the package {filename}"
     documents = dict(_documents(folder, origin))
     index = decode(documents, "index.json", Index, origin)
+    if (index.name, index.version, index.build) != split_filename(filename):
+        raise BuildError(f"{origin} holds {index.name} {index.version} {index.build}", hint=HOSTILE)
     linking = decode(documents, "link.json", Linking, origin) if "link.json" in documents else Linking()
     for_python = index.kind == "python"
     rows = [_row(row, folder, target, origin) for row in _listed(documents, origin)]

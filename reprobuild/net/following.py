@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable
+from typing import Any
 
 import requests
 import requests.utils
@@ -21,8 +22,20 @@ _PORTS = {"http": 80, "https": 443}
 class Still(requests.Session):
     """A session that sees no redirections: even where it does not follow one, `send` reads its body to the end."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._settings: dict[tuple[Any, ...], Any] = {}
+
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Return that there is none."""
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        """As of requests, but asked once for each host: reading all variables takes longer than a request."""
+        parts = urllib.parse.urlsplit(url)
+        place = (parts.scheme, parts.netloc, stream, verify)
+        if place not in self._settings:
+            self._settings[place] = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        return {**self._settings[place], "proxies": dict(self._settings[place]["proxies"])}
 
 
 class Nobody:

@@ -14,6 +14,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from reprobuild.halt import Halt
+from reprobuild.net.watch import WATCH
 
 
 class Line(HTTPAdapter):
@@ -46,18 +47,14 @@ class Line(HTTPAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         """As of requests; `ReadTimeout` where the headers are not whole in time."""
         self._cut = False
-        timer = threading.Timer(self._seconds, self.cut)
-        timer.daemon = True
-        timer.start()
         response = None
         try:
-            with self.halt.ending(self.cut):
+            with WATCH.within(self._seconds, self.cut), self.halt.ending(self.cut):
                 response = super().send(request, *args, **kwargs)
         except requests.RequestException:
             if not self._cut:
                 raise
         finally:
-            timer.cancel()
             with self._guard:
                 for one in self._held:
                     one.close()

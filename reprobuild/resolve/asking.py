@@ -12,6 +12,8 @@ from reprobuild.resolve.earlier import Earlier
 from reprobuild.resolve.files import FileLists
 from reprobuild.resolve.indexes import decided_indexes
 from reprobuild.resolve.lookup import by_rule, look_up
+from reprobuild.resolve.page_memory import PageMemory
+from reprobuild.resolve.pages import Pages
 from reprobuild.resolve.python import Around
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import Service
@@ -28,8 +30,9 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
         around.say(f"python: {remark}")
     decided, logins = decided_indexes(decisions.indexes, around.indexes)
     around.net.learn(logins)
+    pages = Pages(around.net, PageMemory(around.store, around.now))
     return FileLists(
-        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided
+        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages
     )
 
 

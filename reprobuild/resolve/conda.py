@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -25,6 +26,7 @@ from reprobuild.snapshot import model
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Place, Requirement, Snapshot
 
+WORKERS = 8
 _GLIBC = re.compile(r"__glibc\s*>=?\s*(\d+)\.(\d+)")
 Glibc = tuple[int, int]
 
@@ -88,7 +90,9 @@ def resolve_conda(
     around.say(f"conda: {len(listed)} packages")
     chosen, refused = _choose(listed, _meaning(channels, decisions), platform, around)
     fetch([one.file for one in chosen.values()], around.store, around.net, around.progress)
-    facts = {place: _facts(one, around) for place, one in chosen.items()}
+    with ThreadPoolExecutor(WORKERS) as pool:
+        read = list(pool.map(lambda one: _facts(one, around), chosen.values()))
+    facts = dict(zip(chosen, read, strict=True))
     of_pip = {canonicalize_name(one.name) for one in snapshot.conda if one.channel == PYPI}
     brought = {place: one.distributions for place, one in facts.items()}
     answered = _Answered(brought, listed, of_pip, [*lines, *_unfrozen(snapshot)])
@@ -104,7 +108,7 @@ def resolve_conda(
         packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
         interpreter=interpreter,
         needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
-        activated=_activated(chosen, around),
+        activated=_activated(chosen, facts, around),
     )  # fmt: skip
 
 
@@ -136,11 +140,19 @@ def _choose(
     with around.store.scratch() as scratch:
         files = Files(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
         files.prepare(listed)
-        for one in listed:
+
+        def find(one: model.CondaPackage) -> Chosen | Ruling:
             try:
-                chosen[one.place] = files.find(one)
+                return files.find(one)
             except Refused as err:
-                refused[one.place] = _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+                return _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for one, found in zip(listed, pool.map(find, listed), strict=True):
+                if isinstance(found, Chosen):
+                    chosen[one.place] = found
+                else:
+                    refused[one.place] = found
     return chosen, refused
 
 
@@ -162,11 +174,13 @@ def _glibc(facts: Facts) -> Glibc | None:
     return max(((int(match[1]), int(match[2])) for match in needs), default=None)
 
 
-def _activated(chosen: dict[Place, Chosen], around: Surroundings) -> dict[str, str]:
+def _activated(
+    chosen: dict[Place, Chosen], facts: dict[Place, Facts], around: Surroundings
+) -> dict[str, str]:
     found: dict[str, str] = {}
-    for one in chosen.values():
+    for place, one in chosen.items():
         path = around.store.verified(one.file.sha256, one.file.filename)
-        found |= dict.fromkeys(activated_variables(path, one.file.filename), one.file.filename)
+        found |= dict.fromkeys(activated_variables(path, one.file.filename, facts[place]), one.file.filename)
     return found
 
 
@@ -217,7 +231,8 @@ class _Answered:
 
 
 def _same(line: Requirement, version: str) -> bool:
-    return line.version is None or same_version(line.version, version)
+    """Tell whether a line is of what conda brings: its own build path says so whatever conda calls the version."""
+    return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
 def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Ruling:

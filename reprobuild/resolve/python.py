@@ -26,7 +26,7 @@ from reprobuild.resolve.target import Target as Target
 from reprobuild.services import Service
 from reprobuild.snapshot.model import Requirement
 
-WORKERS = 8
+WORKERS = 16  # most of the time is that of the index, far away
 
 
 class Resolved(Struct, frozen=True, kw_only=True):

@@ -200,6 +200,11 @@ def test_a_python_that_is_none_is_named(tmp_path: Path) -> None:
     assert caught.value.hint == "name the one to use instead, for wheels: --python X.Y.Z"
 
 
+def test_lists_alone_tell_what_pip_installed(channel: Path, server: Served, tmp_path: Path) -> None:
+    found = solve(tmp_path, f"{LIST}pure 3.0 pypi_0 pypi\n", (serve(server, channel),))
+    assert [(line.text, str(line.place)) for line in found.lines] == [("pure==3.0", "conda-list.txt:4")]
+
+
 def test_pip_over_conda(channel: Path, server: Served, tmp_path: Path) -> None:
     url = serve(server, channel)
     found = solve(tmp_path, LIST, (url,), freeze="nala==2.5\n")

@@ -44,6 +44,15 @@ def test_an_archive_becomes_a_wheel_once(bench: Bench) -> None:
     assert realise(lock, bench.store, lambda text: pytest.fail(text)) == sealed
 
 
+def test_an_archive_of_a_repository_tells_its_version_when_it_is_built(bench: Bench) -> None:
+    """As `name @ https://.../v1.tar.gz#subdirectory=py` is locked: the address tells no version."""
+    archive = bench.sdist("made", "1.5", {f"py/{name}": content for name, content in PURE.items()})
+    direct = msgspec.structs.replace(archive, version="", subdirectory="py")
+    sealed = realise(bench.lock(sdists=[direct]), bench.store)
+    assert sealed.realised is not None
+    assert [(wheel.name, wheel.version) for wheel in sealed.realised.wheels] == [("made", "1.5")]
+
+
 def test_an_extension_is_compiled_to_the_same_bytes_twice(bench: Bench) -> None:
     lock = bench.lock(sdists=[bench.sdist("made", "1.5", COMPILED)])
     assert lock.sdists[0].building.compiles

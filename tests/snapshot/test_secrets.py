@@ -109,6 +109,23 @@ def test_values_that_are_no_secrets(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        "https://ada:zq7%3A%2Fw9%20%25Kx@index.example/simple",
+        "https://ada:%70%77%2f9@index.example/simple",
+        f"https://a%2Fb{ALNUM}@index.example/simple",
+        "https://%61da:w9%25s@index.example/simple",
+    ],
+)
+def test_an_encoded_password_is_no_template(value: str) -> None:
+    assert secrets.secret_variable("DATA_URL", value) is not None
+    assert secrets.find(f"--index-url {value}\n".encode())
+    assert "index.example/simple" in secrets.strip_credentials(value)[0]
+    for template in ("https://%(user)s:%(password)s@x.example/", "https://%USER%:%PASS%@x.example/"):
+        assert secrets.secret_variable("DATA_URL", template) is None
+
+
+@pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
         ("LSF_EAUTH_AUX_PASS", "yes", None),

@@ -1,0 +1,121 @@
+"""How long it takes to lock 300 captured distributions, alone and against `uv pip compile` on the same list.
+
+Both sides are whole processes, and ask the same index on this machine, which answers as slowly as one far away. Ours
+asks pip for its configuration, reads the freeze, finds the file of each line, and reads what each wheel needs; the
+wheels are in the store. uv's side also brings the metadata of each wheel, which ours has. Two states:
+
+- warm: what the index calls fresh (ten minutes, as PyPI does) is believed by both, so that nobody is asked,
+- asked: both ask for every page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.made_index import LINES
+from benchmarks.measure import ROOT, Figure, NotRunError, Sample, alternate, compare, spread, time_process
+
+PAIRS = 5
+LATENCY = 0.02  # seconds
+LIMIT, LIMIT_TO_UV = 2.0, 1.5
+ROOMS = ("net", "resolve", "snapshot", "store")
+FREEZE = ROOT / "benchmarks" / "freeze300.txt"
+STATES = {"warm": [], "asked": ["--refresh"]}
+_OURS = """
+import os, sys, time
+from pathlib import Path
+from reprobuild.fetch import fetch
+from reprobuild.net import Net
+from reprobuild.resolve.files import FileLists
+from reprobuild.resolve.indexes import read_indexes
+from reprobuild.resolve.page_memory import PageMemory
+from reprobuild.resolve.pages import Pages
+from reprobuild.resolve.python import Around, resolve_requirements
+from reprobuild.resolve.requires import with_requires
+from reprobuild.resolve.target import Target
+from reprobuild.resolve.wheel_libraries import open_wheels
+from reprobuild.services import read_services
+from reprobuild.snapshot.freeze import parse
+from reprobuild.store import Store
+freeze, folder, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+lines, _ = parse(freeze.read_bytes())
+net, store, target = Net(), Store(folder), Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
+memory = PageMemory(store, int(time.time())) if sys.argv[4] == "warm" else None
+files = FileLists(read_indexes(os.environ), net, pages=Pages(net, memory))
+found = resolve_requirements(lines[:count], files, target, Around(services=read_services({}), bring=lambda *_: None))
+files.save()
+assert len(found.wheels) == count, [one for one in found.rulings if one.outcome != "pinned"]
+fetch([one.file for one in found.wheels if not store.has(one.file.sha256)], store, net)
+open_wheels(found.wheels, target.machine, store)
+with_requires(found.wheels, target, store)
+"""
+
+
+@contextlib.contextmanager
+def made_index(latency: float) -> Iterator[str]:
+    """Serve the made index from a process of its own, and give its address."""
+    argv = [sys.executable, "-m", "benchmarks.made_index", "--latency", str(latency)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def commands(address: str, folder: Path, count: int) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return our command, uv's, and the environment of both.
+
+    Raises:
+        NotRunError: there is no uv.
+    """
+    uv = Path(sys.executable).parent / "uv"
+    if not uv.exists():
+        raise NotRunError("uv is not installed beside this Python")
+    freeze = folder / "requirements.txt"
+    freeze.write_text("".join(f"{line}\n" for line in LINES[:count]))
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    env = {
+        **own, "PYTHONPATH": str(ROOT), "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": address,
+        "UV_CACHE_DIR": str(folder / "uv"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
+    }  # fmt: skip
+    ours = [sys.executable, "-c", _OURS, str(freeze), str(folder / "store"), str(count)]
+    theirs = [
+        str(uv), "--no-config", "pip", "compile", "--quiet", "--generate-hashes", "--no-deps", "--python-version",
+        "3.11", "--python-platform", "x86_64-manylinux_2_36", "--default-index", address, str(freeze),
+    ]  # fmt: skip
+    return ours, theirs, env
+
+
+def measure(count: int = len(LINES), pairs: int = PAIRS, latency: float = LATENCY) -> list[Figure]:
+    """Return the seconds of ours and the ratio to uv in each state; the limits are those of the warm one."""
+    figures = []
+    with tempfile.TemporaryDirectory() as scratch, made_index(latency) as address:
+        ours, theirs, env = commands(address, Path(scratch), count)
+        for state, options in STATES.items():
+            name = f"locking {count} captured distributions, {state}"
+            both = alternate(
+                lambda argv=[*ours, state]: time_process(argv, env),  # type: ignore[misc]
+                lambda argv=[*theirs, *options]: time_process(argv, env),  # type: ignore[misc]
+                pairs,
+            )
+            warm = state == "warm"
+            against = f"uv pip compile --generate-hashes --no-deps {' '.join(options)}".rstrip()
+            figures.append(_seconds(name, both[0], LIMIT if warm else None))
+            figures.append(compare(name, *both, against, limit=LIMIT_TO_UV if warm else None, rooms=ROOMS))
+    return figures
+
+
+def _seconds(name: str, samples: Sequence[Sample], limit: float | None) -> Figure:
+    walls = [sample.wall for sample in samples]
+    return Figure(
+        name, statistics.median(walls), "s", "a whole process, wheels in the store", limit=limit, rooms=ROOMS,
+        details={"runs": len(walls), "ours": spread(walls), "latency of the index": LATENCY},
+    )  # fmt: skip
