@@ -183,6 +183,17 @@ def test_credentials_in_an_address_are_used_and_cut_out(served: Served, tmp_path
     assert served.headers("Authorization") == [LOGIN, LOGIN]
 
 
+def test_a_password_may_have_any_characters(served: Served, other: Served) -> None:
+    password = "p\u00e4\u4e2d:\u20ac"
+    target = other.give("/y", b"open")
+    url = served.give(
+        "/x", Reply(b"in", login=f"alice:{password}"), Reply(status=302, headers={"Location": target})
+    )
+    net = Net(credentials={served.host: ("alice", password)})
+    assert [net.page(url).content for _ in range(2)] == [b"in", b"open"]
+    assert other.headers("Authorization") == [None]
+
+
 def test_credentials_of_netrc_are_used(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

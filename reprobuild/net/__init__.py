@@ -27,7 +27,7 @@ from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
-from reprobuild.net.logins import login_for
+from reprobuild.net.logins import login_for, sendable
 from reprobuild.net.manners import Again, Pace, fresh_for, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
@@ -165,7 +165,7 @@ class Net:
             raise FetchError(
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
-        auth = own or login_for(url, self._credentials)
+        auth = sendable(own or login_for(url, self._credentials))
 
         def one(place: str, login: Auth) -> requests.Response:
             self._pace.wait(place, self._halt())

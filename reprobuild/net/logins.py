@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import urllib.parse
 from collections.abc import Mapping
+
+from reprobuild.net.gate import Fixed
 
 Login = tuple[str, str]
 
@@ -22,3 +25,15 @@ def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
     above = [place for place in of_host if path == place or path.startswith(f"{place}/")]
     place = max(above, key=len) if above else next(iter(of_host), None)
     return credentials[place] if place is not None else None
+
+
+def sendable(login: Login | None) -> Login | Fixed | None:
+    """Return a login that can be sent: requests, and so pip, knows Latin-1; what is beyond goes as UTF-8 (RFC 7617)."""
+    if login is None:
+        return None
+    whole = ":".join(login)
+    try:
+        whole.encode("latin-1")
+    except UnicodeEncodeError:
+        return Fixed(f"Basic {base64.b64encode(whole.encode()).decode()}")
+    return login

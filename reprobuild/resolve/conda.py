@@ -231,7 +231,8 @@ class _Answered:
 
 
 def _same(line: Requirement, version: str) -> bool:
-    return line.version is None or same_version(line.version, version)
+    """Tell whether a line is of what conda brings: its own build path says so whatever conda calls the version."""
+    return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
 def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Ruling:
