@@ -72,6 +72,8 @@ def _wheels(lock: Lock) -> dict[str, str]:
     for wheel in lock.wheels:
         name = f"{wheel.name}{' (build)' * (wheel.role == 'build')}"
         found.setdefault(name, []).append(f"{wheel.version} {wheel.file.filename} sha256:{wheel.file.sha256}")
+    for sdist in lock.sdists:
+        found[sdist.name] = [f"{sdist.version} {sdist.file.filename} sha256:{sdist.file.sha256}"]
     return {name: ", ".join(sorted(files)) for name, files in found.items()}
 
 

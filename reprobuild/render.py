@@ -207,7 +207,8 @@ def render_pylock(lock: Lock) -> str:
     packages: list[dict[str, Any]] = []
     installed = [source for source in lock.sources if source.installed]
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    called = (*(wheel.name for wheel in environment), *(source.name for source in installed))
+    called = [wheel.name for wheel in environment] + [sdist.name for sdist in lock.sdists]
+    called += [source.name for source in installed]
     names = {str(canonicalize_name(name)) for name in called}
     for wheel in environment:
         file: dict[str, Any] = {"name": wheel.file.filename}
@@ -218,6 +219,11 @@ def render_pylock(lock: Lock) -> str:
         file["hashes"] = {"sha256": wheel.file.sha256}
         needs = _dependencies(wheel, names)
         packages.append({"name": wheel.name, "version": wheel.version, **needs, "wheels": [file]})
+    for sdist in lock.sdists:
+        archive = {"name": sdist.file.filename, **({"url": sdist.file.url} if sdist.file.url else {})}
+        facts: dict[str, Any] = {"size": sdist.file.size} if sdist.file.size else {}
+        facts["hashes"] = {"sha256": sdist.file.sha256}
+        packages.append({"name": sdist.name, "version": sdist.version, "sdist": {**archive, **facts}})
     for source in installed:
         vcs: dict[str, Any] = {"type": "git", "commit-id": source.commit}
         vcs |= {"url": source.url.removeprefix("git+")} if source.url else {"path": source.path}

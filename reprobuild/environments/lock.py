@@ -63,6 +63,9 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
     if lock.conda:
         conda.add(gathered, (conda.Built(one.name, one.version, one.build) for one in lock.conda))
+    for sdist in lock.sdists:
+        facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}
+        gathered.add("python", project(sdist.name), facts)
     for source in lock.sources:
         name = project(source.name)
         changes = f"sha256:{source.patch}" if source.patch else NONE

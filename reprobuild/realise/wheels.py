@@ -182,7 +182,7 @@ def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel]) -
         holds = asked.marker is None or asked.marker.evaluate({"extra": ""})
         fits = name in present and asked.specifier.contains(present[name], prereleases=True)
         if holds and not fits:
-            missing.append(text)
+            missing.append(str(asked))
     if missing:
         raise BuildError(
             f"the back end of {one.name} asks for {', '.join(missing)}, which its files did not tell when the lock "

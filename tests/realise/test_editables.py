@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
+from reprobuild.errors import BuildError
 from reprobuild.lock import PREFIX, Lock
+from reprobuild.realise import realise
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.unpack import unpack_root
@@ -189,3 +192,14 @@ def test_what_is_compiled_is_the_same_twice(sealed: Lock, bench: Bench, title: s
     first = next(one for one in sealed.realised.builds if one.name == name)
     second = rebuilt(bench, sealed, name)
     assert (second.built.wheel, second.built.parts) == (first.wheel, first.parts)
+
+
+def test_compiled_parts_that_come_out_otherwise_than_a_sealed_lock_says(sealed: Lock, bench: Bench) -> None:
+    assert sealed.realised is not None
+    builds = tuple(replace(one, parts="1" * 64) if one.parts else one for one in sealed.realised.builds)
+    wrong = replace(sealed, realised=replace(sealed.realised, builds=builds))
+    with pytest.raises(
+        BuildError, match="adds to its source came out otherwise than the lock says"
+    ) as caught:
+        realise(wrong, bench.store)
+    assert caught.value.hint == "make a new lock"

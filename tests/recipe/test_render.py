@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from reprobuild import render as room
+from reprobuild.compare import compare_locks
+from reprobuild.environments.lock import from_lock
 from reprobuild.errors import BuildError
-from reprobuild.lock import Lock, Ruling, Setting
+from reprobuild.lock import Artefact, Lock, Ruling, Sdist, Setting, write_lock
 from reprobuild.render import quote_dockerfile, quote_sh, quote_workdir, render
 from tests.image.made import Made, file
 
@@ -168,3 +170,22 @@ def test_pylock_names_every_wheel(lock: Lock) -> None:
     document = msgspec.toml.decode(text)
     assert json.dumps(document["packages"]).count("sha256") == 1
     assert [package["name"] for package in document["packages"]] == ["project", "six"]
+
+
+def test_an_archive_that_is_built_is_a_distribution_like_others(lock: Lock, tmp_path: Path) -> None:
+    file = Artefact(
+        filename="old-1.0.tar.gz", sha256="7" * 64, size=9, url="https://example.invalid/old-1.0.tar.gz"
+    )
+    built = msgspec.structs.replace(lock, sdists=(Sdist(name="old", version="1.0", file=file),))
+    packages = msgspec.toml.decode(render(built)["pylock.toml"])["packages"]
+    assert packages[0] == {
+        "name": "old", "version": "1.0",
+        "sdist": {"name": file.filename, "url": file.url, "size": 9, "hashes": {"sha256": "7" * 64}},
+    }  # fmt: skip
+    changes = compare_locks(lock, built)
+    assert [(one.kind, one.name, one.other) for one in changes] == [
+        ("python", "old", f"1.0 old-1.0.tar.gz sha256:{'7' * 64}")
+    ]
+    write_lock(built, tmp_path / "lock")
+    known = from_lock(tmp_path / "lock", "locked").known["python"]
+    assert known["old"] == {"version": "1.0", "sha256": "7" * 64}
