@@ -33,14 +33,14 @@ import os, sys, time
 from pathlib import Path
 from reprobuild.fetch import fetch
 from reprobuild.net import Net
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import read_indexes
-from reprobuild.resolve.page_memory import PageMemory
-from reprobuild.resolve.pages import Pages
-from reprobuild.resolve.python import Around, resolve_requirements
-from reprobuild.resolve.requires import with_requires
-from reprobuild.resolve.target import Target
-from reprobuild.resolve.wheel_libraries import open_wheels
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import read_indexes
+from reprobuild.resolve.freeze.page_memory import PageMemory
+from reprobuild.resolve.freeze.pages import Pages
+from reprobuild.resolve.freeze.lines import Around, resolve_requirements
+from reprobuild.resolve.freeze.requires import with_requires
+from reprobuild.resolve.freeze.target import Target
+from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.services import read_services
 from reprobuild.snapshot.freeze import parse
 from reprobuild.store import Store

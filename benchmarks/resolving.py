@@ -30,8 +30,8 @@ _OURS = """
 import sys
 from pathlib import Path
 from reprobuild.apt.index import PackagesFile, SystemIndex
-from reprobuild.resolve.base import find_base
-from reprobuild.resolve.search import Search
+from reprobuild.resolve.system.base import find_base
+from reprobuild.resolve.system.search import Search
 from reprobuild.snapshot.apt import parse
 folder = Path(sys.argv[1])
 packages, _ = parse((folder / "apt-packages.txt").read_bytes())

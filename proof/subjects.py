@@ -13,7 +13,7 @@ from reprobuild.apt.configured import configured_index, configured_targets, sour
 from reprobuild.fetch import fetch
 from reprobuild.lock import Base, Lock, Ruling
 from reprobuild.net import Net
-from reprobuild.resolve.system import APT_LIST, foreign_architectures, resolve_base
+from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.snapshot import apt
 from reprobuild.store import Store
 

@@ -33,7 +33,7 @@ from reprobuild.preflight import check_gpus, preflight, this_machine
 from reprobuild.realise import realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
-from reprobuild.resolve.standalone import mirrored
+from reprobuild.resolve.interpreter.standalone import mirrored
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot

@@ -14,7 +14,7 @@ from reprobuild.conda.configured import read_channels
 from reprobuild.errors import LockError
 from reprobuild.net import Net
 from reprobuild.registry.logins import Logins
-from reprobuild.resolve.indexes import read_indexes
+from reprobuild.resolve.freeze.indexes import read_indexes
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import distances, read_services
 from reprobuild.store import Store

@@ -11,7 +11,7 @@ import msgspec
 from reprobuild.cli import common
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
-from reprobuild.resolve.cuda import weigh
+from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 

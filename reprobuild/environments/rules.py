@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.environments.facts import KINDS, Kind
-from reprobuild.resolve import environment
+from reprobuild.resolve.settings import environment
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,5 +59,5 @@ def rank(kind: Kind, name: str) -> tuple[int, Rule]:
 
 
 def _class(name: str) -> str:
-    """Return the class that resolve/environment.toml gives a variable; no pattern there matches a newline."""
+    """Return the class that resolve/settings/environment.toml gives a variable; no pattern there matches a newline."""
     return next((rule.kind for pattern, rule in environment.rules() if pattern.fullmatch(name)), "")

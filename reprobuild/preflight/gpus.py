@@ -14,8 +14,8 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import Lock
-from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge, runtime_package
-from reprobuild.resolve.torch_build import TorchBuild, known_torch_build, read_torch_build
+from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, judge, runtime_package
+from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot.text import shown
 from reprobuild.store import Store
 

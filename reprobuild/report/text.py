@@ -13,7 +13,7 @@ from reprobuild.image.build import Image
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
-from reprobuild.resolve.cuda import weigh
+from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.verdict import Verdict
 

@@ -25,26 +25,26 @@ from reprobuild.lock import (
     in_short,
 )
 from reprobuild.profiles import DEFAULT
-from reprobuild.resolve.asking import file_lists, known_of
-from reprobuild.resolve.build_requires import Shelf, resolve_buildings
-from reprobuild.resolve.conda import resolve_conda
-from reprobuild.resolve.conda_environment import in_prefix
-from reprobuild.resolve.cuda import rule_cuda
-from reprobuild.resolve.devel import devel_base
-from reprobuild.resolve.extensions import Toolkit
+from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.building.devel import devel_base
+from reprobuild.resolve.building.extensions import Toolkit
+from reprobuild.resolve.conda.environment import in_prefix
+from reprobuild.resolve.conda.packages import resolve_conda
+from reprobuild.resolve.cuda.evidence import rule_cuda
+from reprobuild.resolve.freeze.asking import file_lists, known_of
+from reprobuild.resolve.freeze.lines import Target, resolve_requirements
+from reprobuild.resolve.freeze.requires import with_requires
 from reprobuild.resolve.ground import Ground, Subject, find_ground
-from reprobuild.resolve.interpreter import resolve_interpreter
-from reprobuild.resolve.origins import Origin, read_origin
-from reprobuild.resolve.places import Places, text_of
-from reprobuild.resolve.python import Target, resolve_requirements
-from reprobuild.resolve.requires import with_requires
-from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
-from reprobuild.resolve.sonames import glibc_of
-from reprobuild.resolve.sources import Given, resolve_sources
+from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.settings.places import Places, text_of
+from reprobuild.resolve.sources.origins import Origin, read_origin
+from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.system import APT_LIST
+from reprobuild.resolve.system.packages import APT_LIST
+from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
+from reprobuild.resolve.system.sonames import glibc_of
+from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.resolve.wheel_libraries import open_wheels
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot
 

@@ -15,16 +15,16 @@ from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
 from reprobuild.lock import Base, Interpreter, Ruling
 from reprobuild.registry.reference import is_image
-from reprobuild.resolve.asking import asked_of_indexes
-from reprobuild.resolve.base import System, Wanted
-from reprobuild.resolve.conda import Conda
-from reprobuild.resolve.default_base import Need, default_release, what_is_needed
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.image import ImageBase, ImageDecision
-from reprobuild.resolve.interpreter import Choice, Find, bring, settle, standalone
-from reprobuild.resolve.release import Release, infer_release
-from reprobuild.resolve.standalone import Build, NoBuild, find_build
+from reprobuild.resolve.conda.packages import Conda
+from reprobuild.resolve.freeze.asking import asked_of_indexes
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.interpreter.choice import Choice, Find, bring, settle, standalone
+from reprobuild.resolve.interpreter.standalone import Build, NoBuild, find_build
 from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.base import System, Wanted
+from reprobuild.resolve.system.default_base import Need, default_release, what_is_needed
+from reprobuild.resolve.system.image import ImageBase, ImageDecision
+from reprobuild.resolve.system.release import Release, infer_release
 from reprobuild.resolve.triage import Triage
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Requirement, Snapshot

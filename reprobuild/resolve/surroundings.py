@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reprobuild.apt.signed import FOLDERS
 from reprobuild.net import Net
-from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.store import Store
 
 

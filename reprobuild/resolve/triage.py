@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from reprobuild.decisions import Decisions
 from reprobuild.lock import Ruling, Setting
-from reprobuild.resolve.environment import Surrounded, preload_packages, resolve_environment
-from reprobuild.resolve.modules import find_loaded
 from reprobuild.resolve.others import rule_others
-from reprobuild.resolve.places import Places, find_places, place_repositories
+from reprobuild.resolve.settings.environment import Surrounded, preload_packages, resolve_environment
+from reprobuild.resolve.settings.modules import find_loaded
+from reprobuild.resolve.settings.places import Places, find_places, place_repositories
 from reprobuild.snapshot.model import Snapshot
 
 

@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 from reprobuild import profiles
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, dpkg_name
 from reprobuild.realise.conda import replaced
-from reprobuild.resolve.environment import rules
-from reprobuild.resolve.modules import EVIDENCE
+from reprobuild.resolve.settings.environment import rules
+from reprobuild.resolve.settings.modules import EVIDENCE
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.direct_lines import same_content

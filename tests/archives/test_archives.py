@@ -16,11 +16,11 @@ from reprobuild.apt.dated import instant
 from reprobuild.decisions import ArchiveDecision, Decisions
 from reprobuild.errors import LockError
 from reprobuild.net import Manners, Net
-from reprobuild.resolve.base import System, Wanted
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.release import Release
+from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.when import RESOLUTION
+from reprobuild.resolve.system.base import System, Wanted
+from reprobuild.resolve.system.release import Release
+from reprobuild.resolve.system.when import RESOLUTION
 from reprobuild.services import distances, read_services
 from reprobuild.snapshot.apt import parse
 from reprobuild.snapshot.model import AptList, Snapshot
@@ -204,7 +204,7 @@ def pinned_key(monkeypatch: pytest.MonkeyPatch) -> World:
         own, *others = real(*arguments)  # type: ignore[arg-type]  # handed on
         return (msgspec.structs.replace(own, keys=(fingerprint,), components=("main",)), *others)
 
-    monkeypatch.setattr("reprobuild.resolve.base.archives_of", pinned)
+    monkeypatch.setattr("reprobuild.resolve.system.base.archives_of", pinned)
     return world
 
 

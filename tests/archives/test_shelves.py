@@ -15,9 +15,9 @@ from reprobuild.apt.launchpad import Launchpad
 from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Ruling
 from reprobuild.net import Manners, Net
-from reprobuild.resolve.base import find_base
-from reprobuild.resolve.search import Search
-from reprobuild.resolve.shelves import Found, OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
+from reprobuild.resolve.system.base import find_base
+from reprobuild.resolve.system.search import Search
+from reprobuild.resolve.system.shelves import Found, OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
 from tests.resolve.served import Reply, Served

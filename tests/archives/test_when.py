@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from reprobuild.resolve.when import (
+from reprobuild.resolve.system.when import (
     MOST_SAMPLES,
     RESOLUTION,
     Claim,

@@ -18,10 +18,10 @@ from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.signed import Keyring
 from reprobuild.lock import Ruling
 from reprobuild.net import Manners, Net
-from reprobuild.resolve.base import find_base
-from reprobuild.resolve.past import Past
-from reprobuild.resolve.search import Search
-from reprobuild.resolve.shelves import OfLaunchpad, OwnStore, Shelf
+from reprobuild.resolve.system.base import find_base
+from reprobuild.resolve.system.past import Past
+from reprobuild.resolve.system.search import Search
+from reprobuild.resolve.system.shelves import OfLaunchpad, OwnStore, Shelf
 from reprobuild.snapshot.apt import parse
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store

@@ -15,8 +15,8 @@ from unittest import mock
 
 from reprobuild.archive import read_tar
 from reprobuild.lock import Ruling, Source
-from reprobuild.resolve.origins import read_origin
-from reprobuild.resolve.sources import Given, resolve_sources
+from reprobuild.resolve.sources.origins import read_origin
+from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.restore import restore
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import read_captured

@@ -13,8 +13,8 @@ from reprobuild.decisions import Decisions
 from reprobuild.errors import BuildError, FetchError, LockError
 from reprobuild.lock import EPOCH, Ruling
 from reprobuild.net import Net
-from reprobuild.resolve.conda import Conda, resolve_conda
-from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.conda.packages import Conda, resolve_conda
+from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.snapshot import read_snapshot
 from reprobuild.store import Store

@@ -14,9 +14,9 @@ import pytest
 from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact, Ruling, Wheel
 from reprobuild.net import Net
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.python import Around, Target, resolve_requirements
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lines import Around, Target, resolve_requirements
 from reprobuild.services import read_services
 from tests.drills.dead import FAULTS, LOGIN, MANNERS, Scene, like
 from tests.resolve.repositories import requirement

@@ -29,7 +29,7 @@ from reprobuild.image.build import Image
 from reprobuild.image.oci import image_json, write_layout
 from reprobuild.lock import write_lock
 from reprobuild.pipeline import read_image
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
 from tests.conftest import ROOT, Built, reprobuild
 from tests.system.samples import bring

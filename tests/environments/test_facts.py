@@ -20,7 +20,7 @@ from reprobuild.environments.facts import (
     project,
 )
 from reprobuild.environments.rules import rank, table
-from reprobuild.resolve import environment
+from reprobuild.resolve.settings import environment
 from reprobuild.snapshot.conda_names import names, on_pypi
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)

@@ -8,8 +8,8 @@ import pytest
 
 from reprobuild.apt.index import SystemIndex
 from reprobuild.lock import Base
-from reprobuild.resolve.compiling import PACKAGES
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.building.compiling import PACKAGES
+from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
 from tests.realise.projects import Bench
 from tests.system.conftest import base, bookworm, store  # noqa: F401  # fixtures

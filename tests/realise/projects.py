@@ -15,10 +15,10 @@ from reprobuild.realise import realise
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.root import kept_root
 from reprobuild.realise.wheels import Made, build_wheel
-from reprobuild.resolve.build_requires import Shelf, resolve_buildings
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import read_indexes
-from reprobuild.resolve.python import Target
+from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import read_indexes
+from reprobuild.resolve.freeze.lines import Target
 from reprobuild.sandbox import Root
 from reprobuild.store import Store
 from tests.image.made import file, make_tar

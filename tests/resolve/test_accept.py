@@ -12,7 +12,7 @@ from reprobuild.lock import Artefact, Base, Deb, Outcome, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve import compose
 from reprobuild.resolve.compose import Surroundings, accept, lock_sources, resolve
-from reprobuild.resolve.indexes import Indexes
+from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -102,7 +102,7 @@ def test_a_made_system_and_a_source_become_a_lock(
         stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
     )  # fmt: skip
     monkeypatch.setattr(
-        "reprobuild.resolve.base.configured_index", lambda *_, **__: made
+        "reprobuild.resolve.system.base.configured_index", lambda *_, **__: made
     )  # apt's own tests are elsewhere
     decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)
     lock = resolve(snapshot, decisions, around)

@@ -10,8 +10,8 @@ import pytest
 
 from reprobuild.lock import Artefact, Sdist
 from reprobuild.net import Manners, Net
-from reprobuild.resolve.archives import bring_file
-from reprobuild.resolve.python import Around, Resolved
+from reprobuild.resolve.freeze.archives import bring_file
+from reprobuild.resolve.freeze.lines import Around, Resolved
 from reprobuild.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import AROUND, Index, lists, lock, resolved, sha256, taken

@@ -9,9 +9,9 @@ import pytest
 from reprobuild.decisions import Decisions
 from reprobuild.lock import Base, Deb
 from reprobuild.net import Net
-from reprobuild.resolve.asking import asked_of_indexes, file_lists, known_of
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.python import Target, resolve_requirements
+from reprobuild.resolve.freeze.asking import asked_of_indexes, file_lists, known_of
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import read_services
 from reprobuild.snapshot.model import Snapshot

@@ -17,12 +17,12 @@ from reprobuild.errors import LockError, UsageError
 from reprobuild.fetch import fetch
 from reprobuild.lock import Artefact, Sdist, Setting, Source, Wheel
 from reprobuild.net import Net
-from reprobuild.resolve.backends import requirements_of
-from reprobuild.resolve.build_requires import Resolved, Shelf, resolve_buildings
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.projects import read_project
-from reprobuild.resolve.python import Target
+from reprobuild.resolve.building.backends import requirements_of
+from reprobuild.resolve.building.build_requires import Resolved, Shelf, resolve_buildings
+from reprobuild.resolve.building.projects import read_project
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lines import Target
 from tests.image.made import Made, file, make_wheel
 
 TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")

@@ -16,8 +16,8 @@ from reprobuild.archive import read_tar
 from reprobuild.decisions import Decisions
 from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
 from reprobuild.render import quote_workdir
-from reprobuild.resolve.captured_sources import rule_losses
 from reprobuild.resolve.compose import _workdir
+from reprobuild.resolve.sources.captured_sources import rule_losses
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import DAMAGED

@@ -9,9 +9,9 @@ import pytest
 
 from reprobuild.errors import BuildError
 from reprobuild.lock import Artefact, Base, Deb, Wheel
-from reprobuild.resolve.cuda import rule_cuda, weigh
-from reprobuild.resolve.cuda_rules import Compiled, Gpu, capability_of, judge, minimum_driver, way
-from reprobuild.resolve.torch_build import TorchBuild, known_torch_build, read_torch_build
+from reprobuild.resolve.cuda.evidence import rule_cuda, weigh
+from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, judge, minimum_driver, way
+from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store

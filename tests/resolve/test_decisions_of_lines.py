@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.resolve.lookup import look_up
+from reprobuild.resolve.freeze.lookup import look_up
 from reprobuild.services import read_services
 from reprobuild.snapshot import freeze
 from tests.resolve.decision_table import DECISIONS

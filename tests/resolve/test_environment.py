@@ -8,9 +8,9 @@ import pytest
 
 from reprobuild.errors import UsageError
 from reprobuild.lock import Ruling, Setting
-from reprobuild.resolve.environment import Surrounded, preload_packages, resolve_environment, rules
-from reprobuild.resolve.modules import EVIDENCE, Loaded
-from reprobuild.resolve.places import Places
+from reprobuild.resolve.settings.environment import Surrounded, preload_packages, resolve_environment, rules
+from reprobuild.resolve.settings.modules import EVIDENCE, Loaded
+from reprobuild.resolve.settings.places import Places
 from reprobuild.snapshot import environ
 from reprobuild.snapshot.model import Module, Place, Variable
 from tests.snapshot.samples import SECRETS

@@ -7,10 +7,10 @@ import pytest
 from reprobuild.decisions import BuildDecision
 from reprobuild.errors import LockError
 from reprobuild.lock import Artefact, Base, Deb
-from reprobuild.resolve.compiling import PACKAGES, compiled
-from reprobuild.resolve.devel import check_glibc
-from reprobuild.resolve.extensions import Toolkit, check_nvcc, with_known
-from reprobuild.resolve.projects import Project
+from reprobuild.resolve.building.compiling import PACKAGES, compiled
+from reprobuild.resolve.building.devel import check_glibc
+from reprobuild.resolve.building.extensions import Toolkit, check_nvcc, with_known
+from reprobuild.resolve.building.projects import Project
 
 
 def project(paths: tuple[str, ...] = (), **texts: str) -> Project:

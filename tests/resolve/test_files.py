@@ -16,11 +16,11 @@ from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Artefact, Ruling, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
-from reprobuild.resolve.files import Distribution, FileLists, same_version
-from reprobuild.resolve.indexes import Index as Place
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.lookup import by_rule
-from reprobuild.resolve.python import Around, Resolved, Target, newest, resolve_requirements
+from reprobuild.resolve.freeze.files import Distribution, FileLists, same_version
+from reprobuild.resolve.freeze.indexes import Index as Place
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lines import Around, Resolved, Target, newest, resolve_requirements
+from reprobuild.resolve.freeze.lookup import by_rule
 from reprobuild.services import read_services
 from reprobuild.snapshot import conda
 from reprobuild.snapshot.joined import conda_versions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.lock import Setting
-from reprobuild.resolve.image_environment import inherit_environment
+from reprobuild.resolve.system.image_environment import inherit_environment
 
 TOKEN = "hf_" + "a1B2c3D4e5" * 3
 OURS = (Setting(name="MKL_NUM_THREADS", value="1"),)

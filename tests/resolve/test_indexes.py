@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.resolve.indexes import Index, Indexes, decided_indexes, read_indexes
+from reprobuild.resolve.freeze.indexes import Index, Indexes, decided_indexes, read_indexes
 from tests.resolve.served import Served
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.lock import STANDALONE, Artefact, Base, Deb, Interpreter
-from reprobuild.resolve.interpreter import Choice, bring, resolve_interpreter, settle
-from reprobuild.resolve.standalone import Build, NoBuild
+from reprobuild.resolve.interpreter.choice import Choice, bring, resolve_interpreter, settle
+from reprobuild.resolve.interpreter.standalone import Build, NoBuild
 from reprobuild.snapshot import collect_env, conda, machine, modules, rpm
 from reprobuild.snapshot.model import Package, Snapshot
 from tests.resolve.repositories import requirement

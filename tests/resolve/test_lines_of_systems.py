@@ -12,12 +12,12 @@ from reprobuild.keep import keep
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
-from reprobuild.resolve.debian_names import versions_of
-from reprobuild.resolve.earlier import Earlier
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.lookup import by_rule
-from reprobuild.resolve.python import Around
+from reprobuild.resolve.freeze.debian_names import versions_of
+from reprobuild.resolve.freeze.earlier import Earlier
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.lines import Around
+from reprobuild.resolve.freeze.lookup import by_rule
 from reprobuild.services import read_services
 from reprobuild.store import Store
 from tests.resolve.served import Reply, Served

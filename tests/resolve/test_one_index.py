@@ -9,7 +9,7 @@ import pytest
 from reprobuild.errors import FetchError, LockError
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
-from reprobuild.resolve.python import Target, newest
+from reprobuild.resolve.freeze.lines import Target, newest
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
 

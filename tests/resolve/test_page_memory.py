@@ -9,10 +9,10 @@ import pytest
 
 from reprobuild.net import Net, Page
 from reprobuild.net.manners import fresh_for
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.page_memory import PageMemory
-from reprobuild.resolve.pages import Pages
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.page_memory import PageMemory
+from reprobuild.resolve.freeze.pages import Pages
 from reprobuild.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import Index, lock

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.resolve.patching import AGAIN, patched
-from reprobuild.resolve.repository import Repository
+from reprobuild.resolve.sources.patching import AGAIN, patched
+from reprobuild.resolve.sources.repository import Repository
 from reprobuild.snapshot.model import Patch
 from tests.resolve.repositories import ENV, Project, binary, edit, patch
 

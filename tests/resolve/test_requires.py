@@ -14,8 +14,8 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import CondaPackage, Lock, Ruling, Wheel, conflicts
 from reprobuild.render import render_pylock
 from reprobuild.report.text import render_rulings
-from reprobuild.resolve.python import Target
-from reprobuild.resolve.requires import LONGEST, MOST, read_requires, with_requires
+from reprobuild.resolve.freeze.lines import Target
+from reprobuild.resolve.freeze.requires import LONGEST, MOST, read_requires, with_requires
 from reprobuild.store import Store
 from tests.image.made import Made
 from tests.resolve.test_shared_libraries import made_wheel

@@ -13,9 +13,9 @@ import pytest
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed, Wheel
-from reprobuild.resolve.shared_libraries import asks, system_libraries, too_new
-from reprobuild.resolve.sonames import candidates, glibc_of, newest_glibcxx, package_of
-from reprobuild.resolve.wheel_libraries import File, open_wheels, read_libraries
+from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
+from reprobuild.resolve.system.sonames import candidates, glibc_of, newest_glibcxx, package_of
+from reprobuild.resolve.system.wheel_libraries import File, open_wheels, read_libraries
 from reprobuild.snapshot import conda as conda_lists
 from reprobuild.snapshot.model import Package, Snapshot
 from reprobuild.store import Store
@@ -142,7 +142,7 @@ def test_a_hostile_wheel(store: Store, tmp_path: Path) -> None:
 
 def test_a_wheel_that_asks_for_too_much(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = made_wheel(store, "a", {f"{number}.so": elf(["liba.so", "libb.so"]) for number in range(3)})
-    monkeypatch.setattr("reprobuild.resolve.wheel_libraries.MOST_NAMES", 5)
+    monkeypatch.setattr("reprobuild.resolve.system.wheel_libraries.MOST_NAMES", 5)
     with pytest.raises(BuildError, match="asks for more than 5 libraries") as caught:
         read_libraries(wheel.file, "x86_64", store)
     assert caught.value.hint == HOSTILE

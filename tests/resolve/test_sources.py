@@ -12,8 +12,8 @@ import pytest
 from reprobuild.archive import Entry, read_tar
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import Ruling, Source
-from reprobuild.resolve.origins import Origin, read_origin
-from reprobuild.resolve.sources import Given, resolve_sources
+from reprobuild.resolve.sources.origins import Origin, read_origin
+from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.snapshot.model import Patch
 from reprobuild.store import Store
 from tests.resolve.repositories import DATE, ENV, FILES, Project, binary, edit, patch, requirement

@@ -18,8 +18,8 @@ import pytest
 from reprobuild.fetch import fetch
 from reprobuild.lock import Artefact, Interpreter, Lock
 from reprobuild.net import Net
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.standalone import NoBuild, find_build, mirrored
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.interpreter.standalone import NoBuild, find_build, mirrored
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.store import Store
 from tests.image.made import Made

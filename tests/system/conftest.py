@@ -15,7 +15,7 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.lock import Base
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
 from tests.registry.conftest import program, pusher, registry  # noqa: F401  # fixtures of a real registry
 from tests.system.samples import EPOCH, bring

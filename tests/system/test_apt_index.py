@@ -13,7 +13,7 @@ from reprobuild.apt.configured import configured_index
 from reprobuild.apt.index import SystemIndex
 from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Base
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
 from tests.system.samples import bring, names_in, package, stanza
 

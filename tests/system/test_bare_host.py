@@ -16,7 +16,7 @@ from reprobuild.apt.index import SystemIndex, newest
 from reprobuild.lock import read_lock
 from reprobuild.proc import Failed
 from reprobuild.realise.unpack import extract, unpack_root
-from reprobuild.resolve.system import resolve_base
+from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store
 from tests.conftest import ROOT, reprobuild

@@ -14,11 +14,11 @@ from reprobuild.errors import LockError
 from reprobuild.lock import Lock
 from reprobuild.net import Net
 from reprobuild.resolve.compose import Surroundings, resolve
-from reprobuild.resolve.default_base import Need, default_release, glibc_of, what_is_needed
-from reprobuild.resolve.files import FileLists
-from reprobuild.resolve.indexes import Indexes
-from reprobuild.resolve.interpreter import resolve_interpreter
-from reprobuild.resolve.release import known_releases
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.system.default_base import Need, default_release, glibc_of, what_is_needed
+from reprobuild.resolve.system.release import known_releases
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
@@ -159,7 +159,7 @@ def test_the_family_comes_before_the_nearest_glibc(monkeypatch: pytest.MonkeyPat
         )
         for name in ("bookworm", "trixie", "jammy", "noble")
     )
-    monkeypatch.setattr("reprobuild.resolve.default_base.known_releases", lambda: made)
+    monkeypatch.setattr("reprobuild.resolve.system.default_base.known_releases", lambda: made)
     names = [one.codename for one in made]
 
     def chosen(family: str, number: str, glibc: tuple[int, int]) -> str:

@@ -10,7 +10,7 @@ from reprobuild.apt.architectures import serves
 from reprobuild.apt.index import PackagesFile
 from reprobuild.errors import LockError
 from reprobuild.lock import Base, Ruling
-from reprobuild.resolve.system import foreign_architectures, resolve_base
+from reprobuild.resolve.system.packages import foreign_architectures, resolve_base
 from reprobuild.snapshot.model import Package
 from tests.system.samples import index, package, stanza
 

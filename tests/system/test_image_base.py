@@ -15,9 +15,9 @@ from reprobuild.errors import BuildError, LockError
 from reprobuild.lock import Artefact, Base, BaseImage, ImageLayer, Ruling
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.resolve import base_image
-from reprobuild.resolve.base_image import WantedOver, resolve_image_base
-from reprobuild.resolve.image_system import ImageSystem, read_system
+from reprobuild.resolve.system import base_image
+from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.image_system import ImageSystem, read_system
 from reprobuild.sandbox import Root, run_in_root
 from reprobuild.snapshot.model import Mark, Package
 from reprobuild.store import Store

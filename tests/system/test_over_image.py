@@ -11,8 +11,8 @@ from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
 from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed
 from reprobuild.realise.base import _write_plan
-from reprobuild.resolve.base_image import WantedOver, resolve_image_base
-from reprobuild.resolve.image_system import ImageSystem, _packages
+from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.image_system import ImageSystem, _packages
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
 from tests.system.samples import add_deb, ar_bytes, member, package, stanza, tar_bytes

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.resolve.release import infer_release
+from reprobuild.resolve.system.release import infer_release
 from tests.system.samples import package
 
 HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.resolve.system_rules import exclusion
+from reprobuild.resolve.system.system_rules import exclusion
 from reprobuild.snapshot import apt
 
 CORPUS = Path(os.environ["REPROBUILD_CORPUS"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.apt.index import SystemIndex
-from reprobuild.resolve.system_rules import exclusion, rules
+from reprobuild.resolve.system.system_rules import exclusion, rules
 from reprobuild.store import Store
 from reprobuild.verify.round_trip import compare_captured
 from tests.system.samples import package, stanza

@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from reprobuild.lock import BaseImage, Installed, Lock, Setting
-from reprobuild.resolve.environment import rules
-from reprobuild.resolve.modules import EVIDENCE
+from reprobuild.resolve.settings.environment import rules
+from reprobuild.resolve.settings.modules import EVIDENCE
 from reprobuild.snapshot import apt, environ
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.frozen import Frozen, read_frozen

@@ -1,0 +1,224 @@
+"""What is built once: each project with the wheels that its own build imports, locked.
+
+No freeze names them, so each is a choice, made once and kept in the lock: the version that was captured where that
+fits, because a build links and compiles against it, else the newest that all of one build's requirements allow.
+Two projects may choose two versions of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.metadata import parse_email
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from reprobuild.decisions import BuildDecision
+from reprobuild.errors import BuildError, LockError
+from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
+from reprobuild.lock import Artefact, Building, Sdist, Source, Wheel
+from reprobuild.resolve.building.backends import more_requirements, parse, requirements_of
+from reprobuild.resolve.building.compiling import PACKAGES, compiled
+from reprobuild.resolve.building.extensions import Toolkit, check_nvcc, with_known
+from reprobuild.resolve.building.projects import Project, read_project
+from reprobuild.resolve.building.variables import build_variables
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.lines import Target, newest
+from reprobuild.store import Store
+
+# Rounds of choosing until nothing changes; each chain of needs takes one for each of its links.
+_ROUNDS = 60
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """Sources and archives that know how they are built, and the wheels of role `build` that they name.
+
+    `packages` are those of the system that compiling needs, each with who asks; empty where nothing compiles.
+    """
+
+    sources: tuple[Source, ...]
+    sdists: tuple[Sdist, ...]
+    wheels: tuple[Wheel, ...]
+    packages: dict[str, str]
+
+
+class Shelf:
+    """Where wheels for builds come from: the captured ones first, then the machine's indexes.
+
+    Args:
+        files: the indexes.
+        target: what a wheel must fit.
+        store: has every wheel that was chosen.
+        fetch: brings one file into the store, so that its own needs can be read.
+        captured: wheels of the environment.
+        toolkit: what there is to compile CUDA with.
+    """
+
+    def __init__(
+        self, files: FileLists, target: Target, store: Store, fetch: Callable[[Artefact], None],
+        captured: Iterable[Wheel], toolkit: Toolkit | None = None,
+    ) -> None:  # fmt: skip
+        self.target, self.store, self.fetch = target, store, fetch
+        self.toolkit = toolkit or Toolkit()
+        self._files = files
+        self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
+        self._newest: dict[tuple[str, str], Wheel | None] = {}
+        self._needs: dict[str, list[Requirement]] = {}
+
+    def pick(self, name: str, allowed: SpecifierSet) -> Wheel | None:
+        """Return the captured wheel of a project where it is allowed, else the newest, None where there is none."""
+        known = self.captured.get(name)
+        if known is not None and allowed.contains(known.version, prereleases=True):
+            return Wheel(name=name, version=known.version, role="build", file=known.file)
+        key = (name, str(allowed))
+        if key not in self._newest:
+            found = newest(name, str(allowed), self._files, self.target)
+            self._newest[key] = (
+                Wheel(name=name, version=found[0], role="build", file=found[1]) if found else None
+            )
+        return self._newest[key]
+
+    def needs(self, wheel: Wheel) -> list[Requirement]:
+        """Return what the metadata of a wheel requires, with its markers."""
+        if wheel.file.sha256 not in self._needs:
+            self.fetch(wheel.file)
+            self._needs[wheel.file.sha256] = [
+                parse(text, wheel.name) for text in _requires(wheel, self.store) if " @ " not in text
+            ]
+        return self._needs[wheel.file.sha256]
+
+
+def resolve_buildings(
+    sources: Iterable[Source], sdists: Iterable[Sdist], decided: Mapping[str, BuildDecision], shelf: Shelf
+) -> Resolved:
+    """Lock the wheels that each project's build needs, and those that these need.
+
+    Args:
+        sources: trees in the store.
+        sdists: archives that are locked.
+        decided: the user's own word, by project.
+        shelf: where wheels come from.
+
+    Raises:
+        LockError: a requirement cannot be read or met, or a decision is for no project.
+        BuildError: an archive or a wheel is hostile or damaged.
+    """
+    choices = {str(canonicalize_name(name)): choice for name, choice in decided.items()}
+    wheels: dict[str, Wheel] = {}
+    packages: dict[str, str] = {}
+
+    def with_building(one: Source | Sdist) -> Building:
+        if isinstance(one, Sdist):
+            shelf.fetch(one.file)
+        project = read_project(one, shelf.store)
+        choice = with_known(project.name, choices.pop(project.name, BuildDecision()))
+        chosen = _close(project, choice, shelf)
+        wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
+        compiles = compiled(project)
+        if compiles and "CUDA" in compiles.languages:
+            check_nvcc(project.name, choice, shelf.toolkit)
+        needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
+        packages.update(
+            {name: f"{project.name}, which is compiled" for name in needed if name not in packages}
+        )
+        return Building(
+            requires=tuple(sorted(wheel.file.sha256 for wheel in chosen.values())),
+            environment=bool(choice.environment), compiles=bool(needed),
+            variables=build_variables(project.name, choice),
+        )  # fmt: skip
+
+    resolved = Resolved(
+        sources=tuple(replace(one, building=with_building(one)) if one.installed else one for one in sources),
+        sdists=tuple(replace(one, building=with_building(one)) for one in sdists),
+        wheels=tuple(wheels.values()),
+        packages=packages,
+    )
+    if choices:
+        raise LockError(
+            f"`build` names {', '.join(sorted(choices))}, and nothing of that name is built",
+            hint="it is for projects that have no wheel: editable and version-control lines, and source archives",
+        )
+    return resolved
+
+
+def _close(project: Project, choice: BuildDecision, shelf: Shelf) -> dict[str, Wheel]:
+    """Choose wheels for all that a project's build needs, until every choice fits every requirement."""
+    roots = [*requirements_of(project), *(parse(text, "`build`") for text in choice.requires)]
+    chosen: dict[str, Wheel] = {}
+    for _ in range(_ROUNDS):
+        more = more_requirements(project, {name: wheel.version for name, wheel in chosen.items()})
+        asked = _demands(project.name, [*roots, *more], chosen, shelf)
+        if choice.environment:
+            asked = {name: demands for name, demands in asked.items() if name not in shelf.captured}
+        now = {name: _choose(name, demands, shelf) for name, demands in asked.items()}
+        if now == chosen:
+            return chosen
+        chosen = now
+    raise LockError(
+        f"{project.name}: no set of wheels was found that suits all that its build needs",
+        hint=f"name versions in reprobuild.yaml: build: {{{project.name}: {{requires: [...]}}}}",
+    )
+
+
+_Demands = dict[str, list[tuple[Requirement, str]]]
+
+
+def _demands(asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: Shelf) -> _Demands:
+    """Return every requirement that holds, with who asks, by project: of the roots, and of what was chosen."""
+    found: _Demands = {}
+    waiting = [(root, asker, "") for root in roots]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        requirement, who, extra = waiting.pop(0)
+        if not _applies(requirement, shelf.target, extra):
+            continue
+        name = str(canonicalize_name(requirement.name))
+        found.setdefault(name, []).append((requirement, who))
+        for each in ("", *sorted(requirement.extras)):
+            if name in chosen and (name, each) not in seen:
+                seen.add((name, each))
+                waiting += [(need, name, each) for need in shelf.needs(chosen[name])]
+    return found
+
+
+def _applies(requirement: Requirement, target: Target, extra: str) -> bool:
+    return not requirement.marker or requirement.marker.evaluate(_environment(target) | {"extra": extra})
+
+
+def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf) -> Wheel:
+    allowed = SpecifierSet()
+    for requirement, _ in demands:
+        allowed &= requirement.specifier
+    wheel = shelf.pick(name, allowed)
+    if wheel is None:
+        words = dict.fromkeys(f"{who} needs {need}" for need, who in demands)
+        raise LockError(
+            f"{', and '.join(words)} to be built, and no index of this machine has a wheel that suits",
+            hint="check the names in its pyproject.toml, and pip's indexes; of what is published without a wheel, put "
+            "one that you built into a folder of pip's find-links",
+        )
+    return wheel
+
+
+def _requires(wheel: Wheel, store: Store) -> list[str]:
+    origin = f"the wheel {wheel.file.filename}"
+    with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
+        found = [info for name, info in members.items() if name.endswith(".dist-info/METADATA")]
+        try:
+            raw, _ = parse_email(zips.read_text(archive, found[0], origin))
+        except (IndexError, *zips.UNREADABLE):
+            raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
+    return raw.get("requires_dist", [])
+
+
+def _environment(target: Target) -> dict[str, str]:
+    minor = ".".join(target.python.split(".")[:2])
+    return {
+        "python_version": minor, "python_full_version": target.python, "implementation_name": "cpython",
+        "platform_python_implementation": "CPython", "sys_platform": "linux", "os_name": "posix",
+        "platform_system": "Linux", "platform_machine": target.machine,
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""conda's packages: which ones, from which channel, and what an environment of them sets."""

@@ -1,0 +1,266 @@
+"""conda's packages of a snapshot: each line to the very package, and the lines of the freeze that it answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.conda.configured import Channels, read_channels
+from reprobuild.conda.package import Facts, activated_variables, read_facts
+from reprobuild.conda.places import Meaning
+from reprobuild.conda.repodata import Repodata
+from reprobuild.decisions import Decisions, is_named
+from reprobuild.errors import LockError
+from reprobuild.fetch import fetch
+from reprobuild.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
+from reprobuild.resolve.conda.files import Chosen, Files, Refused
+from reprobuild.resolve.freeze.files import same_version
+from reprobuild.resolve.others import python_of_conda
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import read_services
+from reprobuild.snapshot import model
+from reprobuild.snapshot.conda import PYPI
+from reprobuild.snapshot.model import Place, Requirement, Snapshot
+
+WORKERS = 8
+_GLIBC = re.compile(r"__glibc\s*>=?\s*(\d+)\.(\d+)")
+Glibc = tuple[int, int]
+
+
+class Conda(Struct, frozen=True, kw_only=True):
+    """What conda brings into the image, and what is left for wheels.
+
+    `rulings` has one for each package of conda's lists, and one for each line of the freeze that a package of conda
+    answers; `lines` are the others. `needs` is the oldest glibc that each package runs with, by its place, where it
+    says one. `activated` are {variable: package} that scripts of packages set when the environment is activated.
+    """
+
+    packages: tuple[CondaPackage, ...]
+    rulings: tuple[Ruling, ...]
+    lines: tuple[Requirement, ...]
+    interpreter: Interpreter
+    needs: dict[Place, tuple[str, Glibc]] = {}
+    activated: dict[str, str] = {}
+
+    def too_new(self, glibc: Glibc) -> Iterator[Ruling]:
+        """Yield a ruling for each package that a base with this glibc is too old for."""
+        for place, (name, needed) in self.needs.items():
+            if needed > glibc:
+                reason = f"it needs glibc {needed[0]}.{needed[1]}, and the base has {glibc[0]}.{glibc[1]}"
+                yield _ruling(place, name, "unresolved", reason, "newer-library")
+
+    @property
+    def glibc(self) -> tuple[Glibc, str]:
+        """The oldest glibc that all packages run with, and what tells it."""
+        found = ((needed, f"conda's {name}, {place}") for place, (name, needed) in self.needs.items())
+        return max(found, default=((0, 0), "nothing tells one"))
+
+
+def resolve_conda(
+    snapshot: Snapshot,
+    decisions: Decisions,
+    platform: str,
+    lines: Sequence[Requirement],
+    around: Surroundings,
+) -> Conda | None:
+    """Find the packages of a conda environment; None where the image is to have none.
+
+    Args:
+        snapshot: what was captured.
+        decisions: `channels` come before those of the machine; what `drop` names stays out.
+        platform: of the image.
+        lines: those of the freeze, without what was dropped.
+        around: the network and the store, which has all packages afterwards.
+
+    Raises:
+        LockError: there is a package of Python that is not one, or a file of settings cannot be read.
+        FetchError: a channel or a file cannot be had. BuildError: a package is hostile or damaged.
+    """
+    python = python_of_conda(snapshot, decisions)
+    if python is None:
+        return None
+    interpreter = _interpreter(python)
+    listed = [one for one in snapshot.conda if one.channel != PYPI and not is_named(one.name, decisions.drop)]
+    channels = read_channels(around.env, decisions.channels)
+    around.net.learn(channels.credentials, channels.tokens)
+    around.say(f"conda: {len(listed)} packages")
+    chosen, refused = _choose(listed, _meaning(channels, decisions), platform, around)
+    fetch([one.file for one in chosen.values()], around.store, around.net, around.progress)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        read = list(pool.map(lambda one: _facts(one, around), chosen.values()))
+    facts = dict(zip(chosen, read, strict=True))
+    of_pip = {canonicalize_name(one.name) for one in snapshot.conda if one.channel == PYPI}
+    brought = {place: one.distributions for place, one in facts.items()}
+    answered = _Answered(brought, listed, of_pip, [*lines, *_unfrozen(snapshot)])
+    packages = {
+        one.place: _package(one, chosen[one.place], facts[one.place]) for one in listed if one.place in chosen
+    }
+    rulings = [
+        *_of_pip(snapshot, decisions.drop), *(refused[one.place] for one in listed if one.place in refused),
+        *(_pinned(one, chosen[one.place], facts[one.place], answered) for one in listed if one.place in chosen),
+        *answered.rulings(chosen),
+    ]  # fmt: skip
+    return Conda(
+        packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
+        interpreter=interpreter,
+        needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
+        activated=_activated(chosen, facts, around),
+    )  # fmt: skip
+
+
+def _interpreter(python: model.CondaPackage) -> Interpreter:
+    minor = re.match(r"3\.\d+(?=\.)", python.version)
+    if minor is None:
+        raise LockError(
+            f"{python.place}: conda's python {python.version} is no version of Python 3",
+            hint="name the one to use instead, for wheels: --python X.Y.Z",
+        )
+    evidence = f"conda's python {python.version} {python.build or ''}".rstrip() + f", {python.place}"
+    return Interpreter(
+        version=python.version, executable=f"{PREFIX}/bin/python{minor[0]}", evidence=evidence, kind="conda"
+    )
+
+
+def _meaning(channels: Channels, decisions: Decisions) -> Meaning:
+    ours, shipped = read_services(decisions.services), read_services({})
+    public, defaults = "conda-channels", "conda-defaults"
+    known = (shipped[public].url, shipped[defaults].url)
+    return Meaning(channels, ours[public].url, ours[defaults].url, known)
+
+
+def _choose(
+    listed: Sequence[model.CondaPackage], meaning: Meaning, platform: str, around: Surroundings
+) -> tuple[dict[Place, Chosen], dict[Place, Ruling]]:
+    chosen: dict[Place, Chosen] = {}
+    refused: dict[Place, Ruling] = {}
+    with around.store.scratch() as scratch:
+        files = Files(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
+        files.prepare(listed)
+
+        def find(one: model.CondaPackage) -> Chosen | Ruling:
+            try:
+                return files.find(one)
+            except Refused as err:
+                return _ruling(one.place, one.name, "unresolved", str(err), err.kind)
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for one, found in zip(listed, pool.map(find, listed), strict=True):
+                if isinstance(found, Chosen):
+                    chosen[one.place] = found
+                else:
+                    refused[one.place] = found
+    return chosen, refused
+
+
+def _facts(chosen: Chosen, around: Surroundings) -> Facts:
+    filename = chosen.file.filename
+    return read_facts(around.store.verified(chosen.file.sha256, filename), filename)
+
+
+def _package(one: model.CondaPackage, chosen: Chosen, facts: Facts) -> CondaPackage:
+    return CondaPackage(
+        name=facts.index.name, version=facts.index.version, build=facts.index.build, subdir=chosen.subdir,
+        channel=chosen.channel, file=chosen.file,
+        distributions=tuple(sorted({str(canonicalize_name(name)) for name in facts.distributions})),
+    )  # fmt: skip
+
+
+def _glibc(facts: Facts) -> Glibc | None:
+    needs = [match for text in facts.index.depends if (match := _GLIBC.match(text))]
+    return max(((int(match[1]), int(match[2])) for match in needs), default=None)
+
+
+def _activated(
+    chosen: dict[Place, Chosen], facts: dict[Place, Facts], around: Surroundings
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for place, one in chosen.items():
+        path = around.store.verified(one.file.sha256, one.file.filename)
+        found |= dict.fromkeys(activated_variables(path, one.file.filename, facts[place]), one.file.filename)
+    return found
+
+
+def _unfrozen(snapshot: Snapshot) -> Iterator[Requirement]:
+    """Yield what pip installed by conda's lists alone, where there is no freeze."""
+    if snapshot.requirements:
+        return
+    for one in snapshot.conda:
+        if one.channel == PYPI:
+            text = f"{one.name}=={one.version}"
+            yield Requirement(place=one.place, text=text, kind="index", name=one.name, version=one.version)
+
+
+class _Answered:
+    """Which lines of the freeze conda's packages answer, and which pip's own wheels do (`others`)."""
+
+    def __init__(
+        self, brought: dict[Place, dict[str, str]], listed: Sequence[model.CondaPackage], of_pip: Collection[str],
+        lines: Sequence[Requirement],
+    ) -> None:  # fmt: skip
+        by_name = {
+            canonicalize_name(name): (one, version)
+            for one in listed
+            for name, version in brought.get(one.place, {}).items()
+        }
+        self.others: list[Requirement] = []
+        self.answers: list[tuple[Requirement, model.CondaPackage]] = []
+        self.replaced: dict[Place, Requirement] = {}
+        for line in lines:
+            name = canonicalize_name(line.name)
+            one, version = by_name.get(name, (None, ""))
+            if one is None:
+                self.others.append(line)
+            elif line.kind in ("editable", "vcs") or name in of_pip or not _same(line, version):
+                self.others.append(line)
+                self.replaced[one.place] = line
+            else:
+                self.answers.append((line, one))
+
+    def rulings(self, chosen: dict[Place, Chosen]) -> Iterator[Ruling]:
+        """Yield one for each line of the freeze that a package of conda answers."""
+        for line, one in self.answers:
+            reason = f"of conda: {chosen[one.place].file.filename} ({one.place})"
+            yield Ruling(
+                file=line.place.file, line=line.place.line, subject=line.name, outcome="pinned", reason=reason,
+                kind="conda", captured=line.text,
+            )  # fmt: skip
+
+
+def _same(line: Requirement, version: str) -> bool:
+    """Tell whether a line is of what conda brings: its own build path says so whatever conda calls the version."""
+    return line.kind == "conda" or line.version is None or same_version(line.version, version)
+
+
+def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Ruling:
+    line = answered.replaced.get(one.place)
+    reason = chosen.reason
+    if "pre-link" in facts.scripts:
+        reason += "; its script that conda runs before linking is not run"
+    if line is not None:
+        reason += f"; pip installed {line.name} over it ({line.place}), and conda's record of it goes"
+        return _ruling(one.place, one.name, "excluded", reason, "conda")
+    return _ruling(one.place, one.name, "pinned", reason, "conda")
+
+
+def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
+    """Yield the rulings of packages that conda's lists name and pip installed, and of those that were dropped."""
+    for one in snapshot.conda:
+        if is_named(one.name, drop):
+            yield _ruling(one.place, one.name, "excluded", "dropped by decision", "decision")
+        elif one.channel == PYPI and snapshot.requirements:
+            frozen = {canonicalize_name(line.name) for line in snapshot.requirements}
+            if canonicalize_name(one.name) in frozen:
+                yield _ruling(
+                    one.place, one.name, "excluded", "pip's: the freeze says what becomes of it", "conda"
+                )
+            else:
+                reason = f"{one.version} of pip, which the freeze does not have"
+                yield _ruling(one.place, one.name, "unresolved", reason, "conda-package")
+
+
+def _ruling(place: Place, name: str, outcome: Outcome, reason: str, kind: str) -> Ruling:
+    return Ruling(file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind)

@@ -1,0 +1,1 @@
+"""Which CUDA the environment had, by evidence, and what torch was compiled for."""

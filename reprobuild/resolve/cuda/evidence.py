@@ -1,0 +1,255 @@
+"""Which CUDA an environment had: all that a snapshot tells of it, strongest first, and where that disagrees.
+
+The wheel of torch itself says what it was compiled with. Then: torch's local version (`+cu121`), NVIDIA's own wheels,
+plugins of other frameworks, what a report of torch said, the modules of a cluster, conda's packages. The driver tells
+the newest CUDA that it knows, and nothing of the environment's. docs/cuda.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct, structs
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.resolve.cuda.rules import Compiled, Gpu, judge, runtime_package
+from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
+from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.store import Store
+
+KIND = "cuda"
+_LABEL = re.compile(r"\+(?:.*[.])?cu(\d{1,2})(\d)\b")
+_RUNTIME = re.compile(r"(nvidia-cuda-runtime|cuda-toolkit)(-cu\d{2})?")
+_OF_NVIDIA = re.compile(r"nvidia-[a-z0-9-]+-cu(\d{2})")
+_CUDNN = re.compile(r"nvidia-cudnn(-cu\d{2})?")
+_PLUGIN = re.compile(
+    r"(?:jax-cuda|cupy-cuda|tensorrt-cu|cudf-cu|cuml-cu|faiss-gpu-cu|onnxruntime-gpu-cu)(\d{2})\d{0,2}x?\b.*"
+)
+_MODULE = re.compile(r"(?i)(?:.*/)?(?:cuda|cudatoolkit|cuda-toolkit|cudacore)/v?(\d+\.\d+)\S*")
+_CUDNN_MODULE = re.compile(r"(?i)(?:.*/)?cudnn\d*/v?(\d+\.\d+)\S*")
+_OF_CONDA = re.compile(r"cudatoolkit|cuda-version|cuda-runtime|cuda-cudart|pytorch-cuda")
+_BRINGS = re.compile(r"cudatoolkit|cuda-cudart")
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """One thing that tells of CUDA. `version` is `12.4`, or `12` where no more is told; `place` is `FILE:LINE`.
+
+    `bound` marks the newest version that a driver knows; `brings` what has CUDA's libraries in it.
+    """
+
+    what: str
+    place: str
+    version: str
+    bound: bool = False
+    brings: bool = False
+
+
+class Cuda(Struct, frozen=True, kw_only=True):
+    """The answer. `version` is that of the strongest evidence; `base` is the base's package of CUDA, if it has one."""
+
+    version: str
+    evidence: tuple[Evidence, ...]
+    conflicts: tuple[str, ...] = ()
+    base: str = ""
+
+    @property
+    def brought(self) -> bool:
+        """Whether something in the environment has CUDA's libraries, so that no base needs them."""
+        return any(one.brings for one in self.evidence)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a person reads: the answer, each piece of evidence, each conflict."""
+        needs = "nothing captured brings it: what needs it needs a base image that has it (`--base IMAGE`)"
+        if self.brought:
+            needs = "the environment brings it; no base image with CUDA is needed"
+        elif self.base:
+            needs = f"nothing captured brings it, and {self.base} of the base does"
+        yield f"{self.version}: {needs}"
+        yield from (_said(one) for one in self.evidence)
+        yield from (f"conflict: {conflict}" for conflict in self.conflicts)
+
+
+def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") -> Cuda | None:
+    """Return which CUDA the captured environment had, or None where nothing of it has to do with CUDA.
+
+    Args:
+        snapshot: what was captured.
+        build: what the wheel of torch says, where it is at hand; `wheel` is its name.
+    """
+    torch = next((line for line in snapshot.requirements if canonicalize_name(line.name) == "torch"), None)
+    without = bool(build and not build.cuda) or bool(
+        torch and re.search(r"\+(cpu|rocm|xpu)", torch.version or "")
+    )
+    found = [*_of_wheel(build, wheel), *_of_freeze(snapshot), *_of_reports(snapshot)]
+    if without and not found:
+        return None  # a module that was loaded all the same has its own ruling
+    found += [*_of_modules(snapshot), *_of_conda(snapshot)]
+    found += _of_driver(snapshot)
+    telling = [one for one in found if not one.bound]
+    if not telling:
+        return None
+    conflicts = (*_disagreeing(telling), *_beyond(found), *_cudnn(snapshot))
+    return Cuda(version=telling[0].version, evidence=tuple(found), conflicts=conflicts)
+
+
+def rule_cuda(
+    snapshot: Snapshot, wheels: Iterable[Wheel], base: Base, store: Store, say: Callable[[str], None]
+) -> list[Ruling]:
+    """Return the ruling on CUDA, none where there is nothing to rule, and tell what disagrees.
+
+    Args:
+        snapshot: what was captured.
+        wheels: of the environment, in the store.
+        base: of the image.
+        store: it remembers what a wheel of torch says of itself.
+        say: is told each conflict.
+
+    Raises:
+        FetchError, BuildError: as `read_torch_build`.
+    """
+    torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
+    build = read_torch_build(torch.file, store) if torch else None
+    cuda = weigh(snapshot, build, torch.file.filename if torch else "")
+    if cuda and not cuda.brought and (package := runtime_package(base.installed)):
+        cuda = structs.replace(cuda, base=package[0], conflicts=(*cuda.conflicts, *_unlike(cuda, *package)))
+    problems = [*(cuda.conflicts if cuda else ()), *(captured_problems(snapshot, build) if build else ())]
+    for problem in problems:
+        say(f"warning: CUDA: {problem}")
+    return [_ruling(cuda)] if cuda else []
+
+
+def _ruling(cuda: Cuda) -> Ruling:
+    """Return the ruling of kind `cuda`: it stands for no captured line, but for what all of them tell."""
+    strongest = cuda.evidence[0].place.rpartition(":")
+    outcome: Outcome = "pinned" if cuda.brought else "in base" if cuda.base else "excluded"
+    return Ruling(
+        file=strongest[0] or strongest[2], line=0, subject=KIND, outcome=outcome, reason="; ".join(cuda.lines()),
+        kind=KIND,
+    )  # fmt: skip
+
+
+def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
+    """Return what speaks against the captured machine having run this torch: a report of another machine, mostly."""
+    compiled = Compiled(what=f"torch {build.version}", cuda=build.cuda, architectures=build.architectures)
+    found = [
+        finding.text
+        for report in snapshot.reports
+        for name in dict.fromkeys(report.gpus or ("",))
+        for finding in judge(compiled, Gpu(name=name), report.driver, f"the captured machine ({report.file})")
+        if finding.certain
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _said(one: Evidence) -> str:
+    return f"{one.what} ({one.place}) {'knows CUDA up to' if one.bound else 'says'} {one.version}"
+
+
+def _of_wheel(build: TorchBuild | None, wheel: str) -> Iterator[Evidence]:
+    if build and build.cuda:
+        yield Evidence(what=f"torch {build.version}", place=f"{wheel}:torch/version.py", version=build.cuda)
+
+
+def _of_freeze(snapshot: Snapshot) -> Iterator[Evidence]:
+    """Yield what distributions tell: torch's label, NVIDIA's wheels (the runtime first), plugins."""
+    lines = [
+        (str(canonicalize_name(line.name)), line.version or "", line.place) for line in snapshot.requirements
+    ]
+    for name, version, place in lines:
+        label = _LABEL.search(version)
+        if name == "torch" and label:
+            yield _evidence(name, version, place, f"{label[1]}.{label[2]}", brings=True)
+    for name, version, place in lines:
+        if _RUNTIME.fullmatch(name) and (number := re.match(r"\d+\.\d+", version)):
+            yield _evidence(name, version, place, number[0], brings=not name.startswith("cuda-toolkit"))
+    others: dict[str, list[tuple[str, str, Place]]] = {}
+    for one in lines:
+        if (match := _OF_NVIDIA.fullmatch(one[0])) and not _RUNTIME.fullmatch(one[0]):
+            others.setdefault(match[1], []).append(one)
+    for major, ((name, version, place), *more) in sorted(others.items()):
+        also = f" and {len(more)} more" if more else ""
+        yield _evidence(name, f"{version}{also}", place, major)
+    for name, version, place in lines:
+        if match := _PLUGIN.fullmatch(name):
+            yield _evidence(name, version, place, match[1])
+
+
+def _of_reports(snapshot: Snapshot) -> Iterator[Evidence]:
+    for report in snapshot.reports:
+        if report.kind == "collect_env" and re.fullmatch(r"\d+\.\d+", report.cuda):
+            place = str(report.place("CUDA used to build PyTorch"))
+            yield Evidence(what=f"the report of torch {report.torch}", place=place, version=report.cuda)
+
+
+def _of_modules(snapshot: Snapshot) -> Iterator[Evidence]:
+    for module in snapshot.modules:
+        name = f"{module.name}/{module.version}" if module.version else module.name
+        if match := _MODULE.fullmatch(name):
+            yield Evidence(what=f"the module {name}", place=str(module.place), version=match[1])
+
+
+def _of_conda(snapshot: Snapshot) -> Iterator[Evidence]:
+    for package in snapshot.conda:
+        number = re.match(r"\d+(\.\d+)?", package.version)
+        if _OF_CONDA.fullmatch(package.name) and number and package.channel != "pypi":
+            brings = _BRINGS.fullmatch(package.name) is not None
+            what = f"conda's {package.name} {package.version}"
+            yield Evidence(what=what, place=str(package.place), version=number[0], brings=brings)
+
+
+def _of_driver(snapshot: Snapshot) -> Iterator[Evidence]:
+    for report in snapshot.reports:
+        if report.kind == "nvidia-smi" and re.fullmatch(r"\d+\.\d+", report.cuda):
+            what = f"the driver {report.driver}" if report.driver else "the driver"
+            place = str(report.place("CUDA Version"))
+            yield Evidence(what=what, place=place, version=report.cuda, bound=True)
+
+
+def _evidence(name: str, version: str, place: Place, cuda: str, *, brings: bool = False) -> Evidence:
+    return Evidence(what=f"{name} {version}", place=str(place), version=cuda, brings=brings)
+
+
+def _disagreeing(telling: list[Evidence]) -> Iterator[str]:
+    first = telling[0]
+    for one in telling[1:]:
+        if not _same(first.version, one.version):
+            yield f"{_said(one)}, and {_said(first)}, which counts more"
+
+
+def _beyond(found: Iterable[Evidence]) -> Iterator[str]:
+    """Yield where a driver knows no CUDA of that major version; an older minor one is enough (`cuda_rules`)."""
+    first, *others = found
+    for one in others:
+        if one.bound and _major(one.version) < _major(first.version):
+            yield f"{_said(one)}, and {_said(first)}: that driver is not the one of the job"
+
+
+def _cudnn(snapshot: Snapshot) -> Iterator[str]:
+    """Yield where a module of cuDNN is not the wheel's version, which is the one that torch loads."""
+    brought = [line for line in snapshot.requirements if _CUDNN.fullmatch(str(canonicalize_name(line.name)))]
+    for module in snapshot.modules:
+        match = _CUDNN_MODULE.fullmatch(f"{module.name}/{module.version or ''}")
+        for line in brought if match else ():
+            assert match is not None
+            if line.version and not _same(match[1], ".".join(line.version.split(".")[:2])):
+                yield (
+                    f"the module cudnn/{module.version} ({module.place}) is not {line.name} {line.version} "
+                    f"({line.place}), which is what torch loads"
+                )
+
+
+def _unlike(cuda: Cuda, package: str, version: str) -> Iterator[str]:
+    """Yield where the base has a CUDA of another major version than what was compiled for one."""
+    if _major(version) != _major(cuda.version):
+        yield f"{package} of the base is CUDA {version}, and {_said(cuda.evidence[0])}"
+
+
+def _same(one: str, other: str) -> bool:
+    """Tell whether two versions agree as far as both go: `12` and `12.4` do."""
+    return all(a == b for a, b in zip(one.split("."), other.split("."), strict=False))
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])

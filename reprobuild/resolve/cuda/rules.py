@@ -1,0 +1,171 @@
+"""Whether what was compiled with CUDA runs with a driver and on a GPU: NVIDIA's rules, by one table (`cuda.toml`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+_ARCHITECTURE = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d{1,3})(?P<minor>\d)(?P<only>[af]?)")
+
+_PACKAGE = re.compile(r"cuda-cudart-(\d{1,3})-(\d{1,3})")
+
+
+class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the table; see there."""
+
+    name: str
+    capability: str
+    data_centre: bool = False
+
+
+class _Jetson(Struct, frozen=True):
+    capabilities: tuple[str, ...]
+
+
+class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    minor: Mapping[str, str]
+    toolkit: Mapping[str, str]
+    jetson: _Jetson
+    gpu: tuple[Model, ...]
+
+
+class Gpu(Struct, frozen=True, kw_only=True):
+    """One GPU as its driver tells of it. `capability` (`8.6`) is empty where neither driver nor table know it."""
+
+    name: str
+    capability: str = ""
+    index: str = ""
+    uuid: str = ""
+
+
+class Compiled(Struct, frozen=True, kw_only=True):
+    """What is to run. `what` names it; `cuda` is the version that it was compiled with, empty if not known.
+
+    `architectures` are those that it was compiled for (`sm_80`, `compute_90`), none if not known; `compat` is the
+    package of the image for forward compatibility, or empty.
+    """
+
+    what: str
+    cuda: str
+    architectures: tuple[str, ...] = ()
+    compat: str = ""
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing to say. `certain` means that it cannot run there."""
+
+    text: str
+    certain: bool
+
+
+def capability_of(name: str) -> str:
+    """Return the compute capability of a GPU by its name, or nothing where the table does not know it."""
+    return next((model.capability for model in _table().gpu if re.search(model.name, name)), "")
+
+
+def runtime_package(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return NVIDIA's package of CUDA's runtime library among system packages, and its version of CUDA, or None."""
+    found = map(_PACKAGE.fullmatch, sorted(names))
+    return next(((match[0], f"{match[1]}.{match[2]}") for match in found if match), None)
+
+
+def minimum_driver(cuda: str) -> str:
+    """Return the oldest driver that runs what was compiled with a version of CUDA (`12.4`); empty if not known."""
+    table = _table()
+    return table.minor.get(cuda.partition(".")[0]) or table.toolkit.get(cuda, "")
+
+
+def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx", "none"]:
+    """Return how a GPU runs code that was compiled for these architectures.
+
+    Binary code runs on GPUs of the same major version and the same or a newer minor one, but for Jetson boards; PTX is
+    compiled for any newer GPU when it runs. `a` is for one GPU alone, `f` for its major version.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
+    """
+    major, minor = (int(part) for part in capability.split("."))
+    jetson = _table().jetson.capabilities
+    translated = False
+    for match in filter(None, map(_ARCHITECTURE.fullmatch, architectures)):
+        at = (int(match["major"]), int(match["minor"]))
+        exact = at == (major, minor)
+        if match["only"] == "a" and not exact:
+            continue
+        if match["kind"] == "sm":
+            alone = {capability, f"{at[0]}.{at[1]}"} & {*jetson}
+            if exact or (not alone and at[0] == major and at[1] <= minor):
+                return "binary"
+        elif at <= (major, minor) and (match["only"] != "f" or at[0] == major):
+            translated = True
+    return "ptx" if translated else "none"
+
+
+def judge(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[Finding]:
+    """Yield what is to say of code, a GPU and a driver; nothing where all is well or too little is known.
+
+    Args:
+        compiled: the code.
+        gpu: one GPU; its name may be empty where only the driver is known.
+        driver: the version of the driver, empty if not known.
+        where: whose they are: "this machine", "the captured machine".
+    """
+    capability = gpu.capability or capability_of(gpu.name)
+    if driver and compiled.cuda:
+        yield from _driver(compiled, gpu, driver, where)
+    if not (capability and compiled.architectures):
+        return
+    kind = way(compiled.architectures, capability)
+    listed = " ".join(compiled.architectures)
+    on = f"the {gpu.name} of {where} has compute capability {capability}"
+    if kind == "none":
+        text = f"{compiled.what} is compiled for {listed}, and {on}: nothing of it runs there"
+        yield Finding(text=text, certain=True)
+    elif kind == "ptx":
+        yield from _translated(compiled, driver, f"{compiled.what} is compiled for {listed}, and {on}")
+
+
+def _driver(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[Finding]:
+    least = minimum_driver(compiled.cuda)
+    if not least or _reaches(driver, least):
+        return
+    short = f"CUDA {compiled.cuda} of {compiled.what} needs driver {least}, and {where} has {driver}"
+    centre = any(model.data_centre and re.search(model.name, gpu.name) for model in _table().gpu)
+    package = f"cuda-compat-{compiled.cuda.replace('.', '-')}"
+    if compiled.compat and centre:
+        text = f"{short}: it runs only where {compiled.compat} of the image supports that driver"
+        yield Finding(text=text, certain=False)
+    elif compiled.compat:
+        text = f"{short}; {compiled.compat} of the image helps on data-centre GPUs alone"
+        yield Finding(text=text, certain=False)  # or on certified servers with RTX cards
+    else:
+        hint = f"; an image with {package} would run on such a GPU" if centre else ""
+        yield Finding(text=f"{short}{hint}", certain=True)
+
+
+def _translated(compiled: Compiled, driver: str, what: str) -> Iterator[Finding]:
+    least = _table().toolkit.get(compiled.cuda, "")
+    if driver and least and not _reaches(driver, least):
+        text = f"{what}: only its PTX could run, which needs driver {least}, not {driver}, to be compiled"
+        yield Finding(text=text, certain=not compiled.compat)
+    else:
+        text = f"{what}: its PTX is compiled when it first runs, which takes minutes, and kept in a cache"
+        yield Finding(text=text, certain=False)
+
+
+def _reaches(driver: str, least: str) -> bool:
+    return _numbers(driver) >= _numbers(least)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", version))
+
+
+@cache
+def _table() -> _Table:
+    raw = files("reprobuild.resolve.cuda").joinpath("cuda.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=_Table)

@@ -1,0 +1,52 @@
+"""What resolving a freeze needs to know of decisions, services, the base and the machine, brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from reprobuild.decisions import Decisions
+from reprobuild.lock import Base
+from reprobuild.resolve.freeze.archives import bring_file
+from reprobuild.resolve.freeze.debian_names import versions_of
+from reprobuild.resolve.freeze.earlier import Earlier
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import decided_indexes
+from reprobuild.resolve.freeze.lines import Around
+from reprobuild.resolve.freeze.lookup import by_rule, look_up
+from reprobuild.resolve.freeze.page_memory import PageMemory
+from reprobuild.resolve.freeze.pages import Pages
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.services import Service
+from reprobuild.snapshot.model import Requirement, Snapshot
+
+
+def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Surroundings) -> FileLists:
+    """Return the lists of the machine's indexes, with those that were decided, and let the network know their logins.
+
+    Raises:
+        LockError: a decided index is none.
+    """
+    for remark in around.indexes.remarks:
+        around.say(f"python: {remark}")
+    decided, logins = decided_indexes(decisions.indexes, around.indexes)
+    around.net.learn(logins)
+    pages = Pages(around.net, PageMemory(around.store, around.now))
+    return FileLists(
+        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages
+    )
+
+
+def known_of(snapshot: Snapshot, services: Mapping[str, Service], base: Base, around: Surroundings) -> Around:
+    """Return what the lines of a freeze may know of the rest."""
+    return Around(
+        services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
+        packages=versions_of(snapshot.packages), base=base.installed,
+        image=base.image.reference if base.image else "", earlier=Earlier(around.store),
+    )  # fmt: skip
+
+
+def asked_of_indexes(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:
+    """Return the lines that an index is asked for, where no list of system packages was captured."""
+    return [
+        line for line in lines if look_up(line, {}, services).where in ("index", "rule", "conda", "address")
+    ]

@@ -1,0 +1,75 @@
+"""Which system package brought a distribution of a freeze that was taken outside of a virtual environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.snapshot.model import Package
+
+# What only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
+_MARK = re.compile(r"\d(?:ubuntu|build)\d|[+~](?:ubuntu|dfsg|deb|ds)(?:\d|$)")
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+
+
+class _Names(Struct, frozen=True):
+    only: dict[str, str]
+    bindings: dict[str, str]
+
+
+class Brought(Struct, frozen=True, kw_only=True):
+    """How a system package and a distribution belong together.
+
+    `package` is its name, `version` the captured one, empty where no list has it. `certain` tells that no index is to
+    be asked for the distribution, because it or its version is Debian's alone.
+    """
+
+    package: str
+    version: str
+    certain: bool
+
+
+@cache
+def _names() -> _Names:
+    raw = files("reprobuild.resolve.freeze").joinpath("debian_names.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=_Names)
+
+
+def versions_of(packages: Iterable[Package]) -> dict[str, str]:
+    """Return {name: version} of the captured packages that were installed."""
+    return {package.name: package.version for package in packages if package.mark != "residual"}
+
+
+def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
+    """Return the system package that brought a distribution, None where nothing speaks for one.
+
+    Args:
+        name: the distribution, as captured.
+        version: its captured version.
+        packages: the captured packages and their versions; empty where no list was captured.
+    """
+    project = canonicalize_name(name)
+    only, bindings = _names().only.get(project), _names().bindings.get(project)
+    package = only or bindings or f"python3-{project.removeprefix('python-')}"
+    others = (f"python3-{project}", f"python3-{name.lower()}")  # with dots as they are: python3-lazr.uri
+    package = next((one for one in (package, *others) if one in packages), package)
+    found = packages.get(package, "")
+    if only or _MARK.search(version):
+        return Brought(package=package, version=found, certain=True)
+    if found and _release(found.rpartition(":")[2]) == _release(version):
+        return Brought(package=package, version=found, certain=bindings is not None)
+    return None
+
+
+def _release(version: str) -> list[str]:
+    match = _RELEASE.match(version)
+    parts = match[0].split(".") if match else []
+    while parts and parts[-1] == "0":
+        parts.pop()
+    return parts

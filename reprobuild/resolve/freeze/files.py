@@ -1,0 +1,213 @@
+"""What files the machine's indexes offer for a project: find-links folders and Simple APIs.
+
+File names are read by `packaging`; `pages` reads the places themselves.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.errors import FetchError
+from reprobuild.lock import Artefact
+from reprobuild.net import Net, local_hash, local_size, split_credentials
+from reprobuild.resolve.freeze.indexes import Index, Indexes
+from reprobuild.resolve.freeze.pages import Listed, Pages
+from reprobuild.resolve.freeze.versions import same_version as same_version
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """One file on an index. `tags` are empty for a source distribution; `rank` is the index's place in
+    the order of preference; `yanked` is None, or the publisher's reason (may be empty)."""
+
+    filename: str
+    version: str
+    url: str
+    sha256: str | None
+    size: int
+    rank: int
+    index: str
+    tags: frozenset[Tag] = frozenset()
+    build: tuple[int, str] | None = None
+    requires_python: str | None = None
+    yanked: str | None = None
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What one index has of a version: its files of it, and whether it has any of the project."""
+
+    index: Index
+    files: tuple[Distribution, ...]
+    known: bool
+
+
+class FileLists:
+    """The file lists of every index, each asked once for each project.
+
+    Args:
+        indexes: where to look, in order.
+        net: how to get there.
+        by_rule: gives the places where wheels of a name and version stand, too, which are asked when no index has one.
+        decided: by name of a distribution, the only index that is asked for it.
+        pages: how pages are read and remembered.
+    """
+
+    def __init__(
+        self, indexes: Indexes, net: Net, by_rule: Callable[[str, str], Sequence[Index]] = lambda name, version: (),
+        decided: Mapping[str, Index] | None = None, pages: Pages | None = None,
+    ) -> None:  # fmt: skip
+        self._places = indexes.places
+        self._by_rule = by_rule
+        self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
+        self._pages = pages or Pages(net)
+
+    def save(self) -> None:
+        """Let the next run know which pages are still fresh then."""
+        self._pages.save()
+
+    def decided(self, name: str) -> Index | None:
+        """Return the only index that a distribution is to come from, if that was decided."""
+        return self._decided.get(canonicalize_name(name))
+
+    def offers(self, name: str, version: str) -> list[Offer]:
+        """Return what each index has of one version, in the order of preference.
+
+        Raises:
+            FetchError: an index cannot be reached, or is none.
+        """
+        project = canonicalize_name(name)
+        return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
+
+    def elsewhere(self, name: str, version: str) -> list[Offer]:
+        """Return what the services have that a rule leads to; nothing where the index was decided."""
+        project = canonicalize_name(name)
+        places = () if project in self._decided else self._by_rule(project, version)
+        return [self._offer(place, project, version, len(self._places)) for place in places]
+
+    def of(self, name: str, version: str) -> list[Distribution]:
+        """Return the files of one version on all indexes; those of a service only where no index has it."""
+        found = [item for offer in self.offers(name, version) for item in offer.files]
+        return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
+
+    def releases(self, name: str) -> list[Distribution]:
+        """Return every file of a project in the user's folders and pages of links, and on the first index that has it.
+
+        Another index may have a newer release of the same name by somebody else.
+        """
+        project = canonicalize_name(name)
+        found: list[Distribution] = []
+        for rank, index in enumerate(self._asked(project)):
+            here = self._all(index, project, rank)
+            found += here
+            if here and not index.links:
+                break
+        return found
+
+    def versions(self, name: str, version: str) -> list[str]:
+        """Return every version of a project that any place has, those that a rule leads to among them."""
+        project = canonicalize_name(name)
+        places = [*self._asked(project)]
+        if project not in self._decided:
+            places += self._by_rule(project, version)
+        return [item.version for index in places for item in self._all(index, project, 0)]
+
+    def named(self, name: str, filename: str) -> list[Distribution]:
+        """Return the files of a project with this very name."""
+        project = canonicalize_name(name)
+        return [
+            item
+            for rank, index in enumerate(self._asked(project))
+            for item in self._read(index, project, rank, filename)[0]
+            if item.filename == filename
+        ]
+
+    def _asked(self, project: str) -> Sequence[Index]:
+        decided = self.decided(project)
+        return (decided,) if decided else self._places
+
+    def _offer(self, index: Index, project: str, version: str, rank: int) -> Offer:
+        found, known = self._read(index, project, rank, _needle(version))
+        same = [item for item in found if same_version(item.version, version)]
+        if known and not same:  # names may spell it in more ways than one
+            same = [item for item in self._all(index, project, rank) if same_version(item.version, version)]
+        return Offer(index=index, files=tuple(same), known=known)
+
+    def _all(self, index: Index, project: str, rank: int) -> list[Distribution]:
+        return self._read(index, project, rank, "")[0]
+
+    def _read(self, index: Index, project: str, rank: int, needle: str) -> tuple[list[Distribution], bool]:
+        listed, known = self._pages.files(index, project, needle)
+        if index.links:  # most are of other projects, and reading a name takes a hundred times as long
+            listed = [one for one in listed if canonicalize_name(one.filename).startswith(project)]
+        found = [item for one in listed if (item := _distribution(project, one, index.url, rank))]
+        return found, bool(found) if index.links else known
+
+    def artefact(self, item: Distribution) -> Artefact:
+        """Return the file as the lock keeps it; a file without a published hash is read once to get it.
+
+        Raises:
+            FetchError: the index publishes no sha256.
+        """
+        sha256, size = self.hash_of(item), item.size
+        if item.url.startswith("file:"):
+            size = local_size(item.url)
+        if sha256 is None:
+            raise FetchError(
+                f"{item.index} publishes no sha256 for {item.filename} (an md5 is not enough)",
+                hint="put the file into a folder, and that folder into pip's find-links",
+            )
+        return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
+
+    def hash_of(self, item: Distribution) -> str | None:
+        """Return the sha256 of a file, read where none is published and it is on the disk, else None."""
+        if item.sha256 is None and item.url.startswith("file:"):
+            return local_hash(item.url)
+        return item.sha256
+
+
+def _needle(version: str) -> str:
+    """Return what stands in the names of a version's files, in most of their spellings."""
+    try:
+        release = Version(version).release
+    except InvalidVersion:
+        return version
+    return ".".join(str(part) for part in release)
+
+
+def at_address(name: str, filename: str, url: str, sha256: str) -> Distribution | None:
+    """Return the file that stands at an address of its own, or None where its name is not the project's."""
+    listed = Listed(filename=filename, url=url, hashes={"sha256": sha256})
+    return _distribution(canonicalize_name(name), listed, "its own address", 0)
+
+
+def _distribution(project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
+    """Return the file's description, or None where its name is not one of this project's."""
+    tags: frozenset[Tag] = frozenset()
+    build: tuple[int, str] | None = None
+    try:
+        if listed.filename.endswith(".whl"):
+            name, version, raw_build, tags = parse_wheel_filename(listed.filename)
+            build = raw_build if raw_build else None
+        else:
+            name, version = parse_sdist_filename(listed.filename)
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None
+    if canonicalize_name(name) != project:
+        return None
+    return Distribution(
+        filename=listed.filename, version=str(version),
+        url=split_credentials(urllib.parse.urldefrag(listed.url).url)[0], sha256=listed.hashes.get("sha256"),
+        size=listed.size, rank=rank, index=index, tags=tags, build=build, requires_python=listed.requires_python,
+        yanked=listed.yanked,
+    )  # fmt: skip

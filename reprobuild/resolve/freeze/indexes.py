@@ -1,0 +1,166 @@
+"""Which Python indexes this machine uses: asked of pip and uv, never written down here.
+
+pip: `pip config list`, https://pip.pypa.io/en/stable/cli/pip_config/; uv: `uv_indexes`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild import proc
+from reprobuild.errors import LockError
+from reprobuild.net import split_credentials
+from reprobuild.resolve.freeze.uv_indexes import read_uv
+
+# In one process, as starting pip takes half a second: its default index, and `pip config list`.
+_ASK_PIP = (
+    "from pip._internal.cli.main import main; from pip._internal.models.index import PyPI; "
+    "print(PyPI.simple_url, flush=True); raise SystemExit(main(['config', 'list']))"
+)
+_KEYRING = (
+    "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
+    "index's address"
+)
+
+Credentials = dict[str, tuple[str, str]]
+
+
+class Index(Struct, frozen=True):
+    """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials."""
+
+    url: str
+    links: bool = False
+
+
+class Indexes(Struct, frozen=True, kw_only=True):
+    """Where this machine looks for distributions, in order of preference.
+
+    `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
+    name, which a decision may use; all without credentials, which stand in `credentials` by host and path.
+    `remarks` are what the user should know of the configuration.
+    """
+
+    find_links: tuple[str, ...]
+    simple: tuple[str, ...]
+    credentials: Credentials
+    named: dict[str, str] = {}
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[Index, ...]:
+        """Every place that is asked for each distribution, in order."""
+        return (*(Index(url, links=True) for url in self.find_links), *(Index(url) for url in self.simple))
+
+
+def read_indexes(env: Mapping[str, str]) -> Indexes:
+    """Ask pip and uv for the indexes they are configured with.
+
+    uv's own extra indexes come before its default, as uv has it; pip's after its default.
+
+    Args:
+        env: the user's environment, as pip and uv would see it.
+
+    Raises:
+        LockError: pip cannot be asked, or a file of uv cannot be read.
+    """
+    (default, pip), uv = _pip_configuration(env), read_uv(env)
+    no_index = pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on") or uv.no_index
+    simple: list[str] = []
+    if not no_index:
+        simple = [*uv.extra, *pip.get("index-url", []), *uv.default, *pip.get("extra-index-url", [])]
+        if not pip.get("index-url") and not uv.default:
+            simple.insert(len(uv.extra), default)
+    credentials: Credentials = {}
+    keyrings = {
+        "pip": pip.get("keyring-provider", ["disabled"])[-1] in ("import", "subprocess"),
+        "uv": uv.keyring,
+    }
+    return Indexes(
+        find_links=_clean([*pip.get("find-links", []), *uv.find_links], credentials),
+        simple=_clean((as_root(url) for url in simple), credentials),
+        named={name: _clean([as_root(url)], credentials)[0] for name, url in uv.named.items()},
+        credentials=credentials,
+        remarks=tuple(_KEYRING.format(tool=tool) for tool, told in keyrings.items() if told),
+    )
+
+
+def decided_indexes(decided: Mapping[str, str], known: Indexes) -> tuple[dict[str, Index], Credentials]:
+    """Return the index that each distribution is to come from, and the logins in their addresses.
+
+    Args:
+        decided: by name of a distribution, an address, a folder, or the name of an index of uv.
+        known: the machine's indexes.
+
+    Raises:
+        LockError: it is neither.
+    """
+    credentials: Credentials = {}
+    found = {}
+    for name, place in decided.items():
+        whole = known.named.get(place, place)
+        local = Path(whole).expanduser()
+        if "://" not in whole and not local.is_dir():
+            names = f" or one of uv's: {', '.join(sorted(known.named))}" if known.named else ""
+            raise LockError(
+                f"the index {place} of {name} is no address and no folder",
+                hint=f"write it as https://HOST/PATH, as a folder{names}",
+            )
+        (url,) = _clean([as_url(whole)], credentials)
+        files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
+        links = files or url in known.find_links or url.endswith((".html", ".htm"))
+        found[name] = Index(url if links else url.rstrip("/"), links=links)
+    return found, credentials
+
+
+def _clean(places: Iterable[str], credentials: Credentials) -> tuple[str, ...]:
+    """Return addresses without logins, each once, and keep their logins in `credentials`."""
+    found = []
+    for place in places:
+        clean, own = split_credentials(as_url(place))
+        if own:
+            credentials[clean.partition("://")[2].rstrip("/")] = own
+        found.append(clean)
+    return tuple(dict.fromkeys(found))
+
+
+def as_root(place: str) -> str:
+    """Return the root of a Simple API as an address without its last stroke."""
+    return as_url(place).rstrip("/")
+
+
+def as_url(place: str) -> str:
+    """Return an address as it is, and a path as one."""
+    return place if "://" in place else Path(place).expanduser().absolute().as_uri()
+
+
+def _ask_pip(env: Mapping[str, str]) -> list[str]:
+    try:
+        out = proc.run(
+            [sys.executable, "-c", _ASK_PIP], env=env, purpose="ask pip for the indexes of this machine",
+            missing=LockError, timeout=60,
+        )  # fmt: skip
+    except proc.Failed as err:
+        raise LockError(
+            str(err), hint=f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
+        ) from None
+    return out.decode().splitlines()
+
+
+def _pip_configuration(env: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
+    """Return pip's own default index and its settings: environment over `install` over `global`, as pip does."""
+    settings: dict[str, tuple[int, list[str]]] = {}
+    rank = {"global": 0, "download": 1, "install": 2, ":env:": 3}
+    default, *lines = _ask_pip(env)
+    for line in lines:
+        key, equals, value = line.partition("=")
+        section, _, name = key.rpartition(".")
+        if not equals or section not in rank:
+            continue
+        if rank[section] >= settings.get(name, (-1, []))[0]:
+            settings[name] = (rank[section], str(ast.literal_eval(value)).split())
+    return default, {name: value for name, (_, value) in settings.items()}

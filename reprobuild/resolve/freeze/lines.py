@@ -1,0 +1,171 @@
+"""From the lines of a freeze to exact files: the captured version, for the captured interpreter.
+
+A freeze is closed: nothing is resolved again, no dependency is followed. `lookup` decides where a line is looked for,
+`choosing` which file of an index it is, `archives` the lines that name one file, `rulings` has the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import msgspec
+from msgspec import UNSET, Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock import Ruling, Sdist, Wheel
+from reprobuild.resolve.freeze.archives import Bring, resolve_archive
+from reprobuild.resolve.freeze.choosing import Choice, choose
+from reprobuild.resolve.freeze.choosing import newest as newest
+from reprobuild.resolve.freeze.files import FileLists, Offer
+from reprobuild.resolve.freeze.lookup import Lookup, look_up
+from reprobuild.resolve.freeze.rulings import ambiguous, missing, no_file, nowhere, rule, told, unlabelled
+from reprobuild.resolve.freeze.system_lines import rule_system
+from reprobuild.resolve.freeze.target import Target as Target
+from reprobuild.services import Service
+from reprobuild.snapshot.model import Requirement
+
+WORKERS = 16  # most of the time is that of the index, far away
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line."""
+
+    wheels: tuple[Wheel, ...]
+    sdists: tuple[Sdist, ...]
+    rulings: tuple[Ruling, ...]
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """What resolving the lines of a freeze may know of the rest.
+
+    `packages` are the captured system packages, `base` those of the image, each with its version; `image` is the image
+    that the base begins with, if any. `bring` fetches a file of unknown hash; `earlier` tells which files of a
+    distribution and version earlier locks had.
+    """
+
+    services: Mapping[str, Service]
+    bring: Bring
+    packages: Mapping[str, str] = MappingProxyType({})
+    base: Mapping[str, str] = MappingProxyType({})
+    image: str = ""
+    earlier: Callable[[str, str], str] = lambda name, version: ""
+
+
+def resolve_requirements(
+    requirements: Iterable[Requirement], files: FileLists, target: Target, around: Around
+) -> Resolved:
+    """Find the file of every line that names a version on an index.
+
+    conda's own build of a distribution is on no index. Where its version is known, the wheel of the same version
+    replaces it, which must be accepted (`conda-build`).
+
+    Args:
+        requirements: lines of every kind but `editable` and `vcs`, which are sources.
+        files: the file lists of the machine's indexes.
+        target: what the wheels must fit.
+        around: the system packages, the services, and how a file is fetched.
+
+    Raises:
+        FetchError: an index cannot be reached, is none, or publishes no hash.
+    """
+    finder = _Finder(files, target, around)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers = list(pool.map(finder.find, requirements))
+    return Resolved(
+        wheels=tuple(one for one, _ in answers if isinstance(one, Wheel)),
+        sdists=tuple(one for one, _ in answers if isinstance(one, Sdist)),
+        rulings=tuple(ruling for _, ruling in answers),
+    )
+
+
+Answer = tuple["Wheel | Sdist | None", Ruling]
+_WITHOUT_FILE = {
+    "source": "is locked as a source, which needs its repository",
+    "folder": "it was installed from a folder, which is in no file of the snapshot",
+    "conda": "conda wrote its own build path; the version is in no file of the snapshot",
+}
+
+
+class _Finder:
+    def __init__(self, files: FileLists, target: Target, around: Around) -> None:
+        self._files, self._target, self._around = files, target, around
+
+    def find(self, line: Requirement) -> Answer:
+        """Return what one line becomes."""
+        lookup = look_up(line, self._around.packages, self._around.services)
+        if self._files.decided(line.name) and line.kind == "index" and line.version:
+            return self._of_index(line, Lookup(where="index"))
+        if lookup.where in ("address", "local file"):
+            return resolve_archive(line, self._files, self._target, self._around.bring)
+        if lookup.where in ("index", "rule"):
+            return self._of_index(line, lookup)
+        if lookup.where == "conda" and line.version:
+            return self._of_conda(line, lookup)
+        return None, self._without_file(line, lookup)
+
+    def _without_file(self, line: Requirement, lookup: Lookup) -> Ruling:
+        if lookup.where == "dropped":
+            return rule(line, "excluded", f"dropped: {lookup.why}", "leftover")
+        if lookup.where in ("system", "vendor"):
+            return rule_system(line, lookup, self._around.base, self._around.image)
+        reason = lookup.why or _WITHOUT_FILE[lookup.where]
+        return rule(line, "unresolved", reason, f"{line.kind}-line")
+
+    def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
+        version = line.version or ""
+        offers = self._files.offers(line.name, version)
+        choice = choose(offers, self._files, self._target)
+        if choice is None or not choice.file.tags:
+            choice, offers = self._by_rule(line, choice, offers)
+        if choice is not None and choice.clash is not None:
+            return None, ambiguous(line, choice, self._files.hash_of)
+        if choice is not None:
+            return self._locked(line, choice)
+        if any(offer.files for offer in offers):
+            return None, no_file(line, self._target, offers)
+        if lookup.instead:
+            return None, rule_system(line, lookup, self._around.base, self._around.image)
+        versions = self._files.versions(line.name, version)
+        if other := unlabelled(versions, version):
+            return self._other_label(line, lookup, other, versions)
+        return None, nowhere(line, versions, lookup, self._around.earlier(line.name, version))
+
+    def _by_rule(
+        self, line: Requirement, choice: Choice | None, offers: list[Offer]
+    ) -> tuple[Choice | None, list[Offer]]:
+        """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
+        more = self._files.elsewhere(line.name, line.version or "")
+        there = choose(more, self._files, self._target)
+        if there is None or (choice is not None and not there.file.tags):
+            return choice, [*offers, *more]
+        passed = (*(offer for offer in offers if offer.known), *there.passed)
+        return msgspec.structs.replace(there, passed=passed), [*offers, *more]
+
+    def _other_label(self, line: Requirement, lookup: Lookup, other: str, versions: Sequence[str]) -> Answer:
+        """Take the same version without its label, which must be accepted, and say what there is."""
+        found, ruling = self._of_index(msgspec.structs.replace(line, version=other), lookup)
+        there = missing(line, versions, lookup)
+        if found is None:
+            return None, msgspec.structs.replace(ruling, reason=f"{there}; {ruling.reason}")
+        reason = f"{there}; {other} stands in: {ruling.reason}"
+        return found, rule(line, "replaced", reason, "other-local-version")
+
+    def _locked(self, line: Requirement, choice: Choice) -> Answer:
+        reason = told(choice, line, decided=self._files.decided(line.name) is not None)
+        item, name = choice.file, canonicalize_name(line.name)
+        file, yanked = self._files.artefact(item), item.yanked or ""
+        if item.tags:
+            wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
+            return wheel, rule(line, "pinned", reason)
+        sdist = Sdist(name=name, version=line.version or "", file=file, yanked=yanked)
+        return sdist, rule(line, "pinned", f"{reason}; built from its source, once")
+
+    def _of_conda(self, line: Requirement, lookup: Lookup) -> Answer:
+        found, ruling = self._of_index(line, lookup)
+        if found is None:
+            return None, ruling
+        source = f" ({line.version_from})" if line.version_from is not UNSET else ""
+        reason = f"conda's build {line.version}{source} is replaced by the wheel of the same version: {ruling.reason}"
+        return found, rule(line, "replaced", reason, "conda-build")

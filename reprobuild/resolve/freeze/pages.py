@@ -1,0 +1,187 @@
+"""What one place offers: the pages of Simple APIs, folders, and pages of links, each read once.
+
+JSON (PEP 691) is read by `msgspec`, HTML (PEP 503) by `mousebender`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import urllib.parse
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import mousebender.simple as simple
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import FetchError
+from reprobuild.net import Net, NotFound, Page, local_path
+from reprobuild.resolve.freeze.indexes import Index
+from reprobuild.resolve.freeze.page_memory import Listed as Listed
+from reprobuild.resolve.freeze.page_memory import PageMemory
+from reprobuild.resolve.freeze.page_text import check_list, joined
+
+_LINK = re.compile(rb"""<a\s[^>]*href=["']([^"']+)["']""", re.IGNORECASE)
+_JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
+_ANCHOR = re.compile(r"(?=<a\s)")
+_BAD = (
+    msgspec.MsgspecError,
+    ValueError,
+    KeyError,
+    RecursionError,
+    simple.UnsupportedMIMEType,
+    simple.UnsupportedAPIVersion,
+)
+
+
+class Pages:
+    """The pages of all places, each asked once.
+
+    Args:
+        net: how to get there.
+        memory: what is still fresh of earlier runs.
+    """
+
+    def __init__(self, net: Net, memory: PageMemory | None = None) -> None:
+        self._net = net
+        self._memory = memory
+        self._pages: dict[str, Page | None] = {}
+        self._links: dict[str, list[Listed]] = {}
+
+    def files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
+        """Return the files whose name has the needle in it, and whether the place has the project at all.
+
+        A page of links does not tell whose its files are: those of other projects are among them.
+
+        Raises:
+            FetchError: the place cannot be reached, or is none.
+        """
+        if index.links:
+            listed = self._of_links(index.url)
+            return [item for item in listed if needle in item.filename], bool(listed)
+        url = f"{index.url}/{project}/"
+        if self._memory and (kept := self._memory.get(url, needle)):
+            return list(kept.files), kept.some
+        page = self._page(url)
+        if page is None:
+            return [], False
+        try:
+            found, some = _read_project(page, project, needle)
+        except _BAD as err:
+            raise FetchError(
+                f"{index.url} does not answer as a Simple API: {err}", hint="check pip's index-url"
+            ) from None
+        if self._memory:
+            self._memory.put(url, needle, page.fresh, found, some=some)
+        return found, some
+
+    def save(self) -> None:
+        """Let the next run know what is still fresh then."""
+        if self._memory:
+            self._memory.save()
+
+    def _page(self, url: str) -> Page | None:
+        if url not in self._pages:
+            try:
+                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED)
+            except NotFound:
+                self._pages[url] = None
+        return self._pages[url]
+
+    def _of_links(self, place: str) -> list[Listed]:
+        if place not in self._links:
+            self._links[place] = self._read_links(place)
+        return self._links[place]
+
+    def _read_links(self, place: str) -> list[Listed]:
+        if place.startswith("file:") and local_path(place).is_dir():
+            paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
+            return [Listed(filename=path.name, url=path.as_uri()) for path in paths]
+        try:
+            page = self._net.page(place, accept="text/html")
+        except NotFound:
+            return []
+        links = (joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
+        return [
+            Listed(
+                filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
+                hashes=_fragment_hashes(url),
+            )
+            for url in links
+            if url is not None
+        ]  # fmt: skip
+
+
+class _File(Struct, frozen=True, rename="kebab"):
+    filename: str
+    url: str
+    hashes: dict[str, str] = {}
+    requires_python: str | None = None
+    size: int | None = None
+    yanked: bool | str = False
+
+
+class _Meta(Struct, frozen=True, rename="kebab"):
+    api_version: str = "1.0"
+
+
+class _Project(Struct, frozen=True):
+    name: str
+    files: tuple[_File, ...]
+    meta: _Meta = _Meta()
+
+
+_PROJECT = msgspec.json.Decoder(_Project)
+
+
+def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], bool]:
+    media = page.content_type.split(";")[0].strip() or "text/html"
+    if "json" in media:
+        if media not in _JSON:
+            raise simple.UnsupportedMIMEType(media)
+        read = _PROJECT.decode(page.content)
+        version, some = read.meta.api_version, bool(read.files)
+        found = [_of_json(page.url, file) for file in read.files if needle in file.filename]
+    else:
+        text = page.content.decode()
+        check_list(text)
+        head, *anchors = _ANCHOR.split(text)
+        # Parsing ten thousand links takes seconds.
+        text, some = head + "".join(anchor for anchor in anchors if needle in anchor), bool(anchors)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", simple.APIVersionWarning)
+            details = simple.parse_project_details(text, media, project)
+        version = str(details.get("meta", {}).get("api-version", "1.0"))
+        found = [_of_html(page.url, dict(file)) for file in details["files"] if needle in file["filename"]]
+    if version.partition(".")[0] != "1":
+        raise simple.UnsupportedAPIVersion(version)
+    return [item for item in found if item is not None], some
+
+
+def _of_json(page: str, file: _File) -> Listed | None:
+    url = joined(page, file.url)
+    if url is None:
+        return None
+    yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
+    return Listed(
+        filename=file.filename, url=url, hashes=file.hashes, size=file.size or 0,
+        requires_python=file.requires_python, yanked=yanked,
+    )  # fmt: skip
+
+
+def _of_html(page: str, file: Mapping[str, Any]) -> Listed | None:
+    url = joined(page, file["url"])
+    if url is None:
+        return None
+    yanked = file.get("yanked", False)
+    return Listed(
+        filename=file["filename"], url=url, hashes=file.get("hashes", {}), requires_python=file.get("requires-python"),
+        yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
+    )  # fmt: skip
+
+
+def _fragment_hashes(url: str) -> dict[str, str]:
+    algorithm, equals, value = urllib.parse.urlsplit(url).fragment.partition("=")
+    return {algorithm: value} if equals else {}

@@ -1,0 +1,88 @@
+"""What became of a line of a freeze, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reprobuild.lock import Outcome, Ruling
+from reprobuild.resolve.freeze.choosing import Choice
+from reprobuild.resolve.freeze.files import Distribution, Offer
+from reprobuild.resolve.freeze.lookup import Lookup
+from reprobuild.resolve.freeze.target import Target
+from reprobuild.resolve.freeze.versions import nearest, public, same_version
+from reprobuild.snapshot.model import Requirement
+
+_NIGHTLY = "; nightly builds are removed after about 60 days"
+
+
+def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Ruling:
+    """Return the ruling on a line."""
+    return Ruling(
+        file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
+        reason=reason, kind=kind, captured=line.text,
+    )  # fmt: skip
+
+
+def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
+    """Say which file was chosen and where, and what else there was to choose from."""
+    file = choice.file
+    reason = f"{file.filename} from {file.index}" + (", which was decided" if decided else "")
+    for offer in choice.passed:
+        source = any(not item.tags for item in offer.files)
+        has = "but not this version"
+        if offer.files:
+            has = "but only a source of this version" if source else "but no file of this version that fits"
+        reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
+    for offer in choice.later:
+        reason += f"; {offer.index.url} has a wheel: decide it with --index {line.name}={offer.index.url}"
+    if file.yanked is not None:
+        reason += f"; its publisher yanked it: {file.yanked or 'no reason given'}"
+    return reason
+
+
+def ambiguous(line: Requirement, choice: Choice, hash_of: Callable[[Distribution], str | None]) -> Ruling:
+    """Rule a line whose file has other bytes on another index: nobody can tell which was installed."""
+    one, other = choice.file, choice.clash or choice.file
+    reason = (
+        f"{one.filename} is one file on {one.index} (sha256 {str(hash_of(one))[:12]}) and another on "
+        f"{other.index} (sha256 {str(hash_of(other))[:12]}): decide it, --index {line.name}={one.index} or "
+        f"--index {line.name}={other.index}"
+    )
+    return rule(line, "unresolved", reason, "ambiguous-index")
+
+
+def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
+    """Say that no index has a version, and what there is of the project."""
+    version = line.version or ""
+    near = ", ".join(nearest(versions, version)) or "no version of it"
+    nightly = _NIGHTLY if ".dev" in version and lookup.where == "rule" else ""
+    return f"{line.name} {version} is on no index of this machine; there is {near}{nightly}"
+
+
+def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Ruling:
+    """Rule a line whose version no index has, and name what could replace it.
+
+    Args:
+        line: the line.
+        versions: what there is of the project.
+        lookup: says how it came to be, where its version tells.
+        more: what else is known, for instance a file of an earlier lock.
+    """
+    built = f"; it was {lookup.why}: give its wheel with pip's find-links" if lookup.why else ""
+    if not versions:
+        reason = f"no index of this machine has {line.name}{built}{more}"
+        return rule(line, "unresolved", reason, "unknown-project")
+    return rule(line, "unresolved", f"{missing(line, versions, lookup)}{built}{more}", "unknown-version")
+
+
+def unlabelled(versions: Sequence[str], version: str) -> str | None:
+    """Return the version without its label, where there is one."""
+    return next((one for one in versions if "+" in version and same_version(one, public(version))), None)
+
+
+def no_file(line: Requirement, target: Target, offers: Sequence[Offer]) -> Ruling:
+    """Rule a line whose version is there, but not for this interpreter and machine."""
+    wheels = any(item.tags for offer in offers for item in offer.files)
+    what = "wheel" if wheels else "source"
+    reason = f"no {what} of {line.name} {line.version} fits {target}"
+    return rule(line, "unresolved", reason, "no-wheel" if wheels else "source-only")

@@ -1,0 +1,41 @@
+"""Lines of a freeze that no index has because a system brought them: Debian's own distributions, vendors' builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reprobuild.lock import Ruling
+from reprobuild.resolve.freeze.lookup import Lookup
+from reprobuild.resolve.freeze.rulings import rule
+from reprobuild.snapshot.model import Requirement
+
+
+def rule_system(line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str) -> Ruling:
+    """Rule a line that a system package or a vendor's image brought.
+
+    Args:
+        line: the line.
+        lookup: where it was looked for.
+        base: the system packages of the image, and their versions.
+        image: the image that the base begins with, empty where it is made of packages.
+    """
+    if lookup.where == "vendor":
+        return _vendor(line, lookup, image)
+    package = lookup.asked or lookup.instead
+    if package in base:
+        reason = f"satisfied by the system's package {package} {base[package]}, for the system's own Python"
+        return rule(line, "in base", reason)
+    captured = f"the captured host had it from its package {package}" if lookup.why or lookup.instead else (
+        f"the captured host had it from a package of its system, {package} by name"
+    )  # fmt: skip
+    return rule(line, "excluded", f"{captured}; the image has no use for it", "host-package")
+
+
+def _vendor(line: Requirement, lookup: Lookup, image: str) -> Ruling:
+    about = f"{line.name} {line.version} is {lookup.why}"
+    if image:
+        about += f"; whether the base {image} has it is not known, and the image's environment does not see it there"
+    elif lookup.asked:
+        about += f": --base {lookup.asked} has it, for the system's own Python"
+    about += f"; to install its wheel, name a page or a folder that has it: --index {line.name}=URL"
+    return rule(line, "unresolved", about, "vendor-build")

@@ -1,0 +1,1 @@
+"""Which Python the environment had, and where it comes from."""

@@ -1,0 +1,1 @@
+"""Captured variables and modules: which go into the image, and the folders that they name."""

@@ -1,0 +1,175 @@
+"""A repository that `reprobuild capture` took becomes a source tree: its files as they lay on the disk.
+
+Their ids are in capture.json, and git computes them again from what the bundle and the remote give.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild import proc, secrets
+from reprobuild.errors import LockError, ReproError
+from reprobuild.lock import Ruling
+from reprobuild.resolve.sources.origins import Origin
+from reprobuild.resolve.sources.repository import Repository as Git
+from reprobuild.restore.bundle import damaged, read_pack
+from reprobuild.restore.paths import check_path, check_paths
+from reprobuild.snapshot.captured import FILE, unquoted
+from reprobuild.snapshot.repositories import Captured, Repository
+from reprobuild.snapshot.text import escaped
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    """The files of a captured repository, those of its submodules among them.
+
+    `commit` is the one that was checked out, `tree` the git tree id of the files, `changed` whether they differ from
+    the commit's, and `address` that of the remote, empty where there is none.
+    """
+
+    commit: str
+    tree: str
+    changed: bool
+    address: str
+
+
+def captured_tree(
+    one: Repository, captured: Captured, folder: Path, origins: Mapping[str, Origin], git: Git, name: str = ""
+) -> Tree:
+    """Return the tree of a captured repository, whose objects are then in `git`.
+
+    Args:
+        folder: the snapshot, with its bundles.
+        origins: the user's own word on where repositories are, by canonical name; else they are looked for where they
+            were captured, and at their remotes.
+        name: the repository's other name among them, that of its source.
+        git: an empty scratch repository.
+
+    Raises:
+        SnapshotError: the capture is damaged or incomplete.
+        LockError: a commit that only a remote had is nowhere to be had.
+    """
+    origin = origins.get(canonicalize_name(one.name)) or origins.get(name)
+    tree = _tree(one, folder, origin, git)
+    blobs = git.blobs(tree)
+    # A submodule that was not checked out was an empty folder, which no tree has; bytecode is Python's own cache,
+    # which the image's Python writes anew, and which does not count when the tree is computed there.
+    inner: dict[str, str | None] = {
+        blob.path: None for blob in blobs if blob.mode == "160000" or "__pycache__" in blob.path.split("/")
+    }
+    for child in captured.inside(one.name):
+        check_path(unquoted(child.path), one.name)
+        path = unquoted(child.path).decode("utf-8", "surrogateescape")
+        inner[path] = captured_tree(child, captured, folder, origins, git).tree
+    # Commits have their trees; without one the work tree's own commit stands for it.
+    commit = one.head or (one.bundle.refs.get("worktree") if one.bundle else None)
+    if commit is None:
+        raise damaged(one, "it has neither a commit nor a bundle")
+    return Tree(
+        commit=commit,
+        tree=git.graft(tree, inner) if inner else tree,
+        changed=one.head is None or git.tree_of(one.head) != tree,
+        address=next((secrets.strip_credentials(remote.url)[0] for remote in one.remotes), ""),
+    )
+
+
+def _tree(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str:
+    if one.object_format != "sha1":
+        raise LockError(
+            f"{one.name} is a repository of {one.object_format}, and a lock names trees by sha1",
+            hint=f"leave it out with --drop {one.name}",
+        )
+    pack = read_pack(one, folder)
+    needed = one.prerequisites if pack else tuple(oid for oid in (one.head,) if oid)
+    _bring(one, needed, origin, git)
+    work = one.head
+    git.mark_shallow([oid for oid in one.shallow if not git.has(oid)])
+    try:
+        if pack and one.bundle:
+            git.unpack(pack)
+            work = one.bundle.refs.get("worktree")
+        found = git.tree_of(work) if work else None
+    except proc.Failed:
+        raise damaged(one, "its bundle is damaged or lacks objects") from None
+    if found != one.worktree:
+        raise damaged(one, f"its files are another tree than {FILE} says")
+    paths = [os.fsencode(blob.path) for blob in git.blobs(found)]
+    check_paths(paths, set(), one.name)
+    return found
+
+
+def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git: Git) -> None:
+    """Get commits that are not in the bundle, from the first place that has them all."""
+    said = []
+    for place in _places(one, origin):
+        try:
+            if place.local is not None:
+                git.fetch_local(place.local)
+            else:
+                for oid in needed:
+                    if not git.has(oid):
+                        git.fetch_remote(place.place, oid)
+        except ReproError as err:
+            said.append(f"  {_shown(place)}: {secrets.redact(str(err)).splitlines()[0]}")
+            continue
+        if all(git.has(oid) for oid in needed):
+            return
+        said.append(f"  {_shown(place)}: it does not have the commit")
+    missing = [oid for oid in needed if not git.has(oid)]
+    if missing:
+        raise LockError(
+            f"commit {missing[0][:12]} of {one.name} is not in the snapshot (a remote had it), and cannot be had:\n"
+            + "\n".join(said or ["  no remote is known"]),
+            hint=f"name a clone, a bundle or an address that has it: --source {one.name}=PATH|URL",
+        )
+
+
+def _shown(place: Origin) -> str:
+    return escaped(secrets.redact(place.place))
+
+
+def _places(one: Repository, origin: Origin | None) -> Iterator[Origin]:
+    """Yield where to look: the user's word alone, else the captured folder if it is there, and the remotes."""
+    if origin is not None:
+        yield origin
+        return
+    folder = Path(unquoted(one.folder).decode("utf-8", "surrogateescape"))
+    there = False
+    with contextlib.suppress(OSError):  # somebody else's, or no name of a folder here
+        there = folder.is_absolute() and (folder / ".git").exists()
+    if there:
+        yield Origin(place=one.folder, local=folder, revision=None)
+    for remote in one.remotes:
+        if remote.url and not remote.url.startswith("-"):
+            yield Origin(place=remote.url, local=None, revision=None)
+
+
+def rule_losses(one: Repository, captured: Captured) -> Iterator[Ruling]:
+    """Yield a ruling for each file of a repository, or of one inside of it, whose content is not in the snapshot."""
+    for file in one.left_out:
+        reason = f"not captured ({escaped(file.reason)}); the source tree is without it"
+        yield _lost(one, file.path, reason, "file-left-out")
+    if one.left_out_count > len(one.left_out):
+        rest = one.left_out_count - len(one.left_out)
+        yield _lost(one, "...", f"{rest} more files were not captured, and are not named", "file-left-out")
+    for large in one.lfs:
+        reason = f"a large file of git LFS ({large.size} bytes): its pointer stands in for its content"
+        yield _lost(one, large.path, reason, "lfs-pointer")
+    for child in captured.inside(one.name):
+        yield from rule_losses(child, captured)
+
+
+def _lost(one: Repository, path: str, reason: str, kind: str) -> Ruling:
+    return Ruling(
+        file=FILE,
+        line=0,
+        subject=f"{one.name}/{escaped(path)}",
+        outcome="unresolved",
+        reason=reason,
+        kind=kind,
+    )

@@ -1,0 +1,151 @@
+"""A captured diff on its commit: does it belong there, and if not, why not; and is the result what was captured.
+
+A diff names the ids of the blobs before and after it (`index PRE..POST`), so both questions have exact answers:
+https://git-scm.com/docs/diff-format. Nothing is applied with fuzz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import LockError
+from reprobuild.resolve.sources.repository import Blob, Repository
+from reprobuild.snapshot.model import Patch, Requirement
+
+AGAIN = "capture it again with `git diff HEAD --binary --full-index`"
+
+
+class Misfit(Struct, frozen=True):
+    """A file of a diff whose blob is another than the diff says: line in the diff, path, and the diff's id."""
+
+    line: int
+    path: str
+    blob: str
+
+
+def patch_of(
+    line: Requirement, patches: tuple[Patch, ...], repository: Repository, commit: str
+) -> Patch | None:
+    """Return the diff captured for a source: by name, else the one whose blobs are all in the commit."""
+    names = {canonicalize_name(line.name)}
+    for place in (line.url, line.path):
+        if place:
+            names.add(canonicalize_name(place.rstrip("/").rpartition("/")[2].removesuffix(".git")))
+    for patch in patches:
+        if canonicalize_name(patch.name) in names:
+            return patch
+    tree = _by_path(repository, commit)
+    for patch in patches:
+        if any(file.old_blob for file in patch.files) and not _misfits(patch, tree, before=True):
+            return patch
+    return None
+
+
+def patched(repository: Repository, commit: str, patch: Patch | None) -> str:
+    """Return the tree id of a commit with a diff applied, every blob of which was compared with the diff's ids.
+
+    Raises:
+        LockError: the diff is not of this commit, or does not apply, or gives other blobs; the message says why.
+    """
+    if patch is None:
+        return repository.apply(commit, b"", "")
+    tree = _by_path(repository, commit)
+    wrong = _misfits(patch, tree, before=True)
+    if wrong:
+        raise _not_of_this_commit(patch, wrong, tree, repository, commit)
+    lost = next((file for file in patch.files if file.missing), None)
+    if lost:
+        raise LockError(
+            f"{patch.file}:{lost.line}: the content of {lost.new_path or lost.old_path} was not captured: it is "
+            "binary, and the diff only says that it differs",
+            hint=AGAIN,
+        )
+    try:
+        result = repository.apply(commit, patch.content, patch.file, patch.strip)
+    except LockError:
+        # The first does not see white space at line ends, the second sees nothing else.
+        lenient = ("--ignore-whitespace", "--whitespace=fix")
+        if any(repository.applies(commit, patch.content, patch.strip, option) for option in lenient):
+            raise LockError(
+                f"{patch.file} was made on commit {commit[:12]}, but its white space was changed afterwards",
+                hint="mail, an editor or a conversion of line ends did that: copy the file as it was written",
+            ) from None
+        raise
+    wrong = _misfits(patch, _by_path(repository, result), before=False)
+    if wrong:
+        raise LockError(
+            f"{patch.file}:{wrong[0].line}: applied, but {wrong[0].path} is not blob {wrong[0].blob[:12]} as captured",
+            hint="the diff was edited after the capture, or lost its last newline",
+        )
+    return result
+
+
+def _by_path(repository: Repository, tree: str) -> dict[str, Blob]:
+    return {blob.path: blob for blob in repository.blobs(tree)}
+
+
+def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Misfit]:
+    """Return each file whose id in the tree is not the one in the diff."""
+    wrong = []
+    for file in patch.files:
+        path, wanted = (file.old_path, file.old_blob) if before else (file.new_path, file.new_blob)
+        if not path or not wanted or not wanted.strip("0"):
+            continue
+        if path not in tree or not tree[path].id.startswith(wanted):
+            wrong.append(Misfit(file.line, path, wanted))
+    return wrong
+
+
+def _not_of_this_commit(
+    patch: Patch, wrong: Sequence[Misfit], tree: Mapping[str, Blob], repository: Repository, commit: str
+) -> LockError:
+    """Return the error that names the likeliest cause; the order is from the surest evidence to the weakest."""
+    first = wrong[0]
+    start = f"{patch.file}:{first.line}: does not apply: it was made on blob {first.blob[:12]} of {first.path}, which "
+    place = _subfolder(wrong, tree)
+    if place:
+        return LockError(
+            f"{start}commit {commit[:12]} has at {place}{first.path}: its paths start in the folder {place}",
+            hint="diff.relative is set there; capture it again with "
+            "`git -c diff.relative=false diff HEAD --binary --full-index`",
+        )
+    if not any(file.old_path in tree for file in patch.files if file.old_path):
+        return LockError(
+            f"{start}is not in commit {commit[:12]}, nor is any other file of it: it is the diff of another folder",
+            hint="the chapter's recipe writes the job directory's diff where it cannot enter a package's folder; "
+            f"capture it again with `git -C FOLDER diff HEAD --binary --full-index > {patch.file}`",
+        )
+    other = repository.commit_with(first.blob, first.path)
+    if other:
+        return LockError(
+            f"{start}is in commit {other[:12]}, and the freeze names {commit[:12]}",
+            hint="something was committed or checked out between `pip freeze` and `git diff`: capture both again",
+        )
+    if len(wrong) < len([file for file in patch.files if file.old_blob and file.old_blob.strip("0")]):
+        return LockError(
+            f"{start}is in no commit here, while other files of the diff fit commit {commit[:12]}: the change of "
+            f"{first.path} was staged, and is not in the diff",
+            hint=f"a plain `git diff` leaves staged changes out: {AGAIN}",
+        )
+    return LockError(
+        f"{start}is not the one in commit {commit[:12]}, nor in any other here",
+        hint="the change was staged, which a plain `git diff` leaves out, or the diff was made on a commit that was "
+        f"never pushed: push it, or name its repository with --source; else {AGAIN}",
+    )
+
+
+def _subfolder(wrong: Sequence[Misfit], tree: Mapping[str, Blob]) -> str:
+    """Return the folder (with `/`) in which all the files are that do not fit, empty where there is none."""
+    first = wrong[0]
+    for path, blob in tree.items():
+        folder = path.removesuffix(first.path)
+        if folder != path and folder.endswith("/") and blob.id.startswith(first.blob):
+            rest = [tree.get(folder + misfit.path) for misfit in wrong]
+            if all(
+                found and found.id.startswith(misfit.blob) for found, misfit in zip(rest, wrong, strict=True)
+            ):
+                return folder
+    return ""

@@ -1,0 +1,276 @@
+"""Commit plus captured changes become one verified source tree.
+
+The ids of git are the proof: the blobs that a patch was made on must be those of the commit, and the
+blobs that it gives must be those that the patch names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from reprobuild import secrets
+from reprobuild.archive import Entry, TarWriter, parents
+from reprobuild.errors import LockError, ReproError, SnapshotError
+from reprobuild.lock import EPOCH, Artefact, Ruling, Source
+from reprobuild.resolve.settings.places import Placed, place_repositories, source_path, text_of
+from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
+from reprobuild.resolve.sources.origins import Origin
+from reprobuild.resolve.sources.patching import patch_of, patched
+from reprobuild.resolve.sources.repository import Repository
+from reprobuild.snapshot.captured import FILE
+from reprobuild.snapshot.model import Patch, Requirement
+from reprobuild.snapshot.repositories import Captured
+from reprobuild.snapshot.repositories import Repository as CapturedRepository
+from reprobuild.snapshot.text import escaped
+from reprobuild.store import Store, hash_file
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """What sources are made of, beside the lines of the freeze.
+
+    `origins` is the user's own word on where repositories are, by canonical name; `captured` what `reprobuild
+    capture` wrote, with its bundles in `folder`, if that took the snapshot; `env` the user's environment, for git's
+    credentials; `store` receives a tar of each tree.
+    """
+
+    patches: tuple[Patch, ...]
+    origins: Mapping[str, Origin]
+    store: Store
+    env: Mapping[str, str]
+    captured: Captured | None = None
+    folder: Path = Path()
+    drop: Collection[str] = ()
+
+
+class _Made(Struct, frozen=True):
+    """One source, its rulings, and the files of the snapshot that are used up in it."""
+
+    source: Source | None
+    rulings: tuple[Ruling, ...]
+    used: frozenset[str] = frozenset()
+
+
+def resolve_sources(
+    requirements: tuple[Requirement, ...], given: Given
+) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
+    """Lock every editable and version-control line of the freeze, and the job's own folder, as a source tree.
+
+    Args:
+        requirements: lines of kind `editable` and `vcs`.
+
+    Returns:
+        The sources, and a ruling for each line, each diff, and each file that is lost.
+
+    Raises:
+        LockError: a repository or commit cannot be had, or a patch does not fit its commit.
+        SnapshotError: a source holds what looks like a secret, or the capture is damaged.
+    """
+    placed = place_repositories(given.captured, requirements, given.drop)
+    taken = {one.line: one for one in placed}
+    made = [
+        _of_capture(taken[line], given) if line in taken else _of_line(line, given) for line in requirements
+    ]
+    made += [_of_capture(one, given) for one in placed if one.line is None]
+    used = frozenset[str]().union(*(one.used for one in made))
+    rulings = [ruling for one in made for ruling in one.rulings]
+    rulings += [_stray(patch) for patch in given.patches if patch.file not in used]
+    return tuple(one.source for one in made if one.source), tuple(rulings)
+
+
+def _of_line(line: Requirement, given: Given) -> _Made:
+    name = canonicalize_name(line.name)
+    origin = given.origins.get(name)
+    commit = line.commit or (origin.revision if origin else None)
+    if commit is None or (line.url is None and origin is None):
+        return _Made(None, (_unresolved(line, origin),))
+    with given.store.scratch() as folder:
+        repository = Repository(folder, given.env)
+        full = _bring(repository, line, origin, commit)
+        patch = patch_of(line, given.patches, repository, full)
+        tree = patched(repository, full, patch)
+        blank = _blank(line, name)
+        source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
+        source = _keep(repository, source, given.store, folder)
+    rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}")]
+    if patch is None:
+        return _Made(source, tuple(rulings))
+    rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
+    return _Made(source, tuple(rulings), frozenset({patch.file}))
+
+
+def _of_capture(placed: Placed, given: Given) -> _Made:
+    """Make the source of a captured repository, for a line of the freeze or as the job's own folder."""
+    assert given.captured is not None
+    one, name, line = placed.repository, placed.name, placed.line
+    patch = next((patch for patch in given.patches if patch.file == one.diff.file), None)
+    if patch and one.diff.size != len(patch.content):
+        raise SnapshotError(
+            f"{patch.file} was changed after the capture: it has {len(patch.content)} bytes, and had {one.diff.size}",
+            hint="what goes into the image is read from the bundle: make the change in the repository, and capture "
+            "it again",
+        )
+    known = {one.diff.start, one.base, one.head}
+    if line and line.commit and not any(oid and oid.startswith(line.commit) for oid in known):
+        raise SnapshotError(
+            f"{line.place}: commit {line.commit[:12]} of {line.name} is none that {FILE} knows",
+            hint="the freeze and the capture are of two moments: capture again",
+        )
+    with given.store.scratch() as folder:
+        repository = Repository(folder, given.env)
+        found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
+        changes = one.bundle.sha256 if one.bundle and found.changed else None
+        commit = (line.commit if line else None) or found.commit
+        blank = replace(_blank(line, name), subdirectory=_subdirectory(line, one))
+        source = replace(blank, commit=commit, tree=found.tree, patch=changes, url=_address(line, found))
+        source = _keep(repository, source, given.store, folder, dated=found.commit)
+    place = one.bundle.file if one.bundle else one.folder
+    how = f"the files of {escaped(one.folder)}, tree {found.tree[:12]}"
+    rulings = [_pin(line, how) if line else _pinned(FILE, 0, name, how)]
+    if patch:
+        rulings.append(
+            _pinned(patch.file, 0, patch.name, f"its changes are in {place}, whose tree was computed again")
+        )
+    used = frozenset({patch.file}) if patch else frozenset[str]()
+    return _Made(source, (*rulings, *rule_losses(one, given.captured)), used)
+
+
+def _subdirectory(line: Requirement | None, one: CapturedRepository) -> str:
+    """Return the folder of the project inside its repository; a line with a path alone does not name it."""
+    if line is None or line.subdirectory or not line.path:
+        return (line.subdirectory if line else None) or ""
+    inside = posixpath.relpath(line.path.removeprefix("file://"), text_of(one.folder))
+    return "" if inside == "." or inside.startswith("../") or inside == ".." else inside
+
+
+def _address(line: Requirement | None, found: Tree) -> str:
+    """Return the address of a source; a line that has none keeps none, so that the image's own line is like it."""
+    return (line.url or "") if line else found.address
+
+
+def _blank(line: Requirement | None, name: str) -> Source:
+    """Return a source that knows its place, and not yet its content."""
+    return Source(
+        name=name, url="", commit="", tree="", patch=None, path=source_path(name),
+        editable=line is not None and line.kind == "editable", installed=line is not None, epoch=EPOCH,
+        file=Artefact(filename="", sha256="", size=0), subdirectory=(line.subdirectory if line else None) or "",
+    )  # fmt: skip
+
+
+def _pin(line: Requirement, reason: str) -> Ruling:
+    return _pinned(line.place.file, line.place.line, line.name, reason, line.text)
+
+
+def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
+    return Ruling(file=file, line=line, subject=subject, outcome="pinned", reason=reason, captured=captured)
+
+
+def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
+    reason = (
+        f"no commit of {line.name} is known"
+        if origin
+        else f"the repository of {line.name} is in no file of the snapshot"
+    )
+    return Ruling(
+        file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
+        reason=f"{reason}; name it with --source {line.name}=PATH@REV", kind="no-source", captured=line.text,
+    )  # fmt: skip
+
+
+def _stray(patch: Patch) -> Ruling:
+    return Ruling(
+        file=patch.file, line=0, subject=patch.name, outcome="unresolved", kind="stray-diff",
+        reason="it fits no source of this snapshot; the chapter's recipe writes the job directory's diff under "
+        "the name of a package whose folder it cannot enter",
+    )  # fmt: skip
+
+
+def _bring(repository: Repository, line: Requirement, origin: Origin | None, commit: str) -> str:
+    """Get the commit into the scratch repository, and return its full id."""
+    place = origin.place if origin else line.url
+    hint = f"name a bundle, a clone or another remote with --source {line.name}=PATH|URL"
+    try:
+        if origin and origin.local is not None:
+            if not origin.local.exists():
+                raise LockError(f"the source of {line.name}, {origin.local}, does not exist", hint=hint)
+            repository.fetch_local(origin.local)
+        else:
+            assert place is not None
+            repository.fetch_remote(_git_address(line, place), commit)
+    except LockError:
+        raise
+    except ReproError as err:
+        raise LockError(
+            f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
+        ) from None
+    full = repository.commit(commit)
+    if full is None:
+        raise LockError(
+            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
+            hint=f"was it ever pushed? {hint}",
+        )
+    if origin and origin.revision and repository.commit(origin.revision) not in (full, None):
+        raise LockError(
+            f"the freeze names commit {full[:12]} of {line.name}, and --source names {origin.revision}",
+            hint="leave the revision out: the captured commit is taken",
+        )
+    return full
+
+
+def _git_address(line: Requirement, place: str) -> str:
+    """Return the address as git takes it, without the `git+` of a freeze."""
+    scheme, plus, _ = place.partition("://")[0].partition("+")
+    if plus and scheme != "git":
+        raise LockError(
+            f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
+            hint=f"convert it to git, and name the copy with --source {line.name}=PATH@REV",
+        )
+    return place.removeprefix("git+")
+
+
+def _keep(repository: Repository, source: Source, store: Store, folder: Path, dated: str = "") -> Source:
+    """Put the tar of a source's tree into the store; `dated` is the commit that tells the date, else the source's."""
+    blobs = repository.blobs(source.tree)
+    submodules = [blob.path for blob in blobs if blob.mode == "160000"]
+    if submodules:
+        raise LockError(
+            f"{source.name} has a submodule at {submodules[0]}, which a commit alone does not hold",
+            hint="install the submodule's project as an editable of its own, or add its files to the repository",
+        )
+    path = folder / "tree.tar"
+    with path.open("wb") as stream:
+        writer = TarWriter(stream, EPOCH)
+        for directory in parents(blob.path for blob in blobs):
+            writer.directory(directory)
+        for blob, content in repository.contents(blobs):
+            _refuse_secrets(source.name, blob.path, content)
+            if blob.mode == "120000":
+                writer.symlink(blob.path, content.decode("utf-8", "surrogateescape"))
+            else:
+                mode = 0o755 if blob.mode == "100755" else 0o644
+                writer.add(Entry(path=blob.path, type="file", mode=mode, size=len(content)), content)
+        writer.close()
+    size, sha256 = path.stat().st_size, hash_file(path)
+    store.adopt(path, sha256)
+    file = Artefact(filename=f"{source.name}-{source.tree[:12]}.tar", sha256=sha256, size=size)
+    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit))
+
+
+def _hash_of(patch: Patch | None) -> str | None:
+    return hashlib.sha256(patch.content).hexdigest() if patch else None
+
+
+def _refuse_secrets(name: str, path: str, content: bytes) -> None:
+    found = secrets.find(content)
+    if found:
+        number, rule = found[0]
+        raise SnapshotError(
+            f"{name}: {path}:{number}: this looks like a secret ({rule}); it would stay in the image for ever",
+            hint="remove it from the source and revoke it",
+        )

@@ -1,0 +1,217 @@
+"""The base of a lock: its packages, from wherever the captured versions can still be had."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct, structs
+
+from reprobuild.apt.archives import Archive, archives_of, ppas_of
+from reprobuild.apt.configured import configured_index
+from reprobuild.apt.dated import Indexes
+from reprobuild.apt.first_seen import FirstSeen
+from reprobuild.apt.index import SystemIndex
+from reprobuild.apt.launchpad import Launchpad
+from reprobuild.apt.signed import Keyring
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, Deb, Ruling, dpkg_name
+from reprobuild.net import Net
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
+from reprobuild.resolve.system.past import Past
+from reprobuild.resolve.system.release import Release
+from reprobuild.resolve.system.search import Search, describe
+from reprobuild.resolve.system.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
+from reprobuild.resolve.system.when import RESOLUTION
+from reprobuild.services import Service, read_services
+from reprobuild.snapshot.model import AptList, Package, Snapshot
+
+# Classes of rulings that a package from elsewhere would settle.
+_MISSING = ("withdrawn", "unknown-version", "unknown-package", "local-build")
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What the base is for: the release, its architecture, and the packages that the rest of the lock needs."""
+
+    release: Release
+    architecture: str
+    roots: tuple[str, ...]
+
+
+class System:
+    """The packages of a release, and the search for captured versions that its mirror has no longer.
+
+    A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives.
+
+    Raises:
+        LockError: neither has the release, or a decision is wrong.
+        FetchError: apt cannot fetch its lists.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, wanted: Wanted, decisions: Decisions, around: Surroundings
+    ) -> None:
+        release = wanted.release
+        self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
+        self.roots = wanted.roots
+        self._own = OwnStore(around.store, release.distribution, release.codename)
+        lists = around.store.root / "apt"
+        lists.mkdir(parents=True, exist_ok=True)
+        try:
+            self.index = configured_index(
+                release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
+                foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
+            )  # fmt: skip
+            self._search = make_search(snapshot, self.index, self._own, decisions, around)
+        except LockError as err:
+            around.say(f"system: {err}; asking the dated archives")
+            empty = SystemIndex(release.distribution, release.codename, (), wanted.architecture)
+            self._search = make_search(snapshot, empty, self._own, decisions, around)
+            whole = self._search.begin(empty)
+            if whole is None:
+                raise
+            self.index = whole
+
+    def has(self, name: str) -> bool:
+        """Tell whether the release has a package of a name."""
+        return bool(self.index.versions(name))
+
+    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
+        """Choose the packages of the base, and find the captured versions.
+
+        Args:
+            libraries: packages that wheels need, each with who asks for it.
+
+        Raises:
+            LockError: something needed is nowhere.
+        """
+        base, rulings, self.index = find_base(
+            self._snapshot.packages, self.index, self._search, roots=self.roots, drop=self._drop,
+            chosen_for=self._wanted.release.evidence, libraries=libraries,
+        )  # fmt: skip
+        debs, index = (*base.packages, *base.tools), self.index
+        self._own.keep(
+            [c for d in debs for c in index.versions(_key(d, index)) if c.version == d.version],
+            index,
+            self._search.found,
+        )
+        return base, (*rulings, *_evidence(self._snapshot, self._wanted.release, self._search))
+
+
+def find_base(
+    packages: tuple[Package, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
+    drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:  # fmt: skip
+    """Resolve the base, and look for what the index lacks until there is nothing left to try.
+
+    Returns:
+        The base, the rulings with where each version was found, and the index with all that was found.
+    """
+    while True:
+        base, rulings = resolve_base(
+            packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
+        )
+        more = search.more(missing(packages, rulings), index)
+        if more is None:
+            return base, tuple(told(ruling, search) for ruling in rulings), index
+        index = more
+
+
+def make_search(
+    snapshot: Snapshot, index: SystemIndex, own: OwnStore, decisions: Decisions, around: Surroundings
+) -> Search:
+    """Return the search for what the mirror lacks."""
+    services = read_services(decisions.services)
+    given = {one.url: one for one in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
+    archives = archives_of(index.distribution, index.release, services, given.values())
+    launchpad = Launchpad(services["launchpad"].url, around.net)
+    keys = _Keys(services, launchpad, around.net, around.key_folders)
+    foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
+    indexes = Indexes(around.net, around.store, keys.of, (index.architecture, *foreign))
+    dated = tuple(archive for archive in archives if archive.dated)
+    names = {package.name for package in snapshot.packages}
+    shelves: list[Shelf] = [own]
+    if index.distribution == "ubuntu":
+        ppas = [archive.ppa for archive in archives if archive.ppa]
+        shelves.append(OfLaunchpad(launchpad, index.release, ppas, around.net, around.store))
+    shelves.append(Pool(around.net, around.store))
+    shelves.append(UserFiles(user_files(decisions.debs, around.folder), around.store))
+    seen = FirstSeen(services["debian-first-seen"].url, around.net)
+    return Search(
+        snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
+        hints=_hints(snapshot.apt_lists), say=around.say,
+        first_seen=seen.of if index.distribution == "debian" else None,
+    )  # fmt: skip
+
+
+def _hints(lists: Iterable[AptList]) -> list[int]:
+    """Return the moment that the captured machine's own lists name: when the newest of them was published."""
+    told = [time for one in lists for time in (one.date, one.fetched) if time is not None]
+    return [max(told) + RESOLUTION] if told else []
+
+
+def _key(deb: Deb, index: SystemIndex) -> str:
+    return dpkg_name(deb.name, deb.architecture, index.architecture)
+
+
+class _Keys:
+    """The keyring of each archive: pinned, or for a PPA the one that Launchpad names."""
+
+    def __init__(
+        self, services: Mapping[str, Service], launchpad: Launchpad, net: Net, folders: Iterable[Path]
+    ) -> None:
+        self._server = services["keyserver"].url
+        self._launchpad, self._net, self._folders = launchpad, net, tuple(folders)
+
+    def of(self, archive: Archive) -> Keyring:
+        """Return the keyring of an archive.
+
+        Raises:
+            FetchError: a PPA's key cannot be asked for.
+        """
+        keys = archive.keys or ((self._launchpad.fingerprint(archive.ppa),) if archive.ppa else ())
+        return Keyring(keys, self._folders, self._fetch)
+
+    def _fetch(self, fingerprint: str) -> bytes:
+        return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
+
+
+def missing(packages: Sequence[Package], rulings: Iterable[Ruling]) -> list[Package]:
+    """Return the packages whose captured version another archive may have."""
+    lines = {ruling.line for ruling in rulings if ruling.kind in _MISSING}
+    return [package for package in packages if package.place.line in lines]
+
+
+def told(ruling: Ruling, search: Search) -> Ruling:
+    """Return a ruling with where its version was found, or where it was looked for."""
+    package = search.at(ruling.line)
+    if package is None:
+        return ruling
+    found = search.found.get((package.name, package.version, package.architecture))
+    if ruling.outcome == "pinned" and found is not None and not found.vouched:
+        reason = f"{ruling.reason}; the file is from {found.label}, and no signed index names it"
+        return structs.replace(ruling, outcome="replaced", kind="unsigned-file", reason=reason)
+    if ruling.outcome == "pinned" and found is not None:
+        return structs.replace(ruling, reason=f"{ruling.reason}; from {found.label}")
+    looked = search.looked.get((package.name, package.architecture))
+    if ruling.kind in _MISSING and looked:
+        return structs.replace(ruling, reason=f"{ruling.reason}; looked for in: {', '.join(looked)}")
+    return ruling
+
+
+def _evidence(snapshot: Snapshot, release: Release, search: Search) -> tuple[Ruling, ...]:
+    """Say how the release and the moment are known."""
+    if not snapshot.packages:
+        return ()
+    words = [f"{release.distribution}/{release.codename}: {release.evidence}"]
+    if search.moment is not None:
+        words.append(describe(search.moment))
+    words += [f"the archive {url} did not answer: {reason}" for url, reason in sorted(search.silent.items())]
+    return (
+        Ruling(
+            file=APT_LIST, line=0, subject=APT_LIST, outcome="in base", reason="; ".join(words), kind="release",
+        ),
+    )  # fmt: skip

@@ -1,0 +1,189 @@
+"""The system under the environment from an image: what it has already, and the packages to put over it.
+
+What a captured package finds in the image decides: the same version is in the base; a newer captured one is installed
+over it where the archive has it; an older one, or one that cannot be had, is the deviation `base-version`, and the
+image's stays, because dpkg knows no way back. What is not in the image comes as for every base. Nothing is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from debian.debian_support import Version
+from msgspec import Struct
+
+from reprobuild.apt.index import Candidate, SystemIndex
+from reprobuild.decisions import is_named
+from reprobuild.errors import LockError
+from reprobuild.lock import Base, BaseImage, Deb, Installed, Ruling, dpkg_name
+from reprobuild.resolve.system.image_system import ImageSystem, Present
+from reprobuild.resolve.system.over_image import kept, outdated_by
+from reprobuild.resolve.system.packages import APT_LIST, TOOLS, resolve_base
+from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.snapshot.model import Package
+
+_ROUNDS = 30
+
+
+class ImageIndex(SystemIndex):
+    """An index in which each package of an image stands, too, and is preferred to other versions.
+
+    Args:
+        index: of the image's release.
+        present: the packages of the image.
+        outdated: names whose version in the image will not do, because of what comes over it.
+    """
+
+    def __init__(self, index: SystemIndex, present: Mapping[str, Present], outdated: Collection[str]) -> None:
+        super().__init__(index.distribution, index.release, (), index.architecture)
+        self._index, self._present, self._outdated = index, present, outdated
+        self._offered: dict[str, list[str]] = {}
+        for name, package in present.items():
+            for given in package.provides:
+                self._offered.setdefault(given.name, []).append(name)
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        """None: the image has its own."""
+        return ()
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The architectures beside the machine's own of which there are packages, sorted."""
+        return self._index.foreign
+
+    def _versions(self, key: str) -> tuple[Candidate, ...]:
+        """Return the image's version, and after no other than newer ones of the archive, newest first."""
+        known, own = self._index.versions(key), self._present.get(key)
+        if key in TOOLS:  # an archive that has nothing has nothing that they would be needed for
+            nothing = Present(name=key, version="0", architecture=self.architecture, needs=(), provides=())
+            return known or (kept(key, nothing),)
+        if own is None:
+            return known
+        newer = [c for c in known if Version(c.version) > Version(own.version)]
+        if key in self._outdated:
+            return tuple(newer)
+        # Of its own accord, nothing of the image is replaced.
+        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept(key, own))
+
+    def providers(self, name: str) -> tuple[str, ...]:
+        """Return the names of the packages that provide a name, those of the image first."""
+        own = sorted(self._offered.get(name, ()))
+        return tuple(dict.fromkeys((*own, *self._index.providers(name))))
+
+
+class WantedOver(Struct, frozen=True, kw_only=True):
+    """What is to be in the base: the captured list, the names that the rest needs, and those to leave out.
+
+    `libraries` are packages of shared libraries, each with who asks for it.
+    """
+
+    packages: tuple[Package, ...]
+    roots: tuple[str, ...]
+    drop: Collection[str] = ()
+    libraries: Mapping[str, str] = {}
+
+
+def resolve_image_base(
+    image: BaseImage, system: ImageSystem, index: SystemIndex, wanted: WantedOver
+) -> tuple[Base, tuple[Ruling, ...]]:
+    """Choose what is put over an image, and say what became of each captured package.
+
+    Args:
+        image: what was decided, with its layers.
+        system: what its layers hold.
+        index: the packages of its release.
+        wanted: what is to be in the base.
+
+    Returns:
+        The base, and the rulings, as `resolve.system.resolve_base` gives them; of kind `base-version` where the
+        image's version stands in.
+
+    Raises:
+        LockError: something that is needed is neither in the image nor in the index, or excludes what the image has.
+    """
+    present, outdated, native = system.packages, set[str](), index.architecture
+    captured = {dpkg_name(p.name, p.architecture, native): p for p in wanted.packages}
+    both = [key for key, package in captured.items() if key in present and _asked(package, wanted.drop)]
+    for _ in range(_ROUNDS):
+        base, rulings = resolve_base(
+            wanted.packages, index=ImageIndex(index, present, outdated), drop=wanted.drop,
+            roots=[*wanted.roots, *both, *sorted(outdated)], libraries=wanted.libraries,
+        )  # fmt: skip
+        broken = outdated_by(_over(base.packages, index), present, index)
+        if broken <= outdated:
+            break
+        outdated |= broken
+    else:
+        raise LockError(
+            f"the packages of {image.reference} and the captured ones need each other in ever more versions",
+            hint="choose an image whose packages are closer to the captured ones with `--base`",
+        )
+    stays = {dpkg_name(d.name, d.architecture, native) for d in base.packages if not d.file.sha256}
+    whole = msgspec.structs.replace(
+        image,
+        packages=tuple(
+            Installed(name=p.name, version=p.version, architecture=p.architecture) for p in present.values()
+        ),
+    )
+    ruled = [_ruled(ruling, captured, present, stays, image) for ruling in rulings]
+    return (
+        msgspec.structs.replace(base, packages=_files(base.packages), tools=_files(base.tools), image=whole),
+        (*ruled, _brought(image, present, captured)),
+    )
+
+
+def _asked(package: Package, drop: Collection[str]) -> bool:
+    """Tell whether the captured version of a package that the image has is wanted."""
+    return package.mark != "residual" and not exclusion(package.name) and not is_named(package.name, drop)
+
+
+def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:
+    """Return those that are no part of the image."""
+    return tuple(deb for deb in debs if deb.file.sha256)
+
+
+def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
+    """Return what is put over the image, with all that the index says of it."""
+    wanted = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _files(debs)}
+    return {
+        key: one for key, deb in wanted.items() for one in index.versions(key) if one.version == deb.version
+    }
+
+
+def _ruled(
+    ruling: Ruling,
+    packages: Mapping[str, Package],
+    present: Mapping[str, Present],
+    stays: Collection[str],
+    image: BaseImage,
+) -> Ruling:
+    """Return a ruling in the words of an image."""
+    name, own = ruling.subject, present.get(ruling.subject)
+    if ruling.kind == "no-apt-list":
+        reason = f"no package list was captured; the base is {image.reference} with what is needed"
+        return msgspec.structs.replace(ruling, reason=reason)
+    if own is None:
+        return ruling
+    captured = packages.get(name)
+    if name not in stays or captured is None or ruling.outcome == "excluded":
+        where = f"{image.reference} has {own.version}"
+        return msgspec.structs.replace(ruling, reason=f"{ruling.reason}; {where}")
+    if captured.version == own.version:
+        reason = f"{name} {own.version} is in {image.reference}"
+        return msgspec.structs.replace(ruling, outcome="in base", kind="", reason=reason)
+    older = Version(captured.version) < Version(own.version)
+    why = "dpkg does not go back" if older else "the archive does not have the captured one"
+    reason = (
+        f"{name} {captured.version} was captured, and {image.reference} has {own.version}, which stays: {why}"
+    )
+    return msgspec.structs.replace(ruling, outcome="replaced", kind="base-version", reason=reason)
+
+
+def _brought(image: BaseImage, present: Mapping[str, Present], captured: Mapping[str, Package]) -> Ruling:
+    more = len(present.keys() - captured.keys())
+    reason = f"{image.reference} is {image.digest}; {more} of its {len(present)} packages were not captured"
+    return Ruling(
+        file=APT_LIST, line=0, subject=image.reference, outcome="in base", kind="added", reason=reason
+    )

@@ -1,0 +1,119 @@
+"""The base from an image of a registry: found, brought, read, and completed with packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+from debian.debian_support import Version
+from msgspec import Struct
+
+from reprobuild.apt.configured import configured_index
+from reprobuild.apt.index import SystemIndex
+from reprobuild.decisions import Decisions
+from reprobuild.errors import LockError
+from reprobuild.fetch import fetch
+from reprobuild.lock import Base, Ruling, Setting, dpkg_name
+from reprobuild.registry.manifest import find_image
+from reprobuild.registry.reference import parse_reference
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.base import make_search, missing, told
+from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.image_environment import inherit_environment
+from reprobuild.resolve.system.image_system import ImageSystem, read_system
+from reprobuild.resolve.system.packages import foreign_architectures
+from reprobuild.resolve.system.shelves import OwnStore
+from reprobuild.services import read_services
+from reprobuild.snapshot.model import Package, Snapshot
+
+
+class ImageDecision(Struct, frozen=True, kw_only=True):
+    """What the image is for: a platform, its architecture in Debian's words, and packages that the rest needs."""
+
+    platform: str
+    architecture: str
+    roots: tuple[str, ...]
+
+
+class ImageBase:
+    """An image in the store, and the search for what is put over it: as `resolve.base.System`, for images.
+
+    Raises:
+        UsageError: the decision is no reference. FetchError: the image cannot be had. LockError: it is not for this
+        platform, or no system that packages can be put over.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, wanted: ImageDecision, settings: Iterable[Setting], decisions: Decisions,
+        around: Surroundings,
+    ) -> None:  # fmt: skip
+        reference = parse_reference(decisions.base or "")
+        around.say(f"system: the image {reference}, from its registry")
+        hub = read_services(decisions.services)["docker-hub"].url
+        found = find_image(reference, wanted.platform, around.net, around.store, hub)
+        fetch([layer.file for layer in found.image.layers], around.store, around.net)
+        self._system = read_system(found.image, around.store, wanted.architecture)
+        kept, self._variables = inherit_environment(found.variables, settings, decisions.drop)
+        self._image = msgspec.structs.replace(found.image, environment=kept)
+        foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
+        self.index = _index(self._system, wanted.architecture, foreign, around)
+        self._packages, self.roots, self._drop = snapshot.packages, wanted.roots, decisions.drop
+        self._own = OwnStore(around.store, self.index.distribution, self.index.release)
+        self._search = make_search(snapshot, self.index, self._own, decisions, around)
+
+    def has(self, name: str) -> bool:
+        """Tell whether the image has a package of a name, or its release does."""
+        return name in self._system.packages or bool(self.index.versions(name))
+
+    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
+        """Choose what is put over the image, and find the captured versions.
+
+        Args:
+            libraries: packages that wheels need, each with who asks for it.
+
+        Raises:
+            LockError: something needed is nowhere.
+        """
+        wanted = WantedOver(packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries)
+        while True:
+            base, rulings = resolve_image_base(self._image, self._system, self.index, wanted)
+            more = self._search.more(self._missing(rulings), self.index)
+            if more is None:
+                break
+            self.index = more
+        debs, index = (*base.packages, *base.tools), self.index
+        keys = [(dpkg_name(deb.name, deb.architecture, index.architecture), deb.version) for deb in debs]
+        self._own.keep(
+            [c for key, version in keys for c in index.versions(key) if c.version == version],
+            index,
+            self._search.found,
+        )
+        return base, (*(told(ruling, self._search) for ruling in rulings), *self._variables)
+
+    def _missing(self, rulings: Sequence[Ruling]) -> list[Package]:
+        """Return the packages to look for elsewhere, also those that are newer than the image's."""
+        stuck = {ruling.subject for ruling in rulings if ruling.kind == "base-version"}
+        present, native = self._system.packages, self.index.architecture
+        newer = []
+        for package in self._packages:
+            key = dpkg_name(package.name, package.architecture, native)
+            if key in stuck and Version(package.version) > Version(present[key].version):
+                newer.append(package)
+        return [*missing(self._packages, rulings), *newer]
+
+
+def _index(
+    system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: Surroundings
+) -> SystemIndex:
+    """Return the packages of an image's release; where this machine has no source of them, none."""
+    lists = around.store.root / "apt"
+    lists.mkdir(parents=True, exist_ok=True)
+    try:
+        return configured_index(
+            system.distribution, system.release, env=around.env, folder=lists, architecture=architecture,
+            foreign=foreign,
+        )  # fmt: skip
+    except LockError as err:
+        around.say(f"{err}: only what the image has, and what is found elsewhere, can be used")
+        return SystemIndex(system.distribution, system.release, (), architecture)

@@ -1,0 +1,273 @@
+"""The system under the environment: from captured packages to exact `.deb` files, with a ruling for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from debian.debian_support import Version
+from msgspec import Struct
+
+from reprobuild.apt.index import SystemIndex
+from reprobuild.decisions import is_named
+from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
+from reprobuild.resolve.system.closure import Choice, Closure, upstream
+from reprobuild.resolve.system.metas import parts_without_drivers
+from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.snapshot.model import Package
+
+APT_LIST = "apt-packages.txt"
+# What realising the base needs beside it: ownership without privileges. Not part of the image.
+TOOLS = ("fakeroot", "libfakeroot")
+_ASKED = ("manual", "local", "upgradable")
+_UNRESOLVED = ("local-build", "unknown-package")
+
+
+class _Refusal(Struct, frozen=True):
+    """Why a captured package is not asked for: the kind of the ruling, and the words."""
+
+    kind: str
+    reason: str
+
+
+_RESIDUAL = _Refusal("residual", "removed before the capture; only its configuration was left")
+_DROPPED = _Refusal("decision", "dropped by decision")
+_DRIVEN = _Refusal(
+    "driver", "it needs a driver, which is the host's; what else it stands for is asked for instead"
+)
+_NOT_NEEDED = _Refusal("not-needed", "not needed by what was asked for")
+
+
+def foreign_architectures(
+    packages: tuple[Package, ...], architecture: str, drop: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the architectures beside the image's own of which the image needs packages, sorted.
+
+    They are those of the captured packages that were asked for and are not the host's; none where the image is
+    for another machine than the captured one.
+
+    Args:
+        packages: the captured list.
+        architecture: of the image, in Debian's words.
+        drop: names that the user decided to leave out.
+    """
+    if _moved(packages, architecture):
+        return ()
+    found = {
+        package.architecture
+        for package in packages
+        if package.mark in _ASKED and _refusal(package, architecture, drop, moved=False) is None
+    }
+    return tuple(sorted(found - {architecture, "all"}))
+
+
+def resolve_base(
+    packages: tuple[Package, ...],
+    *,
+    index: SystemIndex,
+    roots: Iterable[str],
+    drop: Collection[str] = (),
+    chosen_for: str = "",
+    libraries: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Base, tuple[Ruling, ...]]:
+    """Choose the packages of the base and say what became of each captured one.
+
+    The base holds the essential packages, the roots, and what a person had asked apt for unless it is the
+    host's business; with all that these need, in the captured versions where the index still has them. Packages of
+    a foreign architecture are among them by the same rule, where the index has that architecture.
+
+    Args:
+        packages: the captured list; empty when there was none.
+        index: the packages of the captured release, of the architectures that `foreign_architectures` names.
+        roots: names that the rest of the lock needs (`python3.11`, ...).
+        drop: names that the user decided to leave out; `NAME:ARCHITECTURE` means a foreign one alone.
+        chosen_for: why this release stands in, where no package list was captured.
+        libraries: packages of shared libraries, each with who asks for it.
+
+    Returns:
+        The base, and the rulings: one for each captured package, one of kind `added` for each package
+        that was not captured. `replaced` and `unresolved` ones await the user's acceptance; where that is
+        given, the base is right as it stands. Their kinds are those of docs/system.md.
+
+    Raises:
+        LockError: a root, or something that a package needs, is not in the index; or two packages conflict.
+    """
+    native = index.architecture
+    moved = _moved(packages, native)
+    refused = {_key(p, native): _refusal(p, native, drop, moved=moved) for p in packages}
+    installed = {
+        _key(p, native): p for p in packages if p.mark != "residual" and not (moved and _foreign(p, native))
+    }
+    captured = {key: package.version for key, package in installed.items()}
+    wanted = dict.fromkeys(index.essential, "every system")
+    wanted |= {name: "the environment" for name in roots if name not in wanted}
+    wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
+    wanted |= _asked(installed, refused, captured, index, wanted)
+    closure = Closure(index, captured)
+    chosen = closure.close(wanted)
+    essential = _reachable(index.essential, chosen)
+    tools = closure.close(dict.fromkeys(TOOLS, "realising the base"))
+    base = Base(
+        distribution=index.distribution,
+        release=index.release,
+        packages=tuple(_deb(chosen[key], key in essential) for key in sorted(chosen)),
+        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
+    )
+    rulings = [_ruling(p, chosen, refused[_key(p, native)], index) for p in packages]
+    rulings += [_added(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
+    if not packages:
+        rulings.append(_no_list(index, chosen_for))
+    return base, tuple(rulings)
+
+
+def _asked(
+    installed: Mapping[str, Package],
+    refused: dict[str, _Refusal | None],
+    captured: Mapping[str, str],
+    index: SystemIndex,
+    wanted: Collection[str],
+) -> dict[str, str]:
+    """Return what the captured list asks for beyond what is wanted, each with its place; refuse what needs a driver."""
+    found: dict[str, str] = {}
+    metas: dict[str, tuple[str, ...] | None] = {}
+    for key, package in installed.items():
+        if package.mark not in _ASKED or refused[key] or not index.versions(key):
+            continue
+        foreign = _foreign(package, index.architecture)
+        parts = None if foreign else parts_without_drivers(key, index, captured, metas)
+        if parts is not None:
+            refused[key] = _DRIVEN
+        for each in (key,) if parts is None else parts:
+            if each not in wanted:
+                found.setdefault(each, f"{package.place}")
+    return found
+
+
+def _moved(packages: Iterable[Package], native: str) -> bool:
+    """Tell whether the image is for another machine than the captured one, whose architecture most packages have."""
+    counts = Counter(package.architecture for package in packages if package.architecture != "all")
+    return counts[native] < max(counts.values(), default=0)
+
+
+def _key(package: Package, native: str) -> str:
+    return dpkg_name(package.name, package.architecture, native)
+
+
+def _foreign(package: Package, native: str) -> bool:
+    return package.architecture not in (native, "all")
+
+
+def _refusal(package: Package, native: str, drop: Collection[str], *, moved: bool) -> _Refusal | None:
+    """Return why a captured package is not asked for; `moved` is whether the image is for another machine."""
+    if package.mark == "residual":
+        return _RESIDUAL
+    if moved and _foreign(package, native):
+        reason = f"a package for {package.architecture}; the image is for {native}"
+        return _Refusal("other-architecture", reason)
+    if is_named(package.name, drop) or is_named(_key(package, native), drop):
+        return _DROPPED
+    rule = exclusion(package.name)
+    return _Refusal(rule.class_, rule.reason) if rule else None
+
+
+def _reachable(names: Iterable[str], chosen: Mapping[str, Choice]) -> set[str]:
+    """Return the names and all that they need."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left.extend(chosen[name].needs)
+    return found
+
+
+def _deb(choice: Choice, essential: bool) -> Deb:
+    candidate = choice.candidate
+    return Deb(
+        name=candidate.name,
+        version=candidate.version,
+        architecture=candidate.architecture,
+        essential=essential,
+        file=candidate.file,
+    )
+
+
+def _ruling(
+    package: Package, chosen: Mapping[str, Choice], refusal: _Refusal | None, index: SystemIndex
+) -> Ruling:
+    """Say what became of one captured package."""
+    place, version, key = package.place, package.version, _key(package, index.architecture)
+
+    def ruled(outcome: Outcome, reason: str, kind: str = "") -> Ruling:
+        return Ruling(
+            file=place.file,
+            line=place.line,
+            subject=key,
+            outcome=outcome,
+            reason=reason,
+            kind=kind,
+        )
+
+    if key not in chosen or (refusal and refusal.kind in ("residual", "other-architecture")):
+        left = refusal or _left_out(package, index)
+        return ruled("unresolved" if left.kind in _UNRESOLVED else "excluded", left.reason, left.kind)
+    taken = chosen[key].candidate.version
+    if taken == version:
+        return ruled("pinned", f"{key} {version} from {index.label}, needed by {chosen[key].asked_by}")
+    why = f"{key} {version} {_unfit(package, key, chosen, index)}"
+    if upstream(taken) == upstream(version) and Version(taken) > Version(version):
+        reason = f"{why}; {taken} is the nearest later revision of the same upstream version"
+        return ruled("replaced", reason, "withdrawn")
+    reason = f"{why}, and no later revision of it can be had; {taken} would be taken"
+    return ruled("unresolved", reason, "unknown-version")
+
+
+def _unfit(package: Package, key: str, chosen: Mapping[str, Choice], index: SystemIndex) -> str:
+    """Return why a captured version was not taken."""
+    if all(candidate.version != package.version for candidate in index.versions(key)):
+        return f"is not in {index.label} any more"
+    twin = next((other for other in chosen if other != key and other.partition(":")[0] == package.name), None)
+    if twin:
+        return f"does not fit {twin}, which must have the same version"
+    return "does not fit the versions that the rest has to take"
+
+
+def _left_out(package: Package, index: SystemIndex) -> _Refusal:
+    """Return why a package that is nobody's business but the environment's is not in the base."""
+    key = _key(package, index.architecture)
+    if package.mark not in _ASKED:
+        if _foreign(package, index.architecture):
+            reason = f"a package for {package.architecture}, {_NOT_NEEDED.reason}"
+            return _Refusal("other-architecture", reason)
+        return _NOT_NEEDED
+    if package.mark == "local":
+        kind, why = "local-build", "was installed by hand or from a source that is gone"
+    else:
+        kind, why = "unknown-package", "was asked for"
+    return _Refusal(kind, f"{key} {package.version} {why}, and {index.label} has no package of that name")
+
+
+def _added(choice: Choice) -> Ruling:
+    candidate = choice.candidate
+    return Ruling(
+        file=APT_LIST,
+        line=0,
+        subject=candidate.key,
+        outcome="in base",
+        reason=f"{candidate.key} {candidate.version} was not captured; needed by {choice.asked_by}",
+        kind="added",
+    )
+
+
+def _no_list(index: SystemIndex, chosen_for: str) -> Ruling:
+    return Ruling(
+        file=APT_LIST,
+        line=0,
+        subject=APT_LIST,
+        outcome="replaced",
+        reason=f"no package list was captured; the base is what {index.label} holds now of what is needed"
+        + (f"; {chosen_for}" if chosen_for else ""),
+        kind="no-apt-list",
+    )

@@ -1,0 +1,129 @@
+"""Which distribution's release a captured machine ran: inferred from its package list, with evidence."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import LockError
+from reprobuild.snapshot.model import Package
+
+_HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
+
+
+class Known(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """One row of the table `releases.toml`, which says what its fields mean and where they are from."""
+
+    distribution: str
+    codename: str
+    number: str
+    base_files: str
+    glibc: tuple[int, int]
+    python: str
+    standard: datetime.date
+    lts: datetime.date
+    seen: str
+
+    @property
+    def label(self) -> str:
+        """The release as a decision names it, `debian/bookworm`."""
+        return f"{self.distribution}/{self.codename}"
+
+
+@functools.lru_cache(maxsize=1)
+def known_releases() -> tuple[Known, ...]:
+    """Return the table of releases, those of one distribution from old to new."""
+    raw = files("reprobuild.resolve.system").joinpath("releases.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=dict[str, tuple[Known, ...]])["release"]
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """A distribution's release; `evidence` says how it is known."""
+
+    distribution: str
+    codename: str
+    evidence: str
+
+
+def infer_release(packages: Iterable[Package], base: str | None = None) -> Release:
+    """Tell which release the captured packages are of.
+
+    Args:
+        packages: the captured package list.
+        base: the decision of that name, `debian/bookworm`; it wins.
+
+    Raises:
+        LockError: nothing tells, or two things tell differently.
+    """
+    if base is not None:
+        if not re.fullmatch(r"[a-z]+/[a-z]+", base):
+            raise LockError(f"`base: {base}` is not a distribution and a release", hint=_HINT)
+        distribution, _, codename = base.partition("/")
+        if distribution == "localhost":  # a host to everybody who has pulled an image of his own
+            raise LockError(
+                f"`base: {base}` names no distribution",
+                hint=f"if an image is meant, write `image:{base}:TAG`",
+            )
+        return Release(distribution=distribution, codename=codename, evidence=f"decided: base: {base}")
+    packages = tuple(packages)
+    found = [f for f in (_by_base_files(packages), _by_suites(packages), _by_versions(packages)) if f]
+    if not found:
+        raise LockError("nothing in the snapshot tells which distribution it ran", hint=_HINT)
+    if len({(r.distribution, r.codename) for r in found}) > 1:
+        told = "; ".join(f"{r.evidence}: {r.distribution}/{r.codename}" for r in found)
+        raise LockError(f"the snapshot tells of more than one release ({told})", hint=_HINT)
+    return Release(
+        distribution=found[0].distribution,
+        codename=found[0].codename,
+        evidence="; ".join(r.evidence for r in found),
+    )
+
+
+def _by_base_files(packages: tuple[Package, ...]) -> Release | None:
+    for package in packages:
+        if package.name == "base-files":
+            for known in known_releases():
+                if re.match(known.base_files, package.version):
+                    evidence = f"base-files {package.version} ({package.place})"
+                    return Release(
+                        distribution=known.distribution, codename=known.codename, evidence=evidence
+                    )
+    return None
+
+
+def _by_suites(packages: tuple[Package, ...]) -> Release | None:
+    """The code name that most packages' suites start with; `stable` and `testing` move and tell nothing."""
+    named = Counter(
+        codename
+        for package in packages
+        for codename in {suite.partition("-")[0].partition("/")[0] for suite in package.suites}
+    )
+    return _most(named, "packages came from its suites")
+
+
+def _by_versions(packages: tuple[Package, ...]) -> Release | None:
+    """`+deb12u3`, `~deb12u1` are updates to Debian 12; `ubuntu0.22.04.1` and `~22.04` to Ubuntu 22.04."""
+    marked: Counter[str] = Counter()
+    for package in packages:
+        for known in known_releases():
+            number = re.escape(known.number)
+            mark = rf"deb{number}u\d" if known.distribution == "debian" else rf"(ubuntu0\.|~){number}"
+            if re.search(mark, package.version):
+                marked[known.codename] += 1
+    return _most(marked, "package versions are marked as its updates")
+
+
+def _most(counts: Counter[str], words: str) -> Release | None:
+    known = {one.codename: one.distribution for one in known_releases()}
+    ranked = sorted((-count, name) for name, count in counts.items() if name in known)
+    if not ranked:
+        return None
+    count, name = ranked[0]
+    return Release(distribution=known[name], codename=name, evidence=f"{-count} {words}")

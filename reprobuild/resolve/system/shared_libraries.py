@@ -1,0 +1,172 @@
+"""What the wheels' own shared libraries need of the system: packages to add, and what is left out and why.
+
+A library that no wheel of the environment brings must come from the system. Which of them an import needs follows from
+the files: extension modules, and all that these lead to. What nothing leads to is a plugin (of Qt, of NVSHMEM), loaded
+if somebody asks for it. docs/libraries.md has what this was seen to say of real wheels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from reprobuild.apt.index import SystemIndex
+from reprobuild.decisions import is_named
+from reprobuild.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.resolve.system.sonames import (
+    candidates,
+    glibc_of,
+    is_alternative,
+    is_of_the_host,
+    newest_glibcxx,
+    package_of,
+)
+from reprobuild.resolve.system.wheel_libraries import File
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.text import escaped
+
+_LIBC = "libc6"
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One library that wheels need and none brings. `imported` tells whether an import needs it."""
+
+    soname: str
+    wheel: Wheel
+    path: str
+    imported: bool
+
+
+def asks(wheels: Iterable[tuple[Wheel, tuple[File, ...]]]) -> tuple[Ask, ...]:
+    """Return what the ELF files of an environment need and no wheel of it brings: one for each wheel and library."""
+    everything = [(wheel, file) for wheel, files in wheels for file in files]
+    by_name: dict[str, list[int]] = {}
+    for number, (_, file) in enumerate(everything):
+        for name in file.names:
+            by_name.setdefault(name, []).append(number)
+    imported = _imported(everything, by_name)
+    found: dict[tuple[str, str], Ask] = {}
+    for number, (wheel, file) in enumerate(everything):
+        for soname in file.needed:
+            if soname not in by_name:
+                one = Ask(soname=soname, wheel=wheel, path=file.path, imported=number in imported)
+                known = found.setdefault((wheel.name, soname), one)
+                if one.imported and not known.imported:
+                    found[wheel.name, soname] = one
+    return tuple(found[key] for key in sorted(found))
+
+
+def _imported(everything: list[tuple[Wheel, File]], by_name: Mapping[str, list[int]]) -> set[int]:
+    """Return the files that an import leads to.
+
+    A wheel without extension modules, of which no other needs a file, is opened by its Python code (soundfile,
+    xgboost): then all of its files count.
+    """
+    extending = {wheel.name for wheel, file in everything if file.is_extension}
+    having = {name: {everything[number][0].name for number in numbers} for name, numbers in by_name.items()}
+    asked = {(wheel.name, soname) for wheel, file in everything for soname in file.needed if soname in having}
+    led_to = {owner for asker, soname in asked for owner in having[soname] if owner != asker}
+    left = [
+        number
+        for number, (wheel, file) in enumerate(everything)
+        if file.is_extension or wheel.name not in extending | led_to
+    ]
+    found, followed = set(left), set[str]()
+    while left:
+        for soname in everything[left.pop()][1].needed:
+            if soname in by_name and soname not in followed:
+                followed.add(soname)
+                left += [other for other in by_name[soname] if other not in found]
+                found.update(by_name[soname])
+    return found
+
+
+def system_libraries(
+    needed: Iterable[Ask], snapshot: Snapshot, index: SystemIndex, base: Base, drop: Collection[str]
+) -> tuple[dict[str, str], tuple[Ruling, ...]]:
+    """Decide for each library which package brings it into the image, or why none does.
+
+    Where there is a package list, a library comes if the captured host had its package; another one was not there
+    either, or came from a place that the list does not show, as conda's libraries do. Without a list, and with conda,
+    it comes if the index has it. Plugins get nothing.
+
+    Args:
+        needed: what `asks` found.
+        snapshot: the captured environment.
+        index: the packages of the base's release.
+        base: what the image has already.
+        drop: names that the user decided to leave out.
+
+    Returns:
+        The packages to add, each with who asks for it; and a ruling (`missing-library`, `host-library`,
+        `plugin-library`) for each wheel and library that no package was found for. None of them needs acceptance:
+        wheels ask for what they can do without (docs/libraries.md), and whether the imports work is seen when the
+        image is verified.
+    """
+    fitting = (index.architecture, "all")
+    there = set(base.installed)
+    captured = {
+        package.name for package in snapshot.packages
+        if package.mark != "residual" and package.architecture in fitting
+    }  # fmt: skip
+    listed = bool(captured) and not snapshot.conda
+    roots: dict[str, str] = {}
+    rulings = []
+    for ask in needed:
+        if any(name in there for name in candidates(ask.soname)):
+            continue
+        package = package_of(ask.soname, index)
+        if is_of_the_host(ask.soname):
+            rulings.append(
+                _ruling(ask, "the GPU driver's, which the host brings when the image runs", "host-library")
+            )
+        elif not ask.imported:
+            rulings.append(_ruling(ask, "no extension module leads to that file, a plugin", "plugin-library"))
+        elif package is None:
+            why = f"no wheel of the environment has it, and no package of {index.label} is named after it"
+            rulings.append(_ruling(ask, why, "missing-library"))
+        elif is_named(package, drop):
+            rulings.append(_ruling(ask, f"{package} was dropped by decision", "missing-library"))
+        elif package not in captured and (listed or is_alternative(ask.soname)):
+            why = f"the captured system did not have {package} either"
+            rulings.append(_ruling(ask, why, "missing-library"))
+        else:
+            roots.setdefault(package, f"the shared libraries of {ask.wheel.name} ({ask.soname})")
+    return roots, tuple(rulings)
+
+
+def too_new(wheels: Iterable[tuple[Wheel, tuple[File, ...]]], base: Base) -> Iterator[Ruling]:
+    """Yield a ruling (`newer-library`) for each wheel whose files need a newer glibc or libstdc++ than the base's.
+
+    Its tag promised otherwise, or made no promise (`linux_x86_64`). It must be accepted: such a file does not load.
+    """
+    versions = base.installed
+    limits: tuple[tuple[str, Callable[[File], tuple[int, ...]], tuple[int, ...] | None], ...] = (
+        ("GLIBC", lambda file: file.glibc, glibc_of(versions.get(_LIBC, ""))),
+        ("GLIBCXX", lambda file: file.glibcxx, newest_glibcxx(versions.get("libstdc++6", ""))),
+    )
+    for wheel, files in wheels:
+        for word, of_file, limit in limits:
+            most = max(files, key=of_file, default=None)
+            if most and limit and of_file(most) > limit:
+                reason = (
+                    f"{escaped(most.path)} needs {word}_{_text(of_file(most))}, "
+                    f"and the base has {word}_{_text(limit)}"
+                )
+                yield _of_wheel(wheel, wheel.name, reason, "newer-library", "unresolved")
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
+def _ruling(ask: Ask, why: str, kind: str) -> Ruling:
+    reason = f"{ask.wheel.name} needs it for {escaped(ask.path)}; {why}"
+    return _of_wheel(ask.wheel, escaped(ask.soname), reason, kind, "excluded")
+
+
+def _of_wheel(wheel: Wheel, subject: str, reason: str, kind: str, outcome: Outcome) -> Ruling:
+    return Ruling(
+        file=wheel.file.filename, line=0, subject=subject, outcome=outcome, reason=reason, kind=kind
+    )  # fmt: skip

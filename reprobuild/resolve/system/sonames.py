@@ -1,0 +1,82 @@
+"""Which system package brings a shared library: by Debian's naming, and a table of exceptions (`sonames.toml`)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from fnmatch import fnmatchcase
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.apt.index import SystemIndex
+
+# A library with a version behind `.so`, or before it (Policy 8.1).
+_NAME = re.compile(
+    r"(?P<name>lib[A-Za-z0-9_.+-]{1,80}?)\.so(?:\.(?P<version>[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}))?"
+)
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+
+
+class _Patterns(Struct, frozen=True):
+    patterns: tuple[str, ...]
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    package: dict[str, str]
+    host: _Patterns
+    alternative: _Patterns
+    libstdcxx: dict[int, int]
+
+
+@functools.lru_cache(maxsize=1)
+def _table() -> _Table:
+    raw = files("reprobuild.resolve.system").joinpath("sonames.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=_Table, strict=False)
+
+
+def candidates(soname: str) -> tuple[str, ...]:
+    """Return the names that the package of a library may have, the likeliest first; none for what is no library.
+
+    Debian Policy 8.1: `libX11.so.6` is in libx11-6, `libGL.so.1` in libgl1, `libnspr4.so` in libnspr4; glib's habit
+    makes libatk1.0-0 of `libatk-1.0.so.0`. Each name may end in t64 since the transition to 64 bits of time_t
+    (trixie, noble).
+    """
+    if known := _table().package.get(soname):
+        return known, f"{known}t64"
+    match = _NAME.fullmatch(soname)
+    if not match:
+        return ()
+    name, version = match["name"].lower().replace("_", "-"), match["version"] or ""
+    between = "-" if version and name[-1].isdigit() else ""
+    joined = re.sub(r"-(?=\d)", "", name, count=1)
+    plain = dict.fromkeys(f"{one}{between}{version}" for one in (name, joined))
+    return tuple(one for each in plain for one in (each, f"{each}t64") if _PACKAGE.fullmatch(one))
+
+
+def package_of(soname: str, index: SystemIndex) -> str | None:
+    """Return the package of the index that brings a library, or None."""
+    return next((name for name in candidates(soname) if index.versions(name)), None)
+
+
+def is_of_the_host(soname: str) -> bool:
+    """Tell whether the GPU's driver brings a library."""
+    return any(fnmatchcase(soname, pattern) for pattern in _table().host.patterns)
+
+
+def is_alternative(soname: str) -> bool:
+    """Tell whether a library is one of several that do the same, of which the host had one."""
+    return any(fnmatchcase(soname, pattern) for pattern in _table().alternative.patterns)
+
+
+def glibc_of(version: str) -> tuple[int, int] | None:
+    """Return the glibc that a version of the package libc6 has; None where it does not tell."""
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def newest_glibcxx(version: str) -> tuple[int, int, int] | None:
+    """Return the newest GLIBCXX that a version of the package libstdc++6 has; None where the table has no such GCC."""
+    minor = _table().libstdcxx.get(int(match[0])) if (match := re.match(r"\d{1,3}", version)) else None
+    return (3, 4, minor) if minor is not None else None
