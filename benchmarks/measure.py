@@ -7,7 +7,7 @@ middle of a run meets both. The median decides; the minimum, which load can hard
 
 from __future__ import annotations
 
-import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -68,16 +68,16 @@ def time_process(
     argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Sample:
     """Run a program to its end, and return what it took. Its output is read, and shown if it fails."""
-    before, began = os.times(), time.perf_counter()
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         argv, env=None if env is None else dict(env), cwd=cwd, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
-    wall, after = time.perf_counter() - began, os.times()
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         tail = done.stdout.decode(errors="replace")[-2000:]
         raise RuntimeError(f"{argv[0]} exited {done.returncode}:\n{tail}")
-    cpu = after.children_user - before.children_user + after.children_system - before.children_system
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return Sample(wall, cpu)
 
 

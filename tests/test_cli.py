@@ -485,6 +485,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
     assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
+        "conflicts": [],
     }
     assert said("lock", SNAPSHOT, "-o", target) == 0
     assert "a: unresolved (gone): no index has it" in said.out
