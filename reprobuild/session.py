@@ -42,11 +42,11 @@ class Session(Struct, frozen=True, kw_only=True):
         services = read_services({})
         net = Net(
             offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
-            gate=Logins(self.env, services["docker-hub"].url),
+            gate=Logins(self.env, services["docker-hub"].url), configured=indexes.configured,
         )  # fmt: skip
         with contextlib.suppress(LockError):  # who resolves packages of conda is told
             channels = read_channels(self.env)
-            net.learn(channels.credentials, channels.tokens)
+            net.learn(channels.credentials, channels.tokens, channels.addresses)
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
             say=self.say, now=self.now, progress=self.progress,

@@ -23,6 +23,7 @@ from reprobuild import net as module
 from reprobuild.errors import FetchError
 from reprobuild.net import Manners, Net, NotFound, WrongSize, split_credentials
 from reprobuild.net.following import Auth, Still, follow
+from reprobuild.net.logins import login_for
 from reprobuild.net.manners import retry_after
 from tests.resolve.served import Reply, Served
 
@@ -160,7 +161,7 @@ def test_offline_asks_nobody_but_the_disk(served: Served, tmp_path: Path) -> Non
 
 
 def test_credentials_are_for_one_host_alone(served: Served, other: Served) -> None:
-    net = Net(credentials={served.host: ("alice", PASSWORD)})
+    net = Net(credentials={served.url: ("alice", PASSWORD)})
     net.page(served.give("/x", Reply(b"in", login=f"alice:{PASSWORD}")))
     net.page(other.give("/x", b"open"))
     assert served.headers("Authorization") == [LOGIN]
@@ -170,7 +171,7 @@ def test_credentials_are_for_one_host_alone(served: Served, other: Served) -> No
 def test_a_redirection_to_another_host_loses_the_credentials(served: Served, other: Served) -> None:
     target = other.give("/y", b"open")
     url = served.give("/x", Reply(status=302, headers={"Location": target}))
-    page = Net(credentials={served.host: ("alice", PASSWORD)}).page(url)
+    page = Net(credentials={served.url: ("alice", PASSWORD)}).page(url)
     assert page.content == b"open"
     assert served.headers("Authorization") == [LOGIN]
     assert other.headers("Authorization") == [None]
@@ -189,7 +190,7 @@ def test_a_password_may_have_any_characters(served: Served, other: Served) -> No
     url = served.give(
         "/x", Reply(b"in", login=f"alice:{password}"), Reply(status=302, headers={"Location": target})
     )
-    net = Net(credentials={served.host: ("alice", password)})
+    net = Net(credentials={served.url: ("alice", password)})
     assert [net.page(url).content for _ in range(2)] == [b"in", b"open"]
     assert other.headers("Authorization") == [None]
 
@@ -201,7 +202,53 @@ def test_credentials_of_netrc_are_used(
     netrc.write_text("machine 127.0.0.1 login alice password pa55/word\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    assert Net().page(served.give("/x", Reply(b"in", login=f"alice:{PASSWORD}"))).content == b"in"
+    net = Net(configured=[f"{served.url}/simple", "http://127.0.0.1:{port}/"])
+    assert net.page(served.give("/x", Reply(b"in", login=f"alice:{PASSWORD}"))).content == b"in"
+
+
+def test_netrc_is_not_read_for_an_address_of_http_that_nobody_configured(
+    served: Served, other: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """netrc knows no schemes and no ports: a link to http on the same host would show the login on the way."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password pa55/word\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    net = Net(configured=[other.url.replace("http", "https"), served.url])
+    net.page(other.give("/link", b"open"))
+    net.page(served.give("/x", Reply(status=302, headers={"Location": f"{other.url}/link"})))
+    net.download(other.give("/file", BODY), tmp_path / "part")
+    assert other.headers("Authorization") == [None, None, None]
+    assert served.headers("Authorization") == [LOGIN]
+    net.learn({}, configured=[f"{other.url}/simple"])
+    net.page(f"{other.url}/link")
+    assert other.headers("Authorization")[3:] == [LOGIN]
+
+
+@pytest.mark.parametrize(
+    ("url", "user"),
+    [
+        ("https://h.test/simple/x/", "list"), ("https://H.test:443/simple/x/", "list"),
+        ("https://h.test/files/x.whl", "list"), ("https://h.test/simple-other/x", "list"),
+        ("https://h.test/simple/deep/x", "deep"), ("http://h.test/simple/x/", None),
+        ("https://h.test:8443/simple/x/", None), ("http://h.test:443/simple/x/", None),
+        ("http://plain.test/x", "plain"), ("http://plain.test:80/x", "plain"), ("https://plain.test/x", None),
+        ("https://other.test/simple/x/", None), ("https://top.test/x", "top"),
+    ],
+)  # fmt: skip
+def test_a_login_is_for_its_scheme_host_and_port_alone(url: str, user: str | None) -> None:
+    known = {
+        "https://h.test/simple": ("list", "1"), "https://h.test/simple/deep": ("deep", "2"),
+        "http://plain.test/simple": ("plain", "3"), "https://top.test": ("top", "4"),
+    }  # fmt: skip
+    found = login_for(url, known)
+    assert (found and found[0]) == user
+
+
+def test_a_login_is_for_no_other_port(served: Served, other: Served) -> None:
+    net = Net(credentials={f"{served.url}/simple": ("alice", PASSWORD)})
+    net.page(other.give("/simple/x/", b"open"))
+    with pytest.raises(FetchError, match="refuses access"):
+        net.page(other.give("/file", Reply(b"in", login=f"alice:{PASSWORD}")))
+    assert other.headers("Authorization") == [None, None]
 
 
 @pytest.mark.parametrize("status", [401, 404, 418])
@@ -494,7 +541,9 @@ def test_no_login_goes_from_https_to_http_or_beyond(
     assert follow(ask, "https://secure.test/x", ("alice", PASSWORD)).content == b"ok"
     assert served.headers("Authorization") == [LOGIN, None, None]
     follow(ask, f"{served.url}/low", None).close()
-    assert served.headers("Authorization")[3:] == [LOGIN, LOGIN], "netrc is read where nothing was lowered"
+    assert served.headers("Authorization")[3:] == [LOGIN, LOGIN], (
+        "netrc is left to `ask` where nothing was lowered"
+    )
 
 
 def test_a_login_goes_along_at_one_place_alone(served: Served, other: Served) -> None:

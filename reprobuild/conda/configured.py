@@ -31,7 +31,7 @@ class Channels(Struct, frozen=True, kw_only=True):
 
     `order` are the channels of an environment without a choice of its own, names or addresses. `multi` are names that
     mean several. `custom` is {name: address above it}. `mirrors` is {address: those that stand for it}. `credentials`
-    are by host, and `tokens` is {address of a channel: the same with its token}.
+    are by address, and `tokens` is {address of a channel: the same with its token}.
     """
 
     order: tuple[str, ...] = ()
@@ -41,6 +41,13 @@ class Channels(Struct, frozen=True, kw_only=True):
     mirrors: dict[str, tuple[str, ...]] = {}
     credentials: dict[str, tuple[str, str]] = {}
     tokens: dict[str, str] = {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every address that is configured; mirrors are those that are asked."""
+        several = (*self.multi.values(), *self.mirrors.values())
+        named = (*self.order, self.alias, *self.custom.values(), *(one for more in several for one in more))
+        return tuple(one for one in named if "://" in one)
 
 
 def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: Path = Path("/")) -> Channels:
@@ -120,7 +127,7 @@ class _Found:
             return text
         url, login = split_credentials(text)
         if login:
-            self.credentials[url.split("/")[2]] = login
+            self.credentials[url] = login
         if match := _TOKEN.fullmatch(f"{url}/{below}".rstrip("/")):
             bare = f"{match['host']}/{match['rest']}"
             self.tokens[bare] = f"{match['host']}/t/{match['token']}/{match['rest']}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,7 +27,7 @@ from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
-from reprobuild.net.logins import login_for, sendable
+from reprobuild.net.logins import login_for, origins, sendable, without_netrc
 from reprobuild.net.manners import Again, Pace, fresh_for, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
@@ -53,16 +53,18 @@ class Net:
 
     Args:
         offline: refuse every address that is not a file.
-        credentials: (user, password) by host and port, as `example.org:8080`, or by that and a path; used for that
-            host alone.
+        credentials: (user, password) by address, as `https://example.org:8080/simple`; used for its scheme, host and
+            port alone.
         manners: limits and patience.
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
         gate: logins of registries.
+        configured: addresses of the user's configuration. To http, netrc's logins are sent there alone.
     """
 
     def __init__(
         self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
         manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
+        configured: Iterable[str] = (),
     ) -> None:  # fmt: skip
         self.offline = offline
         self._gate = gate
@@ -71,17 +73,21 @@ class Net:
         self._pace = Pace(self._manners, distances or {})
         self._local = threading.local()
         self._tokens: dict[str, str] = {}
+        self._configured = set(origins(configured))
 
     def learn(
-        self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+        self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({}),
+        configured: Iterable[str] = (),
+    ) -> None:  # fmt: skip
         """Use these logins, too, and addresses with a token in their path.
 
         Args:
             credentials: as at the beginning.
             tokens: {address: the same with the token}; what begins with the first is asked at the second, and only
                 there is it seen.
+            configured: as at the beginning.
         """
+        self._configured.update(origins(configured))
         self._credentials.update(credentials)
         self._tokens.update(tokens)
 
@@ -169,6 +175,7 @@ class Net:
 
         def one(place: str, login: Auth) -> requests.Response:
             self._pace.wait(place, self._halt())
+            login = without_netrc(place, login, self._configured)
             response = self._session().get(
                 self._with_token(place), headers=dict(headers), auth=login, stream=True, allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),

@@ -13,10 +13,9 @@ import requests
 import requests.utils
 
 from reprobuild.net.gate import Fixed
-from reprobuild.net.model import without_credentials
+from reprobuild.net.model import origin, without_credentials
 
 REDIRECTIONS = 10
-_PORTS = {"http": 80, "https": 443}
 
 
 class Still(requests.Session):
@@ -52,8 +51,8 @@ Auth = tuple[str, str] | Fixed | Nobody | None
 def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) -> requests.Response:
     """Return the open answer at the end of the redirections; `history` has those before it, closed unread.
 
-    A login goes along as long as scheme, host and port stay the same. Beyond that netrc is asked, by the rules of
-    requests, but never after a step from https to http. Logins in addresses of redirections are left out.
+    A login goes along as long as scheme, host and port stay the same. Beyond that it is left to `ask` whether netrc is
+    read, but never after a step from https to http. Logins in addresses of redirections are left out.
 
     Args:
         ask: gives the open answer of one request.
@@ -75,8 +74,8 @@ def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) 
             raise requests.TooManyRedirects(response=response)
         led.append(response)
         target = _target(url, response)
-        if _origin(target) != _origin(url):
-            lowered = _origin(url)[0] == "https" and _origin(target)[0] == "http"
+        if origin(target) != origin(url):
+            lowered = origin(url)[0] == "https" and origin(target)[0] == "http"
             auth = Nobody() if lowered or isinstance(auth, Nobody) else None
         url = target
 
@@ -86,8 +85,3 @@ def _target(url: str, response: requests.Response) -> str:
     location = response.headers["Location"].encode("latin-1").decode()
     target = urllib.parse.urljoin(url, requests.utils.requote_uri(location))
     return without_credentials(urllib.parse.urldefrag(target)[0])[0]
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urllib.parse.urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

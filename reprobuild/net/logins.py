@@ -1,14 +1,21 @@
-"""Which login is for an address: two indexes on one host may have two."""
+"""Which login is for an address: two indexes on one host may have two.
+
+One of https is for no address of http, which anybody on the way could read, nor for another port.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from reprobuild.net.following import Auth, Nobody
 from reprobuild.net.gate import Fixed
+from reprobuild.net.model import origin
 
 Login = tuple[str, str]
+Origin = tuple[str, "str | None", "int | None"]
 
 
 def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
@@ -16,15 +23,39 @@ def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
 
     Args:
         url: the address, without one.
-        credentials: logins by `HOST[:PORT]`, or by that and a path. The longest path that the address begins with
-            counts; where none does, the first login of the same host, as files lie elsewhere than their lists.
+        credentials: logins by address. Scheme, host and port must be the same. The longest path that the address
+            begins with counts; where none does, the first login there, as files lie elsewhere than their lists.
     """
-    parts = urllib.parse.urlsplit(url)
-    path = f"{parts.netloc}{parts.path}"
-    of_host = [place for place in credentials if place.partition("/")[0] == parts.netloc]
-    above = [place for place in of_host if path == place or path.startswith(f"{place}/")]
-    place = max(above, key=len) if above else next(iter(of_host), None)
+    there = [place for place in credentials if origin(place) == origin(url)]
+    above = [place for place in there if f"{_path(url)}/".startswith(f"{_path(place)}/")]
+    place = max(above, key=lambda one: len(_path(one))) if above else next(iter(there), None)
     return credentials[place] if place is not None else None
+
+
+def without_netrc(url: str, login: Auth, configured: Collection[Origin]) -> Auth:
+    """Return the login, or that there is none where netrc would be asked and its answer could be read on the way.
+
+    netrc knows hosts alone, neither schemes nor ports.
+
+    Args:
+        url: the address, without a login.
+        login: the login for it, None for that of netrc.
+        configured: what the user's configuration names. Where that is of http, its login is sent there.
+    """
+    if login is not None or origin(url)[0] != "http" or origin(url) in configured:
+        return login
+    return Nobody()
+
+
+def origins(addresses: Iterable[str]) -> Iterator[Origin]:
+    """Yield what addresses name; nothing for those that are none, as the user's may have placeholders."""
+    for address in addresses:
+        with contextlib.suppress(ValueError):
+            yield origin(address)
+
+
+def _path(url: str) -> str:
+    return urllib.parse.urlsplit(url).path.rstrip("/")
 
 
 def sendable(login: Login | None) -> Login | Fixed | None:

@@ -10,6 +10,7 @@ from reprobuild.errors import FetchError
 
 # What is lost of a transfer that breaks off, at most, and what is hashed at a time.
 CHUNK = 1 << 18
+_PORTS = {"http": 80, "https": 443}
 OTHER = "another file stands there now; find the one that was locked, or make a new lock"
 PAGE = (
     "a web page came in its place: open the address in a browser; is a login needed, or a proxy in between?"
@@ -61,6 +62,12 @@ def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
     netloc += f":{port}" if port else ""
     clean = urllib.parse.urlunsplit(parts._replace(netloc=netloc))
     return clean, (urllib.parse.unquote(parts.username or ""), urllib.parse.unquote(parts.password or ""))
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of an address (RFC 6454): what a login is for. ValueError where it is no address."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 def cause(err: BaseException) -> str:

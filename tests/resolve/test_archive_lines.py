@@ -143,7 +143,7 @@ def test_a_wheel_that_does_not_fit_or_is_another_projects(served: Served) -> Non
 
 def test_a_login_in_the_address_of_an_unhashed_file_is_nowhere(served: Served, tmp_path: Path) -> None:
     served.give(f"/p/{WHEEL}", Reply(BYTES, login="alice:hunter2"))
-    store, net = Store(tmp_path / "store"), Net(credentials={f"{served.host}/p": ("alice", "hunter2")})
+    store, net = Store(tmp_path / "store"), Net(credentials={f"{served.url}/p": ("alice", "hunter2")})
     around = msgspec.structs.replace(AROUND, bring=lambda url, name: bring_file(url, name, store, net))
     found = resolved(lists(), f"tool @ {served.url}/p/{WHEEL}", around=around)
     assert [wheel.file.sha256 for wheel in found.wheels] == [HASH]

@@ -330,7 +330,7 @@ def test_credentials_reach_their_host_and_no_lock(index: Index, served: Served) 
     )
     page = served.replies["/simple/tool/"][0]
     served.give("/simple/tool/", Reply(page.body, headers=page.headers, login="alice:pw"))
-    wheel, ruling = lock(lists(index.url, net=Net(credentials={served.host: ("alice", "pw")})), "tool==1.0")
+    wheel, ruling = lock(lists(index.url, net=Net(credentials={served.url: ("alice", "pw")})), "tool==1.0")
     assert wheel is not None
     assert wheel.file.url == f"{served.url}/files/tool-1.0-py3-none-any.whl"
     assert "hunter2" not in repr((wheel, ruling))

@@ -60,8 +60,10 @@ find-links = {tmp_path}/wheels
     assert read_indexes(env) == Indexes(
         find_links=((tmp_path / "wheels").as_uri(), "https://links.test/page.html"),
         simple=("https://first.test:8443/simple", "https://second.test/simple", "https://third.test/simple"),
-        credentials={"first.test:8443/simple": ("alice", "p@ss"), "third.test/simple": ("token", "")},
-    )
+        credentials={
+            "https://first.test:8443/simple": ("alice", "p@ss"), "https://third.test/simple": ("token", ""),
+        },
+    )  # fmt: skip
 
 
 def test_pips_variables_go_over_its_sections_and_those_over_global(
@@ -104,7 +106,7 @@ extra-index-url = ["https://pip.test/simple"]
         find_links=("file:///wheels",),
         simple=("https://extra.test/simple", "https://pip.test/simple", "https://default.test/simple"),
         named={"extra": "https://extra.test/simple"},
-        credentials={"extra.test/simple": ("bob", "pw")},
+        credentials={"https://extra.test/simple": ("bob", "pw")},
     )
 
 
@@ -186,9 +188,9 @@ def test_logins_of_uvs_named_indexes(env: dict[str, str], tmp_path: Path) -> Non
         "UV_INDEX_ONE_USERNAME": "bo",
     }
     found = read_indexes(env)
-    assert found.credentials["w.test/explicit"] == ("al", "s@3/")
-    assert found.credentials["w.test/one"] == ("bo", "")
-    assert found.credentials["w.test/default"] == ("old", "login")
+    assert found.credentials["https://w.test/explicit"] == ("al", "s@3/")
+    assert found.credentials["https://w.test/one"] == ("bo", "")
+    assert found.credentials["https://w.test/default"] == ("old", "login")
     assert all("@" not in url for url in (*found.simple, *found.named.values()))
 
 
@@ -218,7 +220,7 @@ def test_a_decided_index_is_an_address_a_folder_or_one_of_uvs(env: dict[str, str
         "c": Index("https://w.test/explicit"), "d": Index((tmp_path / "wheels").as_uri(), links=True),
         "e": Index(tmp_path.as_uri()),
     }  # fmt: skip
-    assert logins == {"a.test/simple": ("me", "pw")}
+    assert logins == {"https://a.test/simple": ("me", "pw")}
     with pytest.raises(LockError, match="the index nowhere of tool is no address and no folder") as caught:
         decided_indexes({"tool": "nowhere"}, known)
     assert caught.value.hint == "write it as https://HOST/PATH, as a folder or one of uv's: last, my-own, one"

@@ -147,7 +147,7 @@ def test_two_logins_on_one_host(one: Index, two: Index, served: Served) -> None:
     ):
         known = served.replies.get(path, [Reply(b"", 404)])[0]
         served.give(path, Reply(known.body, known.status, known.headers, login=login))
-    net = Net(credentials={f"{served.host}/one": ("al", "1"), f"{served.host}/two": ("bo", "2")})
+    net = Net(credentials={f"{served.url}/one": ("al", "1"), f"{served.url}/two": ("bo", "2")})
     files = lists(one.url, two.url, net=net)
     assert taken(files, "tool==1.0") == WHEEL
     assert taken(files, "rare==1.0") == "rare-1.0-py3-none-any.whl"
@@ -161,7 +161,7 @@ def test_a_login_of_netrc_reaches_its_index(
     served.give("/one/tool/", Reply(page.body, headers=page.headers, login="alice:hunter2"))
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password hunter2\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    wheel, ruling = lock(lists(one.url), "tool==1.0")
+    wheel, ruling = lock(lists(one.url, net=Net(configured=[one.url])), "tool==1.0")
     assert wheel is not None
     assert "hunter2" not in repr((wheel, ruling))
 

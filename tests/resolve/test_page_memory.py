@@ -59,7 +59,7 @@ def test_a_page_without_a_word_on_it_is_asked_for_again(served: Served, tmp_path
 
 def test_nothing_that_came_with_a_login_is_kept(served: Served, tmp_path: Path) -> None:
     given(served, login="alice:hunter2")
-    assert asked_again(served, tmp_path, NOW, Net(credentials={served.host: ("alice", "hunter2")})) == 1
+    assert asked_again(served, tmp_path, NOW, Net(credentials={served.url: ("alice", "hunter2")})) == 1
     assert not any(path.is_file() for path in (tmp_path / "made").glob("*"))
 
 

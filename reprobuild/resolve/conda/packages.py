@@ -86,7 +86,7 @@ def resolve_conda(
     interpreter = _interpreter(python)
     listed = [one for one in snapshot.conda if one.channel != PYPI and not is_named(one.name, decisions.drop)]
     channels = read_channels(around.env, decisions.channels)
-    around.net.learn(channels.credentials, channels.tokens)
+    around.net.learn(channels.credentials, channels.tokens, channels.addresses)
     around.say(f"conda: {len(listed)} packages")
     chosen, refused = _choose(listed, _meaning(channels, decisions), platform, around)
     fetch([one.file for one in chosen.values()], around.store, around.net, around.progress)

@@ -41,7 +41,7 @@ class Indexes(Struct, frozen=True, kw_only=True):
     """Where this machine looks for distributions, in order of preference.
 
     `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
-    name, which a decision may use; all without credentials, which stand in `credentials` by host and path.
+    name, which a decision may use; all without credentials, which stand in `credentials` by address.
     `remarks` are what the user should know of the configuration.
     """
 
@@ -50,6 +50,11 @@ class Indexes(Struct, frozen=True, kw_only=True):
     credentials: Credentials
     named: dict[str, str] = {}
     remarks: tuple[str, ...] = ()
+
+    @property
+    def configured(self) -> tuple[str, ...]:
+        """Every address, those of named indexes among them."""
+        return (*self.find_links, *self.simple, *self.named.values())
 
     @property
     def places(self) -> tuple[Index, ...]:
@@ -123,7 +128,7 @@ def _clean(places: Iterable[str], credentials: Credentials) -> tuple[str, ...]:
     for place in places:
         clean, own = split_credentials(as_url(place))
         if own:
-            credentials[clean.partition("://")[2].rstrip("/")] = own
+            credentials[clean.rstrip("/")] = own
         found.append(clean)
     return tuple(dict.fromkeys(found))
 
