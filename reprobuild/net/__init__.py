@@ -34,6 +34,7 @@ from reprobuild.net.model import CHUNK as CHUNK
 from reprobuild.net.model import PAGE as PAGE
 from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
+from reprobuild.net.model import Refused as Refused
 from reprobuild.net.model import WrongSize as WrongSize
 from reprobuild.net.model import cause
 from reprobuild.net.model import split_credentials as split_credentials
@@ -252,11 +253,9 @@ def _judge(response: requests.Response, url: str, gate: Gate | None, *, ranged: 
     if status in (404, 410):
         raise NotFound(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
     if status in (401, 403):
-        raise FetchError(
-            f"{told} refuses access (HTTP {status})",
-            hint=(gate and gate.remedy(url))
-            or "put the credentials where pip finds them (its configuration, or ~/.netrc)",
-        )
+        login = "put the credentials where pip finds them (its configuration, or ~/.netrc)"
+        hint = (gate and gate.remedy(url)) or login
+        raise Refused(f"{told} refuses access (HTTP {status})", hint=hint, status=status)
     if status < 400 or status in _PARTS:
         raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
     final = FetchError(f"{told} answered HTTP {status}", hint="try again later")

@@ -22,6 +22,14 @@ class NotFound(FetchError):
     """The address answered that there is nothing there (404 or 410, or no such file)."""
 
 
+class Refused(FetchError):
+    """The address refuses access, with a login or without: 401 or 403, which is `status`."""
+
+    def __init__(self, what: str, *, hint: str, status: int) -> None:
+        super().__init__(what, hint=hint)
+        self.status = status
+
+
 class WrongSize(FetchError):
     """What stands at the address has another size than was asked for, so it is another file."""
 

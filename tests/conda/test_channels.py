@@ -44,7 +44,9 @@ def test_files_variables_and_decisions_in_their_order(tmp_path: Path) -> None:
     assert found.multi == {
         "several": ("one", "https://two.test/two"), "defaults": ("https://mirror.test/pkgs/main",),
     }  # fmt: skip
-    assert {"https://site.test/conda", "https://two.test/two", "https://host.test:8443/lab"} <= {*found.addresses}
+    assert {"https://site.test/conda", "https://two.test/two", "https://host.test:8443/lab"} <= {
+        *found.addresses
+    }
     assert all("://" in url and "tk-" not in url and "pw" not in url for url in found.addresses)
     assert found.credentials == {"https://host.test:8443/t/tk-1234567890/lab": ("u", "pw")}
     assert found.tokens == {

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from reprobuild.decisions import Decisions
+from reprobuild.errors import FetchError
 from reprobuild.lock import Base, Deb
 from reprobuild.net import Net
 from reprobuild.resolve.freeze.asking import asked_of_indexes, file_lists, known_of
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
+from reprobuild.resolve.freeze.lookup import silent_places
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import read_services
+from reprobuild.session import Session
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
 from tests.resolve.repositories import requirement
@@ -54,6 +57,58 @@ def test_a_decided_index_with_a_login_is_asked_with_it_and_written_without(
     assert [one.file.sha256 for one in found.wheels] == ["2" * 64]
     assert said == ["python: pip is told to ask a keyring"]
     assert "hunter2" not in repr((found, decisions.recorded(), said))
+
+
+def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: Path) -> None:
+    """torch's index stands on S3, which tells nobody what is not there; pip users have it among their indexes, too."""
+    public, cuda = Index(served, "/public"), Index(served, "/whl/cu121")
+    public.add("tool-1.0-py3-none-any.whl")
+    cuda.add("torch-2.3.0+cu121-cp311-cp311-linux_x86_64.whl")
+    for path in ("/whl/cu121/tool/", "/whl/cu118/torch/", "/jax/page.html"):
+        served.give(path, Reply(b"<Error><Code>AccessDenied</Code></Error>", 403))
+    places = {"torch-index": f"{served.url}/whl/{{local}}", "jax-wheels": f"{served.url}/jax/page.html"}
+    decisions = Decisions(services=places)
+    services, around = read_services(places), around_of(tmp_path, [], cuda.url, public.url)
+    files = file_lists(decisions, services, around)
+    known = known_of(
+        Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
+    )
+    texts = ["tool==1.0", "torch==2.3.0+cu121", "torch==2.3.0+cu118", "jaxlib==0.4.23+cuda12.cudnn89"]
+    found = resolve_requirements([requirement(text) for text in texts], files, TARGET, known)
+    assert [one.file.filename for one in found.wheels] == [
+        "tool-1.0-py3-none-any.whl", "torch-2.3.0+cu121-cp311-cp311-linux_x86_64.whl",
+    ]  # fmt: skip
+    assert found.rulings[2].reason == (
+        "torch 2.3.0+cu118 is on no index of this machine; there is 2.3.0+cu121; "
+        f"{served.url}/whl/cu118/torch/ answered HTTP 403: nothing is there, or access is refused"
+    )
+    assert found.rulings[3].kind == "unknown-project"
+    served.give("/whl/cu121/rare/", Reply(status=401))
+    with pytest.raises(FetchError, match=r"the index .*/whl/cu121 gives no list of the files of rare"):
+        files.offers("rare", "1.0")
+
+
+def test_netrc_serves_the_indexes_of_http_that_pip_is_told(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password hunter2\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    url = served.give("/simple/tool/", Reply(b"list", login="alice:hunter2"))
+    env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}/simple", "PIP_CONFIG_FILE": "/dev/null"}
+    session = Session(
+        store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    assert session.surroundings().net.page(url).content == b"list"
+    with pytest.raises(FetchError, match="refuses access"):
+        Net().page(url)
+
+
+def test_how_addresses_of_silent_services_begin() -> None:
+    found = silent_places(read_services({"torch-nightly": "{local}", "pyg-wheels": "https://{local}.test/x"}))
+    assert "https://download.pytorch.org/whl/" in found
+    assert "https://pypi.nvidia.com/" in found
+    assert not [one for one in found if len(one) < len("https://a.b/")]
 
 
 def test_what_the_lines_know_of_system_and_network(served: Served, tmp_path: Path) -> None:

@@ -312,6 +312,24 @@ def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
     assert caught.value.hint == "check pip's index-url"
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_index_that_refuses_access_is_named(served: Served, status: int) -> None:
+    url = f"{served.url}/simple"
+    served.give("/simple/tool/", Reply(status=status))
+    with pytest.raises(FetchError) as caught:
+        lock(lists(url), "tool==1.0")
+    assert str(caught.value) == (
+        f"the index {url} gives no list of the files of tool: {url}/tool/ refuses access (HTTP {status})"
+    )
+    assert caught.value.hint == (
+        "put the credentials where pip finds them (its configuration, or ~/.netrc); an index that answers so where it "
+        "has nothing is not asked for what is decided: --index tool=URL"
+    )
+    (served.give("/links.html", Reply(status=status)))
+    with pytest.raises(FetchError, match=rf"links.html refuses access \(HTTP {status}\)"):
+        lock(lists(links=[f"{served.url}/links.html"]), "tool==1.0")
+
+
 def test_a_later_minor_version_of_the_api_is_read(served: Served) -> None:
     name = "tool-1.0-py3-none-any.whl"
     meta = '<meta name="pypi:repository-version" content="1.99">'

@@ -12,7 +12,7 @@ from reprobuild.resolve.freeze.earlier import Earlier
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.indexes import decided_indexes
 from reprobuild.resolve.freeze.lines import Around
-from reprobuild.resolve.freeze.lookup import by_rule, look_up
+from reprobuild.resolve.freeze.lookup import by_rule, look_up, silent_places
 from reprobuild.resolve.freeze.page_memory import PageMemory
 from reprobuild.resolve.freeze.pages import Pages
 from reprobuild.resolve.surroundings import Surroundings
@@ -31,7 +31,7 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
     decided, logins = decided_indexes(decisions.indexes, around.indexes)
     given = (*decisions.services.values(), *(index.url for index in decided.values()))
     around.net.learn(logins, configured=given)
-    pages = Pages(around.net, PageMemory(around.store, around.now))
+    pages = Pages(around.net, PageMemory(around.store, around.now), silent_places(services))
     return FileLists(
         around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages
     )

@@ -132,6 +132,15 @@ class FileLists:
             if item.filename == filename
         ]
 
+    def refused(self, name: str) -> str:
+        """Return where access was refused and that was taken for having nothing, as the end of a sentence."""
+        places = self._pages.refused(canonicalize_name(name))
+        return (
+            f"; {', '.join(places)} answered HTTP 403: nothing is there, or access is refused"
+            if places
+            else ""
+        )
+
     def _asked(self, project: str) -> Sequence[Index]:
         decided = self.decided(project)
         return (decided,) if decided else self._places

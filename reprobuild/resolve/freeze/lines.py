@@ -130,7 +130,8 @@ class _Finder:
         versions = self._files.versions(line.name, version)
         if other := unlabelled(versions, version):
             return self._other_label(line, lookup, other, versions)
-        return None, nowhere(line, versions, lookup, self._around.earlier(line.name, version))
+        more = self._files.refused(line.name) + self._around.earlier(line.name, version)
+        return None, nowhere(line, versions, lookup, more)
 
     def _by_rule(
         self, line: Requirement, choice: Choice | None, offers: list[Offer]

@@ -115,6 +115,16 @@ def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service])
     )
 
 
+def silent_places(services: Mapping[str, Service]) -> tuple[str, ...]:
+    """Return how the addresses of services with rules begin, of which nobody is told what they lack (HTTP 403).
+
+    The same address as an index of the machine's configuration is the same service.
+    """
+    urls = (f"{one.url.rstrip('/')}/" for one in services.values() if one.versions or one.names)
+    begins = (url.partition("{")[0].rpartition("/")[0] for url in urls)
+    return tuple(f"{begin}/" for begin in begins if begin.partition("://")[2])
+
+
 def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
     """Return the places where a distribution's wheels stand by the rules of the services, beside the indexes."""
     found = []

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.net import Net, NotFound, Page, local_path
+from reprobuild.net import Net, NotFound, Page, Refused, local_path
 from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.resolve.freeze.page_memory import Listed as Listed
 from reprobuild.resolve.freeze.page_memory import PageMemory
@@ -26,6 +26,11 @@ from reprobuild.resolve.freeze.page_text import check_list, joined
 _LINK = re.compile(rb"""<a\s[^>]*href=["']([^"']+)["']""", re.IGNORECASE)
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 _ANCHOR = re.compile(r"(?=<a\s)")
+_FORBIDDEN = 403
+_LOGIN = (
+    "put the credentials where pip finds them (its configuration, or ~/.netrc); an index that answers so where it "
+    "has nothing is not asked for what is decided: --index"
+)
 _BAD = (
     msgspec.MsgspecError,
     ValueError,
@@ -42,13 +47,17 @@ class Pages:
     Args:
         net: how to get there.
         memory: what is still fresh of earlier runs.
+        silent: how addresses begin whose servers answer 403 where there is nothing, too: those that stand on S3 do,
+            where nobody may list what there is (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html).
     """
 
-    def __init__(self, net: Net, memory: PageMemory | None = None) -> None:
+    def __init__(self, net: Net, memory: PageMemory | None = None, silent: tuple[str, ...] = ()) -> None:
         self._net = net
         self._memory = memory
+        self._silent = silent
         self._pages: dict[str, Page | None] = {}
         self._links: dict[str, list[Listed]] = {}
+        self._refused: set[str] = set()
 
     def files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
         """Return the files whose name has the needle in it, and whether the place has the project at all.
@@ -64,7 +73,7 @@ class Pages:
         url = f"{index.url}/{project}/"
         if self._memory and (kept := self._memory.get(url, needle)):
             return list(kept.files), kept.some
-        page = self._page(url)
+        page = self._page(index, url, project)
         if page is None:
             return [], False
         try:
@@ -77,17 +86,30 @@ class Pages:
             self._memory.put(url, needle, page.fresh, found, some=some)
         return found, some
 
+    def refused(self, project: str) -> list[str]:
+        """Return the addresses for a project that answered 403, which was taken to mean that there is nothing."""
+        return sorted(url for url in self._refused if url.endswith(f"/{project}/"))
+
     def save(self) -> None:
         """Let the next run know what is still fresh then."""
         if self._memory:
             self._memory.save()
 
-    def _page(self, url: str) -> Page | None:
+    def _is_silent(self, url: str) -> bool:
+        return f"{url.rstrip('/')}/".startswith(self._silent)
+
+    def _page(self, index: Index, url: str, project: str) -> Page | None:
         if url not in self._pages:
             try:
                 self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED)
             except NotFound:
                 self._pages[url] = None
+            except Refused as err:
+                if err.status != _FORBIDDEN or not self._is_silent(url):
+                    what = f"the index {index.url} gives no list of the files of {project}: {err}"
+                    raise FetchError(what, hint=f"{_LOGIN} {project}=URL") from None
+                self._pages[url] = None
+                self._refused.add(url)
         return self._pages[url]
 
     def _of_links(self, place: str) -> list[Listed]:
@@ -102,6 +124,10 @@ class Pages:
         try:
             page = self._net.page(place, accept="text/html")
         except NotFound:
+            return []
+        except Refused as err:
+            if err.status != _FORBIDDEN or not self._is_silent(place):
+                raise
             return []
         links = (joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
         return [
