@@ -69,7 +69,7 @@ def listed_of(served: Served, store: Store, folder: Path) -> Listed:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "packed"), [(".xz", lzma.compress(PLAIN)), (".gz", gzip.compress(PLAIN)), ("", PLAIN)]
+    ("suffix", "packed"), [(".xz", lzma.compress(PLAIN)), (".gz", gzip.compress(PLAIN, mtime=0)), ("", PLAIN)]
 )
 def test_an_index_is_read_and_then_nothing_is_asked_again(
     served: Served, store: Store, tmp_path: Path, suffix: str, packed: bytes
@@ -179,7 +179,7 @@ def bomb(served: Served, packed: bytes, suffix: str) -> None:
     ("packed", "suffix", "words"),
     [
         (lzma.compress(PLAIN * 9), ".xz", f"unpacks to more than {len(PLAIN)} bytes"),
-        (gzip.compress(PLAIN * 9), ".gz", f"unpacks to more than {len(PLAIN)} bytes"),
+        (gzip.compress(PLAIN * 9, mtime=0), ".gz", f"unpacks to more than {len(PLAIN)} bytes"),
         (b"no lzma", ".xz", "cannot be unpacked: "),
         (b"no gzip", ".gz", "cannot be unpacked: "),
         (lzma.compress(PLAIN[:-1] + b"x"), ".xz", "unpacks to something else than its signed index says"),

@@ -21,7 +21,7 @@ from reprobuild_runtime.artefacts.compare import answer
 from tests.conftest import ROOT
 
 PROGRAM = ROOT / "reprobuild_runtime" / "artefacts" / "compare.py"
-NOW = time.time()
+NOW = 1_790_000_000.25  # seconds since 1970
 RUNS = [
     {"began": NOW - 600, "ended": NOW, "host": "abc123"},
     {"began": NOW - 60, "ended": NOW, "host": "def456"},
