@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.conda.linking import Linked, link, stem
@@ -18,6 +19,7 @@ from reprobuild.conda.package import opened, split_filename
 from reprobuild.conda.unpacked import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.plain import open_plain
 from reprobuild.lock import PREFIX, CondaPackage, Lock
 from reprobuild.proc import Failed
 from reprobuild.realise.replaced import remove_replaced
@@ -25,23 +27,53 @@ from reprobuild.realise.unpack import extract
 from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store
 
-RECIPE = 1  # to be raised when other bytes come out of the same packages
+RECIPE = 2  # to be raised when other bytes come out of the same packages
 WORKERS = 4
+_MOST = 64 << 20  # of a record of conda; the largest have some 10 MB
 PLATFORMS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
 _ODD = "its script is hostile, or broken; leave the package out with `--drop NAME`"
+
+
+class _Record(Struct, frozen=True):
+    """The part of a record in `conda-meta` that is used."""
+
+    files: tuple[str, ...]
 
 
 def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -> None:
     """Link the packages of a lock into a tree; what pip installed over them goes, with conda's record of it.
 
     Args, errors: see `link_packages`.
+
+    Raises:
+        BuildError: what pip installed over is not there, or conda's record of it is damaged.
     """
     link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
     prefix, names = tree / PREFIX[1:], replaced(lock)
-    remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names)
-    for package in lock.conda:
-        if names & set(package.distributions):
-            (prefix / "conda-meta" / f"{stem(package.file.filename)}.json").unlink()
+    packages = [package for package in lock.conda if names & set(package.distributions)]
+    listed: dict[str, tuple[str, ...]] = {}
+    for package in packages:
+        files = _files(prefix, package)
+        if names >= set(package.distributions):  # else nobody knows which of them are whose
+            listed |= dict.fromkeys(package.distributions, files)
+        (prefix / "conda-meta" / f"{stem(package.file.filename)}.json").unlink()
+    found = remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names, listed)
+    if missing := sorted(names - set(found)):
+        raise BuildError(
+            f"pip installed {', '.join(missing)} over conda's, and conda's packages do not have it where pip looks",
+            hint="leave conda's package out with `--drop NAME`, and name a wheel of it; or make the lock again",
+        )
+
+
+def _files(prefix: Path, package: CondaPackage) -> tuple[str, ...]:
+    """Return the files of a linked package by conda's own record, which a script of a package may have changed."""
+    path = prefix / "conda-meta" / f"{stem(package.file.filename)}.json"
+    try:
+        stream, _ = open_plain(path, links=False)
+        with stream:
+            return msgspec.json.decode(stream.read(_MOST), type=_Record).files
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        raise BuildError(f"a script of conda's packages damaged conda-meta/{path.name}", hint=_ODD) from None
 
 
 def replaced(lock: Lock) -> set[str]:
