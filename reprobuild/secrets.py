@@ -280,7 +280,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
     clean, more = _cut_values(bare if same else cut)
     # conda's token channels: https://host/t/<token>/channel
-    tokenless = re.sub(r"/t/[A-Za-z0-9-]{10,}/", "/", clean)
+    tokenless = clean if scheme == "file" else re.sub(r"(?<!:/)/t/[^/?#]+", "", clean)
     return tokenless, bool(at and not keep) or not same or more or tokenless != clean
 
 

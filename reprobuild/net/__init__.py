@@ -93,10 +93,8 @@ class Net:
         self._tokens.update(tokens)
 
     def _with_token(self, url: str) -> str:
-        for clean, full in self._tokens.items():
-            if url.startswith(f"{clean}/"):
-                return full + url.removeprefix(clean)
-        return url
+        clean = max((one for one in self._tokens if url.startswith(f"{one}/")), key=len, default=None)
+        return self._tokens[clean] + url.removeprefix(clean) if clean is not None else url
 
     def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
         """Return the document at an address.
