@@ -2306,6 +2306,8 @@ _INSIDE = re.compile(
 )
 _OPTION = re.compile(r"(?<!\S)(--?[A-Za-z][A-Za-z0-9-]{1,60})[ =](\S+)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 
 
@@ -2441,8 +2443,8 @@ def _without_secrets(query: str) -> str:
     kept = []
     for part in query.split("&"):
         name, has_value, _ = part.partition("=")
-        word = name.replace("-", "_")
-        if not (has_value and (secret_name(word) or re.fullmatch(r"(?i)x_(amz|goog)_.*", word))):
+        word = unquote(name).replace("-", "_")
+        if not (has_value and (secret_name(word) or _SIGNED.fullmatch(word))):
             kept.append(part)
     return "&".join(kept)
 

@@ -7,7 +7,6 @@ https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/use-cond
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -19,9 +18,8 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.net import split_credentials
+from reprobuild.secrets import CONDA_TOKEN
 
-# A token in the path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
-_TOKEN = re.compile(r"(?<!:/)/t/[^/]+(?=/|$)")
 _LARGEST = 1 << 20
 _HINT = "mend it, or ask conda itself: `conda config --show-sources`"
 
@@ -126,7 +124,7 @@ class _Found:
         if "://" not in text:
             return text
         whole, login = split_credentials(text)
-        url = _TOKEN.sub("", whole)
+        url = CONDA_TOKEN.sub("", whole)
         if login:
             self.credentials[url] = login
         if url != whole:
