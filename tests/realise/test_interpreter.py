@@ -17,6 +17,7 @@ import pytest
 from reprobuild.archive import Entry, list_tar
 from reprobuild.compare import compare_locks
 from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE
 from reprobuild.image.build import build_image
 from reprobuild.image.inputs import BASE, INTERPRETER, TREE, Origins, candidates
 from reprobuild.lock import Interpreter, Lock
@@ -328,3 +329,19 @@ def test_no_link_of_an_archive_is_followed(made: Made, build: Path, root: Path, 
     found = listed(made, finish_tree(tree, standalone(made, build), EPOCH, Root(folder=root), made.store))
     assert found[f"{SITE}/one/shadow.py"].target == "/etc/passwd"
     assert not [path for path in found if "shadow." in path and path.endswith(".pyc")]
+
+
+@pytest.mark.parametrize("link", ["lib", f"lib/python{MINOR}"])
+def test_a_library_that_is_a_link_is_not_read(
+    made: Made, build: Path, root: Path, tmp_path: Path, link: str
+) -> None:
+    """Modules of the machine would be compiled into the image; an archive, and a script of conda's, can leave such."""
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    (outside / f"python{MINOR}").mkdir(parents=True)
+    for name in ("secret.py", f"python{MINOR}/secret.py"):
+        (outside / name).write_text("KEY = 1\n")
+    (tree / HOME / link).parent.mkdir(parents=True)
+    (tree / HOME / link).symlink_to(outside)
+    with pytest.raises(BuildError, match=f"holds a link on the way to /{HOME}/lib/python{MINOR}") as caught:
+        finish_tree(tree, standalone(made, build), EPOCH, Root(folder=root), made.store)
+    assert caught.value.hint == HOSTILE
