@@ -116,6 +116,28 @@ def test_it_knows_its_place_and_compilers_that_are_there(made: Made, build: Path
     assert (tree / HOME / "lib/pkgconfig/python3.pc").read_text().startswith("prefix=/opt/python\n")
 
 
+def test_the_machines_own_paths_change_nothing(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
+    """A store behind a link, as where /tmp or a home is one, gives the same tree."""
+    first = realise_interpreter(unsealed(made, build, root), lambda: Root(folder=root), made.store)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    linked = Made(tmp_path / "link" / "made")
+    second = realise_interpreter(unsealed(linked, build, root), lambda: Root(folder=root), linked.store)
+    assert second == first
+
+
+def test_what_links_of_an_archive_lead_to_is_not_told_its_place(made: Made, tmp_path: Path) -> None:
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    outside.mkdir()
+    (outside / "x.pc").write_text("prefix=/install\n")
+    path = tmp_path / "python.tar.gz"
+    members = [file(f"python/bin/python{MINOR}", b"", 0o755), symlink("python/lib/pkgconfig", str(outside))]
+    path.write_bytes(gzip.compress(make_tar(members)))
+    (tree / HOME).mkdir(parents=True)
+    unpack_standalone(standalone(made, path), made.store, tree)
+    assert (outside / "x.pc").read_text() == "prefix=/install\n"
+
+
 def test_it_comes_out_the_same_and_is_made_once(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
     lock = unsealed(made, build, root)
     first = realise_interpreter(lock, lambda: Root(folder=root), made.store)
