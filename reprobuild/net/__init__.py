@@ -34,6 +34,7 @@ from reprobuild.net.manners import Again, Pace, fresh_for, retry_after
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.model import CHUNK as CHUNK
 from reprobuild.net.model import PAGE as PAGE
+from reprobuild.net.model import Forbidden as Forbidden
 from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
 from reprobuild.net.model import Refused as Refused
@@ -259,7 +260,8 @@ def _judge(response: requests.Response, url: str, gate: Gate | None, led: str, *
     if status in (401, 403):
         login = "put the credentials where pip finds them (its configuration, or ~/.netrc)"
         hint = (gate and gate.remedy(url)) or login
-        raise Refused(f"{told} refuses access (HTTP {status})", hint=hint, status=status)
+        kind = Forbidden if status == requests.codes.forbidden else Refused
+        raise kind(f"{told} refuses access (HTTP {status})", hint=hint)
     if status < 400 or status in _PARTS:
         raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
     final = FetchError(f"{told} answered HTTP {status}", hint="try again later")

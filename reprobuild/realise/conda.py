@@ -18,6 +18,7 @@ from reprobuild.conda.package import opened, split_filename
 from reprobuild.conda.unpacked import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.plain import is_unlinked
 from reprobuild.lock import PREFIX, CondaPackage, Lock
 from reprobuild.proc import Failed
 from reprobuild.realise.replaced import remove_replaced
@@ -41,7 +42,14 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
     remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names)
     for package in lock.conda:
         if names & set(package.distributions):
-            (prefix / "conda-meta" / f"{stem(package.file.filename)}.json").unlink()
+            _forget(prefix, f"conda-meta/{stem(package.file.filename)}.json")
+
+
+def _forget(prefix: Path, record: str) -> None:
+    """Remove conda's record of a package, which a script of a package may have replaced."""
+    if not is_unlinked(prefix, record) or not (prefix / record).is_file():
+        raise BuildError(f"a script of conda's packages left something else than {record}", hint=_ODD)
+    (prefix / record).unlink()
 
 
 def replaced(lock: Lock) -> set[str]:

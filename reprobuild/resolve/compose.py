@@ -28,6 +28,7 @@ from reprobuild.profiles import DEFAULT
 from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.building.devel import devel_base
 from reprobuild.resolve.building.extensions import Toolkit
+from reprobuild.resolve.building.prebuilt import with_prebuilt
 from reprobuild.resolve.conda.environment import in_prefix
 from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
@@ -74,14 +75,14 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     others = [
         *subject.triage.rulings,
         *ground.rulings,
-        *python.rulings,
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
     files.save()
-    accept([*others, *ground.packages], decisions.accept)  # before all wheels are fetched
+    accept([*others, *python.rulings, *ground.packages], decisions.accept)  # before all wheels are fetched
+    python = with_prebuilt(python, _of_index(subject), target, services, around)
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     toolkit = Toolkit(
@@ -109,7 +110,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=decisions.recorded(),
-        rulings=accept([*others, *libraries, *cuda], decisions.accept),
+        rulings=accept([*others, *python.rulings, *libraries, *cuda], decisions.accept),
     )
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
@@ -203,6 +204,12 @@ def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, 
             hint="to go on without exactly these: " + " ".join(f"--accept {kind}" for kind in kinds),
         )
     return tuple(marked)
+
+
+def _of_index(subject: Subject) -> set[str]:
+    """Return what an index is asked for, without what the user decides how to build."""
+    decided = {canonicalize_name(name) for name in subject.decisions.build}
+    return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
 
 
 def _captured_platform(snapshot: Snapshot) -> str:

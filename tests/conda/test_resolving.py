@@ -53,7 +53,7 @@ def serve(server: Served, channel: Path, place: str = "conda-forge") -> str:
 
 def solve(
     tmp_path: Path, lists: str, channels: tuple[str, ...], *, store: str = "store", freeze: str = "",
-    file: str = "conda-list.txt", offline: bool = False, **decided: str,
+    file: str = "conda-list.txt", offline: bool = False, drop: tuple[str, ...] = (),
 ) -> Conda:  # fmt: skip
     folder = tmp_path / f"snapshot-{hashlib.sha256((lists + freeze + file).encode()).hexdigest()[:9]}"
     folder.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def solve(
         say=lambda text: None,
     )  # fmt: skip
     found = resolve_conda(
-        snapshot, Decisions(channels=channels), "linux/amd64", snapshot.requirements, around
+        snapshot, Decisions(channels=channels, drop=drop), "linux/amd64", snapshot.requirements, around
     )
     assert found is not None
     return found
@@ -203,6 +203,20 @@ def test_a_python_that_is_none_is_named(tmp_path: Path) -> None:
 def test_lists_alone_tell_what_pip_installed(channel: Path, server: Served, tmp_path: Path) -> None:
     found = solve(tmp_path, f"{LIST}pure 3.0 pypi_0 pypi\n", (serve(server, channel),))
     assert [(line.text, str(line.place)) for line in found.lines] == [("pure==3.0", "conda-list.txt:4")]
+
+
+def test_what_no_freeze_lists_is_pips_by_condas_list(channel: Path, server: Served, tmp_path: Path) -> None:
+    """After `pip install -U pip setuptools`, `conda list` calls them pypi's, and `pip freeze` leaves them out."""
+    lists = f"{LIST}pip 24.0 pypi_0 pypi\nsetuptools 70.1 pypi_0 pypi\nwheel 0.43 pypi_0 pypi\n"
+    url = serve(server, channel)
+    found = solve(tmp_path, lists, (url,), freeze="nala==1.0\nwheel==0.43\n")
+    assert not unresolved(found)
+    assert [(line.text, line.place.file) for line in found.lines] == [
+        ("wheel==0.43", "requirements.txt"), ("pip==24.0", "conda-list.txt"), ("setuptools==70.1", "conda-list.txt"),
+    ]  # fmt: skip
+    dropped = solve(tmp_path, lists, (url,), freeze="nala==1.0\n", drop=("pip", "wheel"))
+    assert [line.text for line in dropped.lines] == ["setuptools==70.1"]
+    assert ruling(dropped, "pip").reason == "dropped by decision"
 
 
 def test_pip_over_conda(channel: Path, server: Served, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
+from reprobuild.lock.requirements import UNLISTED
 from reprobuild.resolve.conda.files import Chosen, Files, Refused
 from reprobuild.resolve.freeze.files import same_version
 from reprobuild.resolve.others import python_of_conda
@@ -95,7 +96,7 @@ def resolve_conda(
     facts = dict(zip(chosen, read, strict=True))
     of_pip = {canonicalize_name(one.name) for one in snapshot.conda if one.channel == PYPI}
     brought = {place: one.distributions for place, one in facts.items()}
-    answered = _Answered(brought, listed, of_pip, [*lines, *_unfrozen(snapshot)])
+    answered = _Answered(brought, listed, of_pip, [*lines, *_unfrozen(snapshot, decisions.drop)])
     packages = {
         one.place: _package(one, chosen[one.place], facts[one.place]) for one in listed if one.place in chosen
     }
@@ -184,14 +185,20 @@ def _activated(
     return found
 
 
-def _unfrozen(snapshot: Snapshot) -> Iterator[Requirement]:
-    """Yield what pip installed by conda's lists alone, where there is no freeze."""
-    if snapshot.requirements:
-        return
+def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement]:
+    """Yield what pip installed by conda's lists alone: all where there is no freeze, else what no freeze lists."""
+    seen = _frozen(snapshot)
     for one in snapshot.conda:
-        if one.channel == PYPI:
+        name = canonicalize_name(one.name)
+        told = one.channel == PYPI and (not snapshot.requirements or name in UNLISTED)
+        if told and name not in seen and not is_named(one.name, drop):
+            seen.add(name)
             text = f"{one.name}=={one.version}"
             yield Requirement(place=one.place, text=text, kind="index", name=one.name, version=one.version)
+
+
+def _frozen(snapshot: Snapshot) -> set[str]:
+    return {canonicalize_name(line.name) for line in snapshot.requirements}
 
 
 class _Answered:
@@ -248,16 +255,16 @@ def _pinned(one: model.CondaPackage, chosen: Chosen, facts: Facts, answered: _An
 
 def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
     """Yield the rulings of packages that conda's lists name and pip installed, and of those that were dropped."""
+    frozen = _frozen(snapshot)
     for one in snapshot.conda:
         if is_named(one.name, drop):
             yield _ruling(one.place, one.name, "excluded", "dropped by decision", "decision")
         elif one.channel == PYPI and snapshot.requirements:
-            frozen = {canonicalize_name(line.name) for line in snapshot.requirements}
             if canonicalize_name(one.name) in frozen:
                 yield _ruling(
                     one.place, one.name, "excluded", "pip's: the freeze says what becomes of it", "conda"
                 )
-            else:
+            elif canonicalize_name(one.name) not in UNLISTED:  # those are lines of their own: _unfrozen
                 reason = f"{one.version} of pip, which the freeze does not have"
                 yield _ruling(one.place, one.name, "unresolved", reason, "conda-package")
 

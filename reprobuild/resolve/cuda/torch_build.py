@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -18,10 +18,14 @@ from reprobuild.guard.zips import UNREADABLE, open_zip, read_text
 from reprobuild.lock import Artefact
 from reprobuild.store import CHUNK, Store
 
-VERSION = 1  # of what is remembered
+VERSION = 2  # of what is remembered
 _TEXT = "torch/version.py"
 # `torch._C._cuda_getArchFlags` returns a string that is compiled into the first, or (a static build) into the second.
 _LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/libtorch_cuda.so")
+# `c10::Error(SourceLocation, std::string)` of c10/util/Exception.h, which is exported: which std::string is the ABI
+# (https://gcc.gnu.org/onlinedocs/libstdc++/manual/using_dual_abi.html).
+_LIBRARY_OF_ERROR = "torch/lib/libc10.so"
+_ERROR = re.compile(rb"_ZN3c105ErrorC1ENS_14SourceLocationE(?:(Ss)|NSt7__cxx1112basic_string)")
 _LONGEST = 1024  # bytes of that string; 2.6 has 41, and each architecture takes ten
 _ONE = rb"(?:sm|compute)_\d{2,4}[af]?"
 _FLAGS = re.compile(rb"(?<=\0)" + _ONE + rb"(?: " + _ONE + rb")*(?=\0)")
@@ -33,13 +37,15 @@ _Short = Annotated[str, Meta(max_length=60)]
 class TorchBuild(Struct, frozen=True, kw_only=True):
     """One build. `version` has its local label (`2.6.0+cu124`), which the wheel's own name may lack.
 
-    `cuda` and `hip` are empty where it was built without; `architectures` are those of its CUDA code (`sm_80`).
+    `cuda` and `hip` are empty where it was built without; `architectures` are those of its CUDA code (`sm_80`). `cxx11`
+    tells whether it has the C++11 ABI of libstdc++, None where that is not known, or it was built without CUDA.
     """
 
     version: _Short = ""
     cuda: _Short = ""
     hip: _Short = ""
     architectures: tuple[_Short, ...] = ()
+    cxx11: bool | None = None
 
 
 def known_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
@@ -85,20 +91,34 @@ def _read(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], orig
     for name in _LIBRARIES if "cuda" in said else ():
         if name in members and not flags:
             flags = _flags(archive, members[name])
+    library = members.get(_LIBRARY_OF_ERROR) if "cuda" in said else None
     return TorchBuild(
-        version=said.get("__version__", ""), cuda=said.get("cuda", ""), hip=said.get("hip", ""), architectures=flags
+        version=said.get("__version__", ""), cuda=said.get("cuda", ""), hip=said.get("hip", ""), architectures=flags,
+        cxx11=_cxx11(archive, library) if library else None,
     )  # fmt: skip
+
+
+def _windows(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the pieces of a library, each with the end of the one before; nothing of what is none."""
+    rest = b""
+    with archive.open(info) as stream:
+        if stream.read(len(MAGIC)) != MAGIC:
+            return
+        while piece := stream.read(CHUNK):
+            window = rest + piece
+            yield window
+            rest = window[-_LONGEST:]
+
+
+def _cxx11(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool | None:
+    found = next(filter(None, map(_ERROR.search, _windows(archive, info))), None)
+    return None if found is None else found[1] is None
 
 
 def _flags(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, ...]:
     """Return the architectures in the longest string of a library that lists some."""
-    found, rest = b"", b""
-    with archive.open(info) as stream:
-        if stream.read(len(MAGIC)) != MAGIC:
-            return ()
-        while piece := stream.read(CHUNK):
-            window = rest + piece
-            here = (match[0] for match in _FLAGS.finditer(window) if len(match[0]) <= _LONGEST)
-            found = max([found, *here], key=len)
-            rest = window[-_LONGEST:]
+    found = b""
+    for window in _windows(archive, info):
+        here = (match[0] for match in _FLAGS.finditer(window) if len(match[0]) <= _LONGEST)
+        found = max([found, *here], key=len)
     return tuple(found.decode().split())

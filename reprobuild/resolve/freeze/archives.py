@@ -18,7 +18,7 @@ from reprobuild.lock import Artefact, Ruling, Sdist, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.freeze.choosing import choose_wheel
 from reprobuild.resolve.freeze.files import Distribution, FileLists, at_address
-from reprobuild.resolve.freeze.rulings import rule
+from reprobuild.resolve.freeze.rulings import BUILT, rule
 from reprobuild.resolve.freeze.target import Target
 from reprobuild.snapshot.model import Requirement
 from reprobuild.store import Store
@@ -137,4 +137,4 @@ def _lock(
     sdist = Sdist(
         name=name, version=line.version or "", file=file, subdirectory=line.subdirectory or "", yanked=yanked
     )
-    return sdist, rule(line, "pinned", f"{reason}; built from its source, once")
+    return sdist, rule(line, "pinned", f"{reason}{BUILT}")

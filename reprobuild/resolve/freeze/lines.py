@@ -20,7 +20,16 @@ from reprobuild.resolve.freeze.choosing import Choice, choose
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
-from reprobuild.resolve.freeze.rulings import ambiguous, missing, no_file, nowhere, rule, told, unlabelled
+from reprobuild.resolve.freeze.rulings import (
+    BUILT,
+    ambiguous,
+    missing,
+    no_file,
+    nowhere,
+    rule,
+    told,
+    unlabelled,
+)
 from reprobuild.resolve.freeze.system_lines import rule_system
 from reprobuild.resolve.freeze.target import Target as Target
 from reprobuild.services import Service
@@ -161,7 +170,7 @@ class _Finder:
             wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
             return wheel, rule(line, "pinned", reason)
         sdist = Sdist(name=name, version=line.version or "", file=file, yanked=yanked)
-        return sdist, rule(line, "pinned", f"{reason}; built from its source, once")
+        return sdist, rule(line, "pinned", f"{reason}{BUILT}")
 
     def _of_conda(self, line: Requirement, lookup: Lookup) -> Answer:
         found, ruling = self._of_index(line, lookup)

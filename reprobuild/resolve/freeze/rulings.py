@@ -12,6 +12,7 @@ from reprobuild.resolve.freeze.target import Target
 from reprobuild.resolve.freeze.versions import nearest, public, same_version
 from reprobuild.snapshot.model import Requirement
 
+BUILT = "; built from its source, once"  # of what has no wheel
 _NIGHTLY = "; nightly builds are removed after about 60 days"
 
 
