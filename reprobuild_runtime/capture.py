@@ -2139,6 +2139,8 @@ PARTS: Tuple[Tuple[str, Callable[[Context], Taken]], ...] = (
 # compares them.
 
 GONE = "***"
+# conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
+CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
 
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
@@ -2406,8 +2408,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
     same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
     clean, more = _cut_values(bare if same else cut)
-    # conda's token channels: https://host/t/<token>/channel
-    tokenless = clean if scheme == "file" else re.sub(r"(?<!:/)/t/[^/?#]+", "", clean)
+    tokenless = clean if scheme == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or not same or more or tokenless != clean
 
 
@@ -2436,6 +2437,11 @@ def _authority(rest: str) -> tuple[str, str, str]:
         after = min((i for i in (rest.find(c, end) for c in "/?#") if i >= 0), default=len(rest))
         return rest[:after], rest[after : after + 1], rest[after + 1 :]
     return head, rest[end : end + 1], rest[end + 1 :]
+
+
+def secret_query(query: str) -> bool:
+    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    return _without_secrets(query) != query or _cut_values(query)[1]
 
 
 def _without_secrets(query: str) -> str:
