@@ -1,4 +1,4 @@
-"""Files of others, opened without waiting: what stands there may be a pipe, a device, or anything."""
+"""Files of others, opened without waiting: what stands there may be a pipe, a device, a link out, or anything."""
 
 from __future__ import annotations
 
@@ -31,3 +31,35 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise OSError(errno.EINVAL, "it is no plain file")
+
+
+def is_unlinked(top: Path, path: str) -> bool:
+    """Tell whether nothing on the way to a path below a folder is a link, its last step among them.
+
+    What is not there is no link. The answer holds while nobody else writes there: ask when the sandbox has ended.
+
+    Args:
+        top: a folder that programs of others could write to, but not replace.
+        path: relative; one with `..`, or with an empty step, is never right.
+    """
+    place = top
+    for step in path.split("/") if path else ():
+        place = place / step
+        if step in ("", ".", "..") or place.is_symlink():
+            return False
+    return True
+
+
+def real_place(top: Path, path: str) -> Path | None:
+    """Return where a path below a folder leads when its links are followed, None where that is not below the folder.
+
+    What is not there yet has a place, too. Args: see `is_unlinked`.
+    """
+    if path.startswith("/") or ".." in path.split("/"):
+        return None
+    real = top.resolve()
+    try:
+        found = (real / path).resolve()
+    except (OSError, RuntimeError):  # links that lead to each other; a name that is too long
+        return None
+    return found if found.is_relative_to(real) else None

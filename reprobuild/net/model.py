@@ -23,11 +23,11 @@ class NotFound(FetchError):
 
 
 class Refused(FetchError):
-    """The address refuses access, with a login or without: 401 or 403, which is `status`."""
+    """The address refuses access, with a login or without (401 or 403)."""
 
-    def __init__(self, what: str, *, hint: str, status: int) -> None:
-        super().__init__(what, hint=hint)
-        self.status = status
+
+class Forbidden(Refused):
+    """The address refuses access whatever the login (403)."""
 
 
 class WrongSize(FetchError):

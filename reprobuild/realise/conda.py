@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from reprobuild.conda.package import opened, split_filename
 from reprobuild.conda.unpacked import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import open_plain
+from reprobuild.guard.plain import is_unlinked, open_plain
 from reprobuild.lock import PREFIX, CondaPackage, Lock
 from reprobuild.proc import Failed
 from reprobuild.realise.replaced import remove_replaced
@@ -53,10 +54,11 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
     packages = [package for package in lock.conda if names & set(package.distributions)]
     listed: dict[str, tuple[str, ...]] = {}
     for package in packages:
-        files = _files(prefix, package)
+        record = f"conda-meta/{stem(package.file.filename)}.json"
+        files = _files(prefix, record)
         if names >= set(package.distributions):  # else nobody knows which of them are whose
             listed |= dict.fromkeys(package.distributions, files)
-        (prefix / "conda-meta" / f"{stem(package.file.filename)}.json").unlink()
+        (prefix / record).unlink()
     found = remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names, listed)
     if missing := sorted(names - set(found)):
         raise BuildError(
@@ -65,15 +67,18 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
         )
 
 
-def _files(prefix: Path, package: CondaPackage) -> tuple[str, ...]:
-    """Return the files of a linked package by conda's own record, which a script of a package may have changed."""
-    path = prefix / "conda-meta" / f"{stem(package.file.filename)}.json"
+def _files(prefix: Path, record: str) -> tuple[str, ...]:
+    """Return the files of a linked package by conda's own record, which a script of a package may have replaced."""
     try:
-        stream, _ = open_plain(path, links=False)
+        if not is_unlinked(prefix, record):
+            raise OSError(errno.ELOOP, "a link leads there")
+        stream, _ = open_plain(prefix / record, links=False)
         with stream:
             return msgspec.json.decode(stream.read(_MOST), type=_Record).files
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        raise BuildError(f"a script of conda's packages damaged conda-meta/{path.name}", hint=_ODD) from None
+        raise BuildError(
+            f"a script of conda's packages left something else than {record}", hint=_ODD
+        ) from None
 
 
 def replaced(lock: Lock) -> set[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
+from reprobuild.guard.plain import open_plain, real_place
 from reprobuild.lock import Source
 from reprobuild.realise.unpack import make_folder
 
@@ -34,32 +35,37 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> Path:
         BuildError: the wheel's packages lie in no one folder of the source, so that no path leads to them.
     """
     origin = f"the wheel that was built of {source.name}"
-    project = tree / source.subdirectory
     target = scratch / "editable" / found.name
     target.parent.mkdir()
     with zips.open_zip(found, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
         modules = [name for name in members if not name.partition("/")[0].endswith((".dist-info", ".data"))]
-        root = _root_of(modules, archive, project, source, origin)
+        root = _root_of(modules, archive, tree, source, origin)
+        inside = _joined(source.subdirectory, root)
         for name in modules:
             executable = bool((members[name].external_attr >> 16) & 0o111)
-            _place(project / root / name, project, archive.read(members[name]), executable, origin)
+            _place(tree, _joined(inside, name), archive.read(members[name]), executable, origin)
         for name in members.keys() - set(modules):
             out.writestr(members[name], archive.read(members[name]))
-        place = "/".join(part for part in (source.path, source.subdirectory, root) if part)
+        place = _joined(source.path, inside)
         out.writestr(f"__editable__.{source.name}.pth", f"{place}\n")
     return target
 
 
+def _joined(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
+
+
 def _root_of(
-    modules: Iterable[str], archive: zipfile.ZipFile, project: Path, source: Source, origin: str
+    modules: Iterable[str], archive: zipfile.ZipFile, tree: Path, source: Source, origin: str
 ) -> str:
     """Return the folder of the project in which the Python files of the wheel lie as they are."""
     python = [name for name in modules if name.endswith(".py")]
     if not python:
         return ""
     for root in _ROOTS:
-        there = [name for name in python if _inside(project / root / name, project)]
-        if there and all((project / root / name).read_bytes() == archive.read(name) for name in there):
+        found = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
+        there = {name: path for name, path in found.items() if path and path.is_file()}
+        if there and all(_holds(path, archive.read(name)) for name, path in there.items()):
             return root
     raise BuildError(
         f"{origin} has its packages in no one folder of the source, so nothing can lead to them there",
@@ -67,24 +73,35 @@ def _root_of(
     )
 
 
-def _inside(path: Path, project: Path) -> bool:
-    """Tell whether a file is there, and in the project: a build may have left links."""
-    return path.is_file() and path.resolve().is_relative_to(project.resolve())
+def _holds(path: Path, content: bytes) -> bool:
+    """Tell whether a file has this content; one of another size is not read."""
+    try:
+        stream, size = open_plain(path, links=False)
+    except OSError:
+        return False
+    with stream:
+        return size == len(content) and stream.read() == content
 
 
-def _place(path: Path, project: Path, content: bytes, executable: bool, origin: str) -> None:
-    """Write a file of the wheel that the source lacks."""
-    if _inside(path, project):
+def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> None:
+    """Write a file of the wheel that the source lacks.
+
+    The build has left the tree as it liked. Where links lead is settled before anything is made: nothing is written
+    outside of the tree, be it a folder, nor through a link.
+    """
+    above, _, name = path.rpartition("/")
+    folder, there = real_place(tree, above), real_place(tree, path)
+    if there and there.is_file():
         return
     try:
-        make_folder(path.parent)
-        if not path.parent.resolve().is_relative_to(project.resolve()):
+        if folder is None:
             raise FileExistsError
-        with path.open("xb") as stream:
+        make_folder(folder)
+        with (folder / name).open("xb") as stream:
             stream.write(content)
     except (FileExistsError, NotADirectoryError):
         raise BuildError(
-            f"{origin} has {path.relative_to(project)}, in whose place the source has something else",
+            f"{origin} has {path}, in whose place the source has something else",
             hint="leave a clean work tree behind before the capture: `git clean -xd` lists what is in the way",
         ) from None
-    path.chmod(0o755 if executable else 0o644)
+    (folder / name).chmod(0o755 if executable else 0o644)

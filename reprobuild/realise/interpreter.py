@@ -17,7 +17,8 @@ import msgspec
 
 from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import check_path, check_target
+from reprobuild.guard.names import HOSTILE, check_path, check_target
+from reprobuild.guard.plain import is_unlinked
 from reprobuild.lock import Interpreter, Lock
 from reprobuild.realise.bytecode import compile_folders, compiled
 from reprobuild.realise.conda import conda_key, link_conda
@@ -156,6 +157,8 @@ def _compiled(
 
     What marshal writes depends on what its process compiled before, so each package has a process of its own.
     """
+    if not is_unlinked(tree, library):  # the walk would read what is not in the tree
+        raise BuildError(f"{_ORIGIN} holds a link on the way to /{library}", hint=HOSTILE)
     parts: dict[str, str] = {}
     for folder, folders, names in os.walk(tree / library):
         folders[:] = sorted(set(folders) - {"__pycache__"})

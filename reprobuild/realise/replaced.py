@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.guard.plain import open_plain
+from reprobuild.guard.plain import is_unlinked, open_plain
 
 _FOR_PYTHON = re.compile(r"-py\d(\.\d+)?(-.*)?$")
 _LARGEST = 32 << 20  # of a RECORD; torch's has 1 MB
@@ -114,9 +114,4 @@ def _remove(prefix: Path, path: str) -> None:
 
 def _is_folder(prefix: Path, path: str) -> bool:
     """Tell whether a path below the prefix is a folder without a link on the way."""
-    place = prefix
-    for step in path.split("/") if path else ():
-        place = place / step
-        if step in ("", ".", "..") or place.is_symlink():
-            return False
-    return place.is_dir()
+    return is_unlinked(prefix, path) and (prefix / path).is_dir()

@@ -18,7 +18,7 @@ from typing import IO, cast
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
 from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import open_plain
+from reprobuild.guard.plain import is_unlinked, open_plain
 from reprobuild.lock import Interpreter
 from reprobuild.realise.unpack import extract
 from reprobuild.store import Store
@@ -69,8 +69,8 @@ def _tell_place(place: Path, interpreter: Interpreter) -> None:
     """Rewrite what `sysconfig` and pkg-config say of the place and the compilers."""
     library = place / "lib" / f"python{interpreter.minor}"
     for path in (*library.glob("_sysconfigdata_*.py"), *place.glob("lib/pkgconfig/*.pc")):
-        if any(step.is_symlink() for step in (path, *path.parents)):
-            continue
+        if not is_unlinked(place, path.relative_to(place).as_posix()):
+            continue  # it is of the machine
         with contextlib.suppress(OSError, UnicodeDecodeError):
             stream, size = open_plain(path, links=False)
             with stream:

@@ -7,14 +7,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
+from reprobuild.realise.conda import link_conda
 from reprobuild.sandbox import Root
-from tests.conda.test_linking import PYTHON, linked
-from tests.conda_packages import Spec
+from tests.conda.test_linking import NALA, PYTHON, linked
+from tests.conda_packages import Spec, locked
+from tests.image.made import Made
 
-PROGRAMS = ("env", "bash", "mkfifo", "cat")
+PROGRAMS = ("env", "bash", "mkfifo", "cat", "mv", "ln", "rm")
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +59,28 @@ def test_one_that_fails_is_an_error_with_its_words(root: Root, tmp_path: Path) -
 def test_what_is_no_file_is_refused(root: Root, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="left pipe, which is no file"):
         linked([scripted("bad", 'mkfifo "$PREFIX/pipe"\n'), PYTHON], tmp_path, root=lambda: root)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'mv "$PREFIX/conda-meta" "$PREFIX/x"; ln -s {outside} "$PREFIX/conda-meta"',
+        'rm "$PREFIX/conda-meta/nala-1.0-pyhd8ed1ab_0.json"',
+    ],
+)
+def test_the_record_of_what_a_wheel_replaces_is_removed_nowhere_else(
+    root: Root, tmp_path: Path, script: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    record = outside / "nala-1.0-pyhd8ed1ab_0.json"
+    record.write_text("{}")
+    made = Made(tmp_path / "made")
+    made.wheel("nala", {"nala/__init__.py": b""})
+    specs = (PYTHON, NALA, scripted("bad", script.format(outside=outside), depends=("nala",)))
+    packages = [locked(spec, tmp_path / "channel", made.store) for spec in specs]
+    packages[1] = msgspec.structs.replace(packages[1], distributions=("nala",))
+    with pytest.raises(BuildError, match=r"left something else than conda-meta/nala-1\.0") as caught:
+        link_conda(made.lock(conda=tuple(packages)), tmp_path / "tree", lambda: root, made.store)
+    assert caught.value.hint == "its script is hostile, or broken; leave the package out with `--drop NAME`"
+    assert record.exists()

@@ -6,6 +6,7 @@ import os
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.archive import read_tar
@@ -130,6 +131,59 @@ def test_an_editable_that_cannot_be(
         as_editable(plain, tree, made.source("p", []), tmp_path / "scratch")
     assert words in str(caught.value)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("link", "subdirectory", "module"),
+    [
+        ("sub", "sub", ".config/autostart/x.desktop"),  # the build has replaced the project's own folder
+        ("p", "", "p/deep/er/_c.so"),
+        ("sub/p", "sub", "p/_c.so"),
+    ],
+)
+def test_nothing_is_written_through_a_link_that_a_build_left(
+    tmp_path: Path, link: str, subdirectory: str, module: str
+) -> None:
+    made, tree, outside = Made(tmp_path / "made"), tmp_path / "tree", tmp_path / "outside"
+    outside.mkdir()
+    (tree / link).parent.mkdir(parents=True)
+    (tree / link).symlink_to(outside)
+    (tmp_path / "scratch").mkdir()
+    plain = wheel(tmp_path / "plain", {module: b"ELF"})
+    source = msgspec.structs.replace(made.source("p", []), subdirectory=subdirectory)
+    with pytest.raises(BuildError, match="in whose place the source has something else"):
+        as_editable(plain, tree, source, tmp_path / "scratch")
+    assert not list(outside.iterdir())
+
+
+def test_a_module_of_another_machine_is_not_read_through_a_link(tmp_path: Path) -> None:
+    """What stands outside would decide which folder of the source the packages lie in."""
+    made, tree, outside = Made(tmp_path / "made"), tmp_path / "tree", tmp_path / "outside"
+    outside.mkdir()
+    tree.mkdir()
+    (outside / "p.py").write_bytes(b"code")
+    (tree / "sub").symlink_to(outside)
+    (tmp_path / "scratch").mkdir()
+    plain = wheel(tmp_path / "plain", {"p.py": b"code"})
+    source = msgspec.structs.replace(made.source("p", []), subdirectory="sub")
+    with pytest.raises(BuildError, match="has its packages in no one folder of the source"):
+        as_editable(plain, tree, source, tmp_path / "scratch")
+
+
+def test_links_within_a_source_are_its_own(tmp_path: Path) -> None:
+    made, tree = Made(tmp_path / "made"), tmp_path / "tree"
+    (tree / "code/deep").mkdir(parents=True)
+    (tree / "code/__init__.py").write_bytes(b"code")
+    (tree / "LICENSE").write_bytes(b"free")
+    (tree / "code/LICENSE").symlink_to("../LICENSE")
+    (tree / "p").symlink_to("code")
+    (tmp_path / "scratch").mkdir()
+    plain = wheel(
+        tmp_path / "plain", {"p/__init__.py": b"code", "p/LICENSE": b"free", "p/deep/_c.so": b"ELF"}
+    )
+    as_editable(plain, tree, made.source("p", []), tmp_path / "scratch")
+    assert (tree / "code/deep/_c.so").read_bytes() == b"ELF"
+    assert paths_below(tree) == {"code/__init__.py", "LICENSE", "code/deep/_c.so"}
 
 
 def test_what_a_build_adds(tmp_path: Path) -> None:

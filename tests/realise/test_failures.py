@@ -13,13 +13,13 @@ import pytest
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Interpreter, Lock, Realised
+from reprobuild.lock import Artefact, BaseImage, Building, Interpreter, Lock, Realised, Sdist, Setting, Source
 from reprobuild.payload import pack_runtime, payload
 from reprobuild.realise import realise
 from reprobuild.realise.base import _key, _rewrite
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels, compiled_key
 from reprobuild.realise.runtime import PLACE
-from reprobuild.realise.wheels import build_wheel
+from reprobuild.realise.wheels import build_wheel, wheel_key
 from reprobuild.sandbox import Root
 from tests.image.made import EPOCH, Made, file, make_tar
 
@@ -271,3 +271,23 @@ def test_the_sizes_of_wheels_are_those_of_their_files_whatever_the_index_said(ma
     assert sealed[0] == sealed[1] == sealed[2]
     assert sealed[0].wheels[0].file.size == real
     assert realise(sealed[0], made.store) == sealed[0]
+
+
+def test_a_wheel_is_recalled_only_for_all_that_it_was_made_of(made: Made) -> None:
+    """What a build sees: its files and their place, the variables of the image that it runs in, what it must become."""
+    replace = msgspec.structs.replace
+    archive = Artefact(filename="p-1.0.tar.gz", sha256="1" * 64, size=1)
+    sdist, source = Sdist(name="p", version="1.0", file=archive), made.source("p", [])
+    lock = made.lock()
+    image = BaseImage(reference="x", digest="sha256:" + "2" * 64, config=archive, layers=())
+    shown = replace(image, environment=(Setting(name="CFLAGS", value="-O3"),))
+    based, told = (replace(lock, base=replace(lock.base, image=one)) for one in (image, shown))
+    devel = replace(lock, devel=told.base)
+    cases: list[tuple[Sdist | Source, Lock]] = [
+        (sdist, lock), (sdist, told), (replace(sdist, version="2.0"), lock), (replace(sdist, version=""), lock),
+        (replace(sdist, subdirectory="py"), lock), (replace(sdist, file=replace(archive, filename="p.zip")), lock),
+        (replace(sdist, name="q"), lock), (replace(sdist, building=Building(compiles=True)), lock),
+        (replace(sdist, building=Building(compiles=True)), devel), (source, lock), (replace(source, name="q"), lock),
+    ]  # fmt: skip
+    assert wheel_key(sdist, [], based, "") == wheel_key(sdist, [], lock, "")
+    assert len({wheel_key(one, [], of, "") for one, of in cases}) == len(cases)

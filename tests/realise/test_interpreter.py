@@ -17,6 +17,7 @@ import pytest
 from reprobuild.archive import Entry, list_tar
 from reprobuild.compare import compare_locks
 from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE
 from reprobuild.image.build import build_image
 from reprobuild.image.inputs import BASE, INTERPRETER, TREE, Origins, candidates
 from reprobuild.lock import Interpreter, Lock
@@ -113,6 +114,28 @@ def test_it_knows_its_place_and_compilers_that_are_there(made: Made, build: Path
         "LINKCC": "", "prefix": "/opt/python",
     }  # fmt: skip
     assert (tree / HOME / "lib/pkgconfig/python3.pc").read_text().startswith("prefix=/opt/python\n")
+
+
+def test_the_machines_own_paths_change_nothing(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
+    """A store behind a link, as where /tmp or a home is one, gives the same tree."""
+    first = realise_interpreter(unsealed(made, build, root), lambda: Root(folder=root), made.store)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    linked = Made(tmp_path / "link" / "made")
+    second = realise_interpreter(unsealed(linked, build, root), lambda: Root(folder=root), linked.store)
+    assert second == first
+
+
+def test_what_links_of_an_archive_lead_to_is_not_told_its_place(made: Made, tmp_path: Path) -> None:
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    outside.mkdir()
+    (outside / "x.pc").write_text("prefix=/install\n")
+    path = tmp_path / "python.tar.gz"
+    members = [file(f"python/bin/python{MINOR}", b"", 0o755), symlink("python/lib/pkgconfig", str(outside))]
+    path.write_bytes(gzip.compress(make_tar(members)))
+    (tree / HOME).mkdir(parents=True)
+    unpack_standalone(standalone(made, path), made.store, tree)
+    assert (outside / "x.pc").read_text() == "prefix=/install\n"
 
 
 def test_it_comes_out_the_same_and_is_made_once(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
@@ -328,3 +351,19 @@ def test_no_link_of_an_archive_is_followed(made: Made, build: Path, root: Path, 
     found = listed(made, finish_tree(tree, standalone(made, build), EPOCH, Root(folder=root), made.store))
     assert found[f"{SITE}/one/shadow.py"].target == "/etc/passwd"
     assert not [path for path in found if "shadow." in path and path.endswith(".pyc")]
+
+
+@pytest.mark.parametrize("link", ["lib", f"lib/python{MINOR}"])
+def test_a_library_that_is_a_link_is_not_read(
+    made: Made, build: Path, root: Path, tmp_path: Path, link: str
+) -> None:
+    """Modules of the machine would be compiled into the image; an archive, and a script of conda's, can leave such."""
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    (outside / f"python{MINOR}").mkdir(parents=True)
+    for name in ("secret.py", f"python{MINOR}/secret.py"):
+        (outside / name).write_text("KEY = 1\n")
+    (tree / HOME / link).parent.mkdir(parents=True)
+    (tree / HOME / link).symlink_to(outside)
+    with pytest.raises(BuildError, match=f"holds a link on the way to /{HOME}/lib/python{MINOR}") as caught:
+        finish_tree(tree, standalone(made, build), EPOCH, Root(folder=root), made.store)
+    assert caught.value.hint == HOSTILE

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.net import Net, NotFound, Page, Refused, local_path
+from reprobuild.net import Forbidden, Net, NotFound, Page, Refused, local_path
 from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.resolve.freeze.page_memory import Listed as Listed
 from reprobuild.resolve.freeze.page_memory import PageMemory
@@ -26,7 +26,6 @@ from reprobuild.resolve.freeze.page_text import check_list, joined
 _LINK = re.compile(rb"""<a\s[^>]*href=["']([^"']+)["']""", re.IGNORECASE)
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 _ANCHOR = re.compile(r"(?=<a\s)")
-_FORBIDDEN = 403
 _LOGIN = (
     "put the credentials where pip finds them (its configuration, or ~/.netrc); an index that answers so where it "
     "has nothing is not asked for what is decided: --index"
@@ -105,7 +104,7 @@ class Pages:
             except NotFound:
                 self._pages[url] = None
             except Refused as err:
-                if err.status != _FORBIDDEN or not self._is_silent(url):
+                if not isinstance(err, Forbidden) or not self._is_silent(url):
                     what = f"the index {index.url} gives no list of the files of {project}: {err}"
                     raise FetchError(what, hint=f"{_LOGIN} {project}=URL") from None
                 self._pages[url] = None
@@ -126,7 +125,7 @@ class Pages:
         except NotFound:
             return []
         except Refused as err:
-            if err.status != _FORBIDDEN or not self._is_silent(place):
+            if not isinstance(err, Forbidden) or not self._is_silent(place):
                 raise
             return []
         links = (joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
