@@ -27,6 +27,11 @@ from tests.image.made import Made, file, make_wheel
 
 TARGET = Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
 
+NAME_A_VERSION = (
+    "name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links; of a wheel that "
+    "needs it, take another version: build: {lib: {requires: [...]}}"
+)
+
 
 def make_sdist(path: Path, files: Mapping[str, bytes]) -> Path:
     """Write an archive of sources as its name says, with one folder at the top."""
@@ -342,14 +347,41 @@ def test_a_project_that_cannot_be_read(bench: Bench, files: dict[str, bytes], wo
     ("need", "words", "hint"),
     [
         ("hatchling>>1", "lib needs 'hatchling>>1' to be built: ", "mend its pyproject.toml"),
-        ("a @ https://example.invalid/a.whl", "lib needs a from an address to be built", "name a version in its "
-         "pyproject.toml, and put a wheel of it into a folder of pip's find-links"),
+        ("a @ https://example.invalid/a.whl", "lib needs a from an address to be built", NAME_A_VERSION),
     ],
 )  # fmt: skip
 def test_a_requirement_that_is_none(bench: Bench, need: str, words: str, hint: str) -> None:
     with pytest.raises(LockError, match=words) as caught:
         bench.resolve(bench.source("lib", asks(need)))
     assert caught.value.hint == hint
+
+
+def test_a_need_of_a_wheel_that_is_an_address(bench: Bench) -> None:
+    """It is not passed over; one that does not hold, or that the environment has, says nothing."""
+    bench.wheel("tool", "1.0", "part @ https://example.invalid/part.whl ; extra == 'dev'")
+    assert bench.resolve(bench.source("lib", asks("tool"))) == {"tool": "1.0"}
+    with pytest.raises(
+        LockError, match="tool needs part from an address to be built, which is not"
+    ) as caught:
+        bench.resolve(bench.source("lib", asks("tool[dev]")))
+    assert caught.value.hint == NAME_A_VERSION
+    inside = BuildDecision(environment=True)
+    found = bench.all([bench.source("lib", asks("tool[dev]"))], linked={"part": "1.0"}, lib=inside)
+    assert [one.name for one in found.wheels] == ["tool"]
+
+
+def test_the_needs_of_a_wheel_are_its_own(bench: Bench) -> None:
+    """setuptools brings the metadata of what it vendors, and they may stand first in the archive."""
+    bench.wheel("tool", "1.0", "part")
+    bench.wheel("part", "2.0")
+    path = bench.folder / "tool-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path) as old:
+        kept = {name: old.read(name) for name in old.namelist()}
+    vendored = b"Metadata-Version: 2.1\nName: other\nVersion: 1\nRequires-Dist: nowhere\n"
+    with zipfile.ZipFile(path, "w") as new:
+        for name, content in {"tool/_vendor/other-1.dist-info/METADATA": vendored, **kept}.items():
+            new.writestr(name, content)
+    assert bench.resolve(bench.source("lib", asks("tool"))) == {"tool": "1.0", "part": "2.0"}
 
 
 def test_a_requirement_that_nobody_meets(bench: Bench) -> None:

@@ -67,20 +67,14 @@ def parse(text: Any, asker: str) -> Requirement:
     """Return a requirement that `asker` names.
 
     Raises:
-        LockError: it is none, or one of an address, whose file no lock knows.
+        LockError: it is none.
     """
     try:
-        found = Requirement(text)
+        return Requirement(text)
     except (InvalidRequirement, TypeError) as err:
         raise LockError(
             f"{asker} needs {text!r} to be built: {err}", hint="mend its pyproject.toml"
         ) from None
-    if found.url:
-        raise LockError(
-            f"{asker} needs {found.name} from an address to be built, which is not known by its bytes",
-            hint="name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links",
-        )
-    return found
 
 
 def _of_hatch(project: Project) -> list[Any]:

@@ -8,6 +8,7 @@ Two projects may choose two versions of one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -102,7 +103,7 @@ class Shelf:
         if wheel.file.sha256 not in self._needs:
             self.fetch(wheel.file)
             self._needs[wheel.file.sha256] = [
-                parse(text, wheel.name) for text in _requires(wheel, self.store) if " @ " not in text
+                parse(text, wheel.name) for text in _requires(wheel, self.store)
             ]
         return self._needs[wheel.file.sha256]
 
@@ -207,7 +208,13 @@ def _applies(requirement: Requirement, target: Target, extra: str) -> bool:
 
 def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf, project: str) -> Wheel:
     allowed = SpecifierSet()
-    for requirement, _ in demands:
+    for requirement, who in demands:
+        if requirement.url:
+            raise LockError(
+                f"{who} needs {requirement.name} from an address to be built, which is not known by its bytes",
+                hint=f"name a version in its pyproject.toml, and put a wheel of it into a folder of pip's find-links; "
+                f"of a wheel that needs it, take another version: build: {{{project}: {{requires: [...]}}}}",
+            )
         allowed &= requirement.specifier
     wheel = shelf.pick(name, allowed)
     if wheel is None:
@@ -230,7 +237,8 @@ def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf,
 def _requires(wheel: Wheel, store: Store) -> list[str]:
     origin = f"the wheel {wheel.file.filename}"
     with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
-        found = [info for name, info in members.items() if name.endswith(".dist-info/METADATA")]
+        # Below them may be others': setuptools has those of what it vendors.
+        found = [info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         try:
             raw, _ = parse_email(zips.read_text(archive, found[0], origin))
         except (IndexError, *zips.UNREADABLE):
