@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from reprobuild.keep import keep
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
+from reprobuild.resolve.freeze.asking import is_apart
 from reprobuild.resolve.freeze.debian_names import versions_of
 from reprobuild.resolve.freeze.earlier import Earlier
 from reprobuild.resolve.freeze.files import FileLists
@@ -19,6 +21,7 @@ from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Around
 from reprobuild.resolve.freeze.lookup import by_rule
 from reprobuild.services import read_services
+from reprobuild.snapshot import read_snapshot
 from reprobuild.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import AROUND, HTML, TARGET, Index, lists, lock, resolved, taken
@@ -30,6 +33,10 @@ def around(
     packages: dict[str, str] | None = None, base: dict[str, str] | None = None, image: str = ""
 ) -> Around:
     return msgspec.structs.replace(AROUND, packages=packages or {}, base=base or {}, image=image)
+
+
+def captured(prefix: str) -> str:
+    return json.dumps({"capture": 1, "repositories": [], "python": {"prefix": prefix, "version": "3.11.2"}})
 
 
 def rules(served: Served, *simple: str, **services: str) -> FileLists:
@@ -66,6 +73,38 @@ def test_debians_own_distributions_are_asked_of_no_index(served: Served) -> None
             "the image has no use for it",
         ),
     ]  # fmt: skip
+
+
+def test_what_pip_brought_into_an_environment_of_its_own_is_not_debians(served: Served) -> None:
+    index = Index(served)
+    index.add("pycairo-1.20.1-py3-none-any.whl")
+    packages = {"python3-cairo": "1.20.1-5", "python3-gi": "3.42.2-3"}
+    apart = msgspec.structs.replace(around(packages), apart=True)
+    wheel, ruling = lock(lists(index.url), "pycairo==1.20.1", around=apart)
+    assert wheel is not None
+    assert ruling.outcome == "pinned"
+    assert lock(lists(index.url), "pycairo==1.20.1", around=around(packages))[1].kind == "host-package"
+    assert lock(lists(index.url), "PyGObject==3.42.2", around=apart)[1].kind == "host-package"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"env.txt": "VIRTUAL_ENV=/home/u/venv\n"}, True), ({"env.txt": "CONDA_PREFIX=/home/u/conda\n"}, True),
+        ({"env.txt": "HOME=/home/u\n"}, False), ({}, False),
+        ({"env.txt": "VIRTUAL_ENV=/v\n", "requirements.txt": "pycairo==1.20.1\npython-apt==2.7.7+ubuntu5.2\n"}, False),
+        ({"env.txt": "VIRTUAL_ENV=/v\n", "requirements.txt": "ufw==0.36\n"}, False),
+        ({"capture.json": captured("/home/u/venv")}, True),
+        ({"capture.json": captured("/usr"), "env.txt": "CONDA_PREFIX=/c\n"}, False),
+    ],
+)  # fmt: skip
+def test_which_freeze_is_of_an_environment_of_its_own(
+    files: dict[str, str], expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.txt").write_text("pycairo==1.20.1\n")
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert is_apart(read_snapshot(tmp_path)) is expected
 
 
 def test_an_ordinary_distribution_of_debian_comes_from_an_index_where_one_has_it(served: Served) -> None:

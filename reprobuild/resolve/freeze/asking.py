@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from reprobuild.decisions import Decisions
 from reprobuild.lock import Base
 from reprobuild.resolve.freeze.archives import bring_file
-from reprobuild.resolve.freeze.debian_names import versions_of
+from reprobuild.resolve.freeze.debian_names import is_debians_alone, versions_of
 from reprobuild.resolve.freeze.earlier import Earlier
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.indexes import decided_indexes
@@ -18,6 +18,9 @@ from reprobuild.resolve.freeze.pages import Pages
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import Service
 from reprobuild.snapshot.model import Requirement, Snapshot
+
+_OF_SYSTEM = "/usr"  # sys.prefix of Debian's own Python
+_ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Surroundings) -> FileLists:
@@ -42,8 +45,21 @@ def known_of(snapshot: Snapshot, services: Mapping[str, Service], base: Base, ar
     return Around(
         services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
         packages=versions_of(snapshot.packages), base=base.installed,
-        image=base.image.reference if base.image else "", earlier=Earlier(around.store),
+        image=base.image.reference if base.image else "", apart=is_apart(snapshot), earlier=Earlier(around.store),
     )  # fmt: skip
+
+
+def is_apart(snapshot: Snapshot) -> bool:
+    """Tell whether the freeze is of an environment of its own, which sees no distribution of the system.
+
+    A virtual environment may be made to see them; a line that is Debian's alone tells so.
+    """
+    if any(is_debians_alone(line.name, line.version) for line in snapshot.requirements):
+        return False
+    python = snapshot.captured.python if snapshot.captured else None
+    if python and python.prefix:
+        return python.prefix.rstrip("/") != _OF_SYSTEM
+    return any(variable.name in _ACTIVE and variable.value for variable in snapshot.variables)
 
 
 def asked_of_indexes(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:

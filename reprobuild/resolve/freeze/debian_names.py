@@ -46,6 +46,11 @@ def versions_of(packages: Iterable[Package]) -> dict[str, str]:
     return {package.name: package.version for package in packages if package.mark != "residual"}
 
 
+def is_debians_alone(name: str, version: str | None) -> bool:
+    """Tell whether a distribution or its version is one that only Debian and Ubuntu have."""
+    return canonicalize_name(name) in _names().only or bool(version and _MARK.search(version))
+
+
 def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
     """Return the system package that brought a distribution, None where nothing speaks for one.
 
@@ -60,7 +65,7 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
     others = (f"python3-{project}", f"python3-{name.lower()}")  # with dots as they are: python3-lazr.uri
     package = next((one for one in (package, *others) if one in packages), package)
     found = packages.get(package, "")
-    if only or _MARK.search(version):
+    if is_debians_alone(name, version):
         return Brought(package=package, version=found, certain=True)
     if found and _release(found.rpartition(":")[2]) == _release(version):
         return Brought(package=package, version=found, certain=bindings is not None)

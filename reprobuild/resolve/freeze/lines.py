@@ -59,6 +59,7 @@ class Around(Struct, frozen=True, kw_only=True):
     packages: Mapping[str, str] = MappingProxyType({})
     base: Mapping[str, str] = MappingProxyType({})
     image: str = ""
+    apart: bool = False
     earlier: Callable[[str, str], str] = lambda name, version: ""
 
 
@@ -103,7 +104,8 @@ class _Finder:
 
     def find(self, line: Requirement) -> Answer:
         """Return what one line becomes."""
-        lookup = look_up(line, self._around.packages, self._around.services)
+        around = self._around
+        lookup = look_up(line, around.packages, around.services, apart=around.apart)
         if self._files.decided(line.name) and line.kind == "index" and line.version:
             return self._of_index(line, Lookup(where="index"))
         if lookup.where in ("address", "local file"):

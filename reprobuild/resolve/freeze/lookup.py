@@ -53,13 +53,17 @@ class Lookup(Struct, frozen=True, kw_only=True):
     instead: str = ""
 
 
-def look_up(line: Requirement, packages: Mapping[str, str], services: Mapping[str, Service]) -> Lookup:
+def look_up(
+    line: Requirement, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool = False
+) -> Lookup:
     """Decide where a line of a freeze is looked for.
 
     Args:
         line: the line.
         packages: the captured system packages and their versions.
         services: by name; their rules are looked at in their order.
+        apart: whether the environment sees no distribution of the system, so that pip brought it, wherever the system
+            has one of the same version.
     """
     if line.kind == "leftover":
         return Lookup(where="dropped", why="an interrupted installation left this folder behind")
@@ -75,7 +79,7 @@ def look_up(line: Requirement, packages: Mapping[str, str], services: Mapping[st
         return _of_archive(line)
     if line.version is None:
         return Lookup(where="nothing", why="the freeze tells no version")
-    return _of_version(line.name, line.version, packages, services)
+    return _of_version(line.name, line.version, packages, services, apart=apart)
 
 
 def _of_archive(line: Requirement) -> Lookup:
@@ -87,13 +91,13 @@ def _of_archive(line: Requirement) -> Lookup:
 
 
 def _of_version(
-    name: str, version: str, packages: Mapping[str, str], services: Mapping[str, Service]
+    name: str, version: str, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool
 ) -> Lookup:
     if (canonicalize_name(name), version) == _PHANTOM:
         why = "pip of Debian and Ubuntu lists it in virtual environments; there is no such distribution"
         return Lookup(where="dropped", why=why)
     system = brought_by(name, version, packages)
-    if system and system.certain:
+    if system and system.certain and not apart:
         return Lookup(where="system", asked=system.package, why=system.version)
     if match := _NVIDIA.fullmatch(version):
         return _of_nvidia(name, match, services)
