@@ -32,7 +32,10 @@ class Link(Struct, frozen=True):
 
 
 class Spec(Struct, kw_only=True):
-    """What a package holds. `placeholders` are {path: "text" or "binary"} of files that name the prefix."""
+    """What a package holds. `placeholders` are {path: "text" or "binary"} of files that name the prefix.
+
+    `without` are documents of `info/` that it does not have, as packages from before they were invented.
+    """
 
     name: str
     version: str = "1.0"
@@ -48,6 +51,7 @@ class Spec(Struct, kw_only=True):
     extra: Mapping[str, bytes | Link] = {}
     index: Mapping[str, Any] = {}
     paths: Mapping[str, Any] | None = None
+    without: tuple[str, ...] = ()
 
     @property
     def filename(self) -> str:
@@ -142,7 +146,7 @@ def _info(spec: Spec) -> dict[str, bytes | Link]:
         link = {"noarch": {"type": spec.noarch, "entry_points": list(spec.entry_points)},
                 "package_metadata_version": 1}  # fmt: skip
         found["link.json"] = json.dumps(link).encode()
-    return {**found, **spec.extra}
+    return {name: content for name, content in {**found, **spec.extra}.items() if name not in spec.without}
 
 
 def _paths(spec: Spec) -> list[dict[str, Any]]:

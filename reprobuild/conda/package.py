@@ -126,7 +126,7 @@ def read_facts(path: Path, filename: str) -> Facts:
     if "paths.json" in found:
         names = [row.path for row in decode(found, "paths.json", Paths, origin).paths]
     else:
-        names = found.get("files", b"").decode(errors="surrogateescape").splitlines()
+        names = lines_of(found, "files", origin)
     matches = [match for name in names if (match := _DISTRIBUTION.fullmatch(name))]
     scripts = {match["kind"] for name in names if (match := _SCRIPT.fullmatch(name))}
     return Facts(
@@ -167,6 +167,18 @@ def decode(found: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
         return msgspec.json.decode(found[name], type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise BuildError(f"{origin}: info/{name}: {err}", hint=HOSTILE) from None
+
+
+def lines_of(found: dict[str, bytes], name: str, origin: str) -> list[str]:
+    """Return the lines of one text of `info/`, none where it is absent.
+
+    Raises:
+        BuildError: it is not UTF-8, as nothing is that conda writes.
+    """
+    try:
+        return found.get(name, b"").decode().splitlines()
+    except UnicodeDecodeError:
+        raise BuildError(f"{origin}: info/{name} has a name that is not UTF-8", hint=HOSTILE) from None
 
 
 def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, bytes]:

@@ -18,7 +18,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.conda.package import Index, Linking, Noarch, PathRow, Paths, as_json, decode, split_filename
+from reprobuild.conda.package import (
+    Index,
+    Linking,
+    Noarch,
+    PathRow,
+    Paths,
+    as_json,
+    decode,
+    lines_of,
+    split_filename,
+)
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_path
 from reprobuild.guard.plain import open_plain
@@ -67,7 +77,7 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
                 f"{origin} lists {row.path} twice, or it is not a package's to write", hint=HOSTILE
             )
         places[place] = row.path_type
-    _check_links(folder, rows, origin)
+    _check_links(folder, dict(zip(places, rows, strict=True)), origin)
     points = linking.noarch.entry_points if for_python and linking.noarch else ()
     for point in points:
         match = _ENTRY_POINT.fullmatch(point)
@@ -131,13 +141,13 @@ def _listed(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
     if "paths.json" in documents:
         return decode(documents, "paths.json", Paths, origin).paths
     prefixed: dict[str, dict[str, Any]] = {}
-    for line in documents.get("has_prefix", b"").decode(errors="surrogateescape").splitlines():
+    for line in lines_of(documents, "has_prefix", origin):
         parts = [part.strip("\"'") for part in line.split()]
         if len(parts) == 3:
             prefixed[parts[2]] = {"file_mode": parts[1], "prefix_placeholder": parts[0]}
         elif parts:
             prefixed[parts[0]] = {"file_mode": "text", "prefix_placeholder": _OLD_PLACEHOLDER}
-    names = documents.get("files", b"").decode(errors="surrogateescape").splitlines()
+    names = lines_of(documents, "files", origin)
     return [PathRow(path=name, path_type="hardlink", **prefixed.get(name, {})) for name in names if name]
 
 
@@ -172,10 +182,10 @@ def _check_placeholder(row: PathRow, target: str, origin: str) -> None:
         )
 
 
-def _check_links(folder: Path, rows: Iterable[PathRow], origin: str) -> None:
-    """Refuse links that lead out of the prefix, and rows below links."""
+def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None:
+    """Refuse links that lead out of the prefix from their place in it, and rows below links."""
     real: set[str] = {""}
-    for row in rows:
+    for place, row in rows.items():
         above = posixpath.dirname(row.path)
         steps = []
         while above not in real:
@@ -187,7 +197,7 @@ def _check_links(folder: Path, rows: Iterable[PathRow], origin: str) -> None:
         real.update(steps)
         if row.path_type == "softlink":
             target = str((folder / row.path).readlink())
-            leads = posixpath.normpath(posixpath.join(posixpath.dirname(row.path), target))
+            leads = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
             if target.startswith("/") or leads == ".." or leads.startswith("../"):
                 raise BuildError(
                     f"{origin} has {row.path}, a link to {target!r} outside of the prefix", hint=HOSTILE

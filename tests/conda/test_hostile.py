@@ -11,11 +11,12 @@ import msgspec
 import pytest
 import zstandard
 
+from reprobuild.conda.package import read_facts
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.realise.conda import link_packages
 from reprobuild.store import Store
 from tests.conda.test_linking import PYTHON, linked, never
-from tests.conda_packages import Link, Spec, locked
+from tests.conda_packages import Link, Spec, locked, write_package
 
 SECRET = "/etc/passwd"
 
@@ -42,6 +43,15 @@ HOSTILE = {
     "a row twice": (Spec(name="a", files={"x": b"x"}, paths=rows(row("x"), row("x"))), "twice"),
     "a link out": (Spec(name="a", files={"x": Link(SECRET)}), "outside of the prefix"),
     "a link out by dots": (Spec(name="a", files={"lib/x": Link("../../x")}), "outside of the prefix"),
+    "a link out of the prefix from site-packages": (
+        Spec(name="a", noarch="python", files={"site-packages/a": Link("../../../../x")}), "outside of the prefix",
+    ),
+    "a name that is not UTF-8": (
+        Spec(name="a", files={"x": b""}, without=("paths.json",), extra={"files": b"x\n\xff\n"}), "not UTF-8",
+    ),
+    "a prefix that is not UTF-8": (
+        Spec(name="a", files={"x": b""}, without=("paths.json",), extra={"has_prefix": b"\xff\n"}), "not UTF-8",
+    ),
     "a row below a link": (
         Spec(name="a", files={"d": Link("e"), "e/x": b"x"}, paths=rows(row("d/x"))), "below the link",
     ),
@@ -146,3 +156,13 @@ def test_zstd_frames_that_claim_too_much_are_refused(tmp_path: Path) -> None:
         link_packages(
             [msgspec.structs.replace(package, file=file)], "3.11", "linux/amd64", tmp_path, never, store, 0
         )
+
+
+def test_facts_with_a_name_that_is_not_utf_8_are_refused(tmp_path: Path) -> None:
+    spec = Spec(
+        name="a", without=("paths.json",), extra={"files": b"site-packages/\xff-1.dist-info/METADATA\n"}
+    )
+    path = write_package(spec, tmp_path)
+    with pytest.raises(BuildError, match="info/files has a name that is not UTF-8") as caught:
+        read_facts(path, path.name)
+    assert caught.value.hint

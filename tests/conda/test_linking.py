@@ -79,6 +79,14 @@ def test_prefixes_links_and_entry_points_are_as_in_the_image(tmp_path: Path) -> 
     assert sorted(path.name for path in prefix.iterdir()) == ["bin", "conda-meta", "lib"]
 
 
+def test_a_link_is_judged_at_its_place_in_the_prefix(tmp_path: Path) -> None:
+    """Modules of a package for every Python stand deeper in the prefix than in the package."""
+    files = {"site-packages/foo/data": Link("../../../../share/foo"), "share/foo/x": b"x"}
+    prefix = linked([PYTHON, Spec(name="foo", subdir="noarch", noarch="python", files=files)], tmp_path)
+    assert (prefix / "lib/python3.11/site-packages/foo/data/x").read_bytes() == b"x"
+    assert str((prefix / "lib/python3.11/site-packages/foo/data").readlink()) == "../../../../share/foo"
+
+
 def test_order_cache_and_clobbered_files_change_nothing(tmp_path: Path) -> None:
     specs = [PYTHON, NALA, BINARY, ONE, TWO, THREE]
     first = listing(linked(specs, tmp_path / "a"))
