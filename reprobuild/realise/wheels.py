@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from reprobuild.errors import BuildError
+from reprobuild.guard.plain import open_plain
 from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.canonical import canonical_wheel
@@ -22,7 +23,9 @@ from reprobuild.realise.parts import keep_parts, paths_below
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.projects import build_epoch, place_of, project_folder, unpack_project
 from reprobuild.realise.root import place_script
+from reprobuild.resolve.freeze.requires import UNREADABLE, applies, environment_of
 from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
+from reprobuild.snapshot.text import shown
 from reprobuild.store import Store, hash_file
 
 RECIPE = 3  # to be raised when other bytes come out of the same inputs
@@ -132,10 +135,10 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
                 purpose=f"build {one.name}", timeout=_TIMEOUT,
             )  # fmt: skip
         except Failed as err:
-            _check_asked(one, _answer(out), needs)
+            _check_asked(one, _answer(out), needs, lock)
             raise BuildError(str(err), hint=_remedy(one, err)) from None
         answer = _answer(out)
-        _check_asked(one, answer, needs)
+        _check_asked(one, answer, needs, lock)
         found = _only_wheel(one, out)
         if isinstance(one, Source) and editable and not answer.editable:
             found = as_editable(found, tree, one, scratch)
@@ -174,27 +177,32 @@ def _answer(out: Path) -> _Answer:
     path = out / "answer.json"
     if not path.exists() and not path.is_symlink():
         return _Answer()
-    raw = left_behind(path, "the build").read_bytes()
+    stream, _ = open_plain(left_behind(path, "the build"), links=False)
+    with stream:
+        raw = stream.read(_MOST)  # the size of a file with holes says nothing
     try:
-        return msgspec.json.decode(raw[:_MOST], type=_Answer)
-    except msgspec.DecodeError:
+        return msgspec.json.decode(raw, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Answer()
 
 
-def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel]) -> None:
-    """See that the wheels are there that the back end asked for when it was asked."""
+def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel], lock: Lock) -> None:
+    """See that the wheels are there that the back end asked for when it was asked.
+
+    Markers are judged by the image's interpreter, which builds, and never by the one that runs reprobuild.
+    """
+    markers = environment_of(lock.interpreter.version, lock.machine)
     present = {canonicalize_name(need.name): need.version for need in needs}
     missing = []
     for text in answer.requires:
         try:
             asked = Requirement(text)
-        except InvalidRequirement:
+        except UNREADABLE:
             continue  # the build came to its own end with it
         name = canonicalize_name(asked.name)
-        holds = asked.marker is None or asked.marker.evaluate({"extra": ""})
         fits = name in present and asked.specifier.contains(present[name], prereleases=True)
-        if holds and not fits:
-            missing.append(str(asked))
+        if not fits and applies(asked.marker, markers):
+            missing.append(shown(str(asked)))
     if missing:
         raise BuildError(
             f"the back end of {one.name} asks for {', '.join(missing)}, which its files did not tell when the lock "
