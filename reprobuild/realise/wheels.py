@@ -28,7 +28,7 @@ from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
 from reprobuild.snapshot.text import shown
 from reprobuild.store import Store, hash_file
 
-RECIPE = 3  # to be raised when other bytes come out of the same inputs
+RECIPE = 4  # to be raised when other bytes come out of the same inputs
 # Where the environment of a build stands: not where the image has its own, which it is not.
 _ISOLATED = "/opt/build"
 # PYTHONHASHSEED: the order of sets in what back ends write. The rest keeps caches and the network out of it.
@@ -139,20 +139,20 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
             raise BuildError(str(err), hint=_remedy(one, err)) from None
         answer = _answer(out)
         _check_asked(one, answer, needs, lock)
-        found = _only_wheel(one, out)
+        found, brought = _only_wheel(one, out), frozenset[str]()
         if isinstance(one, Source) and editable and not answer.editable:
-            found = as_editable(found, tree, one, scratch)
+            found, brought = as_editable(found, tree, one, scratch)
         wheel = _keep(one, found, scratch, store)
         origin = f"the build of {one.name}"
-        parts, files = keep_parts(tree, before, origin, store) if editable else ("", ())
+        kept = keep_parts(tree, before, one.subdirectory, brought, origin, store) if editable else ("", ())
         settings = tuple(Setting(name=name, value=value) for name, value in sorted(variables.items()))
         built = Built(
             name=wheel.name,
             wheel=wheel.file.sha256,
             tools=answer.tools,
             variables=settings,
-            parts=parts,
-            files=files,
+            parts=kept[0],
+            files=kept[1],
         )
     return Made(wheel=wheel, built=built)
 
