@@ -11,10 +11,11 @@ from reprobuild.caches import Caches, take
 from reprobuild.errors import FetchError
 from reprobuild.halt import Halt
 from reprobuild.lock import Artefact, Lock
-from reprobuild.net import PAGE, Net, WrongSize, split_credentials
+from reprobuild.net import PAGE, Net, Refused, WrongSize, split_credentials
 from reprobuild.store import DamagedError, Store
 
 WORKERS = 8
+_SIGNED = "an index that signs its links must be asked again: make a new lock"
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
 
 
@@ -120,6 +121,9 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
         if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
             part.unlink()
             found = _download(artefact, part, net, halt)
+    except Refused as err:
+        what = f"{artefact.filename} ({wanted}) cannot be fetched: {err}"
+        raise Refused(what, hint=f"{err.hint}; {_SIGNED}", status=err.status) from None
     except FetchError as err:
         raise type(err)(f"{artefact.filename} ({wanted}) cannot be fetched: {err}", hint=err.hint) from None
     if found != artefact.sha256:

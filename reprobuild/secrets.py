@@ -11,9 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 GONE = "***"
+# conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
+CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
 
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
@@ -181,6 +183,8 @@ _INSIDE = re.compile(
 )
 _OPTION = re.compile(r"(?<!\S)(--?[A-Za-z][A-Za-z0-9-]{1,60})[ =](\S+)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 
 
@@ -279,8 +283,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
     same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
     clean, more = _cut_values(bare if same else cut)
-    # conda's token channels: https://host/t/<token>/channel
-    tokenless = re.sub(r"/t/[A-Za-z0-9-]{10,}/", "/", clean)
+    tokenless = clean if scheme == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or not same or more or tokenless != clean
 
 
@@ -311,13 +314,18 @@ def _authority(rest: str) -> tuple[str, str, str]:
     return head, rest[end : end + 1], rest[end + 1 :]
 
 
+def secret_query(query: str) -> bool:
+    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    return _without_secrets(query) != query or _cut_values(query)[1]
+
+
 def _without_secrets(query: str) -> str:
     """Drop the parameters whose names are those of secrets."""
     kept = []
     for part in query.split("&"):
         name, has_value, _ = part.partition("=")
-        word = name.replace("-", "_")
-        if not (has_value and (secret_name(word) or re.fullmatch(r"(?i)x_(amz|goog)_.*", word))):
+        word = unquote(name).replace("-", "_")
+        if not (has_value and (secret_name(word) or _SIGNED.fullmatch(word))):
             kept.append(part)
     return "&".join(kept)
 

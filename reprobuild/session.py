@@ -43,7 +43,9 @@ class Session(Struct, frozen=True, kw_only=True):
         net = Net(
             offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
             gate=Logins(self.env, services["docker-hub"].url), configured=indexes.configured,
+            hidden=self.net.hidden,
         )  # fmt: skip
+        net.learn({}, indexes.tokens)
         with contextlib.suppress(LockError):  # who resolves packages of conda is told
             channels = read_channels(self.env)
             net.learn(channels.credentials, channels.tokens, channels.addresses)

@@ -47,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _on_the_store(item))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to begin where pytest-xdist has lost the groups, as with a pytest that it does not know."""
+    if session.config.getoption("loadgroup", False) and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError("pytest-xdist does not group these tests: take a pytest that it knows")
+
+
 def _on_the_store(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and "test_store" in item.fixturenames
 

@@ -55,6 +55,13 @@ def test_what_is_missing_is_brought_once(served: Served, store: Store) -> None:
     assert len(served.asked) == 20
 
 
+def test_a_link_that_was_signed_when_it_was_locked(served: Served, store: Store) -> None:
+    url = served.give("/x", Reply(status=403))
+    with pytest.raises(FetchError, match=r"x.whl .* cannot be fetched: .*/x refuses access") as caught:
+        fetch([artefact(url, b"x")], store, Net())
+    assert caught.value.hint.endswith("; an index that signs its links must be asked again: make a new lock")
+
+
 def test_another_file_is_refused_and_named_and_the_others_are_kept(served: Served, store: Store) -> None:
     good = artefact(served.give("/good", b"good"), b"good")
     bad = artefact(served.give("/bad", b"change"), b"locked", name="bad-1.0-py3-none-any.whl")

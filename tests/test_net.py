@@ -243,6 +243,26 @@ def test_a_login_is_for_its_scheme_host_and_port_alone(url: str, user: str | Non
     assert (found and found[0]) == user
 
 
+def test_what_is_asked_with_the_token_of_the_nearest_address(served: Served) -> None:
+    net = Net()
+    net.learn({}, {served.url: f"{served.url}/t/one", f"{served.url}/lab": f"{served.url}/t/two/lab"})
+    served.give("/t/one/main/x", b"1")
+    served.give("/t/two/lab/x", b"2")
+    assert [net.page(f"{served.url}/{path}").content for path in ("main/x", "lab/x")] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "target", ["/t/SECRET1/ch/gone", "/x?sig=SECRET1", "/t/SECRET2/x", "ftp://h/t/SECRET2/x"]
+)
+def test_no_error_tells_a_token_that_a_redirection_shows(served: Served, target: str) -> None:
+    net = Net()
+    net.learn({}, {f"{served.url}/ch": f"{served.url}/t/SECRET1/ch"})
+    served.give("/t/SECRET1/ch/x", Reply(status=302, headers={"Location": target}))
+    with pytest.raises(FetchError, match=rf"{served.url}/ch/x") as caught:
+        net.page(f"{served.url}/ch/x")
+    assert "SECRET" not in str(caught.value) + caught.value.hint
+
+
 def test_a_login_is_for_no_other_port(served: Served, other: Served) -> None:
     net = Net(credentials={f"{served.url}/simple": ("alice", PASSWORD)})
     net.page(other.give("/simple/x/", b"open"))

@@ -7,7 +7,6 @@ https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/use-cond
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -19,9 +18,8 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.net import split_credentials
+from reprobuild.secrets import CONDA_TOKEN
 
-# conda's own prefix of an address with a token, as in https://host/t/TOKEN/channel.
-_TOKEN = re.compile(r"(?P<host>[a-z]+://[^/]+)/t/(?P<token>[^/]+)/(?P<rest>.*)")
 _LARGEST = 1 << 20
 _HINT = "mend it, or ask conda itself: `conda config --show-sources`"
 
@@ -31,7 +29,7 @@ class Channels(Struct, frozen=True, kw_only=True):
 
     `order` are the channels of an environment without a choice of its own, names or addresses. `multi` are names that
     mean several. `custom` is {name: address above it}. `mirrors` is {address: those that stand for it}. `credentials`
-    are by address, and `tokens` is {address of a channel: the same with its token}.
+    are by address, and `tokens` is {address of a channel, or of what is above several: the same with its token}.
     """
 
     order: tuple[str, ...] = ()
@@ -125,13 +123,12 @@ class _Found:
         text = Template(text.strip()).safe_substitute(self._env).rstrip("/")
         if "://" not in text:
             return text
-        url, login = split_credentials(text)
+        whole, login = split_credentials(text)
+        url = CONDA_TOKEN.sub("", whole)
         if login:
             self.credentials[url] = login
-        if match := _TOKEN.fullmatch(f"{url}/{below}".rstrip("/")):
-            bare = f"{match['host']}/{match['rest']}"
-            self.tokens[bare] = f"{match['host']}/t/{match['token']}/{match['rest']}"
-            return bare.removesuffix(f"/{below}") if below else bare
+        if url != whole:
+            self.tokens[f"{url}/{below}".rstrip("/")] = f"{whole}/{below}".rstrip("/")
         return url
 
 

@@ -22,6 +22,8 @@ from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
 from reprobuild.net.following import Auth, Still, follow
 from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
+from reprobuild.net.hidden import Hidden
+from reprobuild.net.hidden import told_address as told_address
 from reprobuild.net.line import Line
 from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_hash as local_hash
@@ -61,12 +63,13 @@ class Net:
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
         gate: logins of registries.
         configured: addresses of the user's configuration. To http, netrc's logins are sent there alone.
+        hidden: tokens and signatures of addresses, which clients of one run share.
     """
 
     def __init__(
         self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
         manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
-        configured: Iterable[str] = (),
+        configured: Iterable[str] = (), hidden: Hidden | None = None,
     ) -> None:  # fmt: skip
         self.offline = offline
         self._gate = gate
@@ -74,14 +77,14 @@ class Net:
         self._manners = manners or Manners()
         self._pace = Pace(self._manners, distances or {})
         self._local = threading.local()
-        self._tokens: dict[str, str] = {}
+        self.hidden = hidden or Hidden()
         self._configured = set(origins(configured))
 
     def learn(
         self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({}),
         configured: Iterable[str] = (),
     ) -> None:  # fmt: skip
-        """Use these logins, too, and addresses with a token in their path.
+        """Use these logins, too, and addresses with a token in their path or their query.
 
         Args:
             credentials: as at the beginning.
@@ -91,13 +94,7 @@ class Net:
         """
         self._configured.update(origins(configured))
         self._credentials.update(credentials)
-        self._tokens.update(tokens)
-
-    def _with_token(self, url: str) -> str:
-        for clean, full in self._tokens.items():
-            if url.startswith(f"{clean}/"):
-                return full + url.removeprefix(clean)
-        return url
+        self.hidden.learn(tokens)
 
     def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
         """Return the document at an address.
@@ -120,7 +117,7 @@ class Net:
                     url=split_credentials(response.url)[0],
                     content_type=response.headers.get("Content-Type", ""),
                     content=content,
-                    fresh=fresh_for(response.headers, login="Authorization" in response.request.headers),
+                    fresh=fresh_for(response.headers, login=_is_private(response)),
                 )
 
         return self._pace.patiently(url, once, self._halt())
@@ -179,7 +176,7 @@ class Net:
             self._pace.wait(place, self._halt())
             login = without_netrc(place, login, self._configured)
             response = self._session().get(
-                self._with_token(place), headers=dict(headers), auth=login, stream=True, allow_redirects=False,
+                self.hidden.whole(place), headers=dict(headers), auth=login, stream=True, allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
             response.url = place  # what is told of it has no token
@@ -194,12 +191,12 @@ class Net:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
-            final = FetchError(f"{url} cannot be reached: {cause(err)}", hint=_UNREACHABLE)
+            final = FetchError(f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE)
             if _passes(err):
                 raise Again(final) from None
             raise final from None
         try:
-            _judge(response, url, self._gate, ranged="Range" in headers)
+            _judge(response, url, self._gate, self._led(response, url), ranged="Range" in headers)
         except BaseException:
             response.close()
             raise
@@ -220,6 +217,13 @@ class Net:
         except Stopped as stopped:
             raise Again(FetchError(f"{url} broke off: {stopped}", hint=_UNREACHABLE)) from None
         return b"".join(found)
+
+    def _led(self, response: requests.Response, url: str) -> str:
+        """Return where a redirection led to; what is asked there may hold a signature, so it is left out."""
+        if response.url == url or not response.history:
+            return ""
+        place = self.hidden.shown(response.url.partition("?")[0])
+        return f" (which leads to {split_credentials(place)[0]})"
 
     def _halt(self) -> Halt:
         """Return what ends the requests of this thread; those for a login on the way to a file are among them."""
@@ -245,12 +249,12 @@ def _passes(err: Exception) -> bool:
     return isinstance(err, passing) and not isinstance(err, lasting)
 
 
-def _judge(response: requests.Response, url: str, gate: Gate | None, *, ranged: bool) -> None:
+def _judge(response: requests.Response, url: str, gate: Gate | None, led: str, *, ranged: bool) -> None:
     """Raise what an answer means that brings nothing: only the whole brings something, or the part asked for."""
     status = response.status_code
     if status == requests.codes.ok or (ranged and status in _PARTS):
         return
-    told = f"{url}{_led(response, url)}"
+    told = url + led
     if status in (404, 410):
         raise NotFound(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
     if status in (401, 403):
@@ -267,8 +271,7 @@ def _judge(response: requests.Response, url: str, gate: Gate | None, *, ranged: 
     raise final
 
 
-def _led(response: requests.Response, url: str) -> str:
-    """Return where a redirection led to; what is asked there may hold a signature, so it is left out."""
-    if response.url == url or not response.history:
-        return ""
-    return f" (which leads to {split_credentials(response.url)[0].partition('?')[0]})"
+def _is_private(response: requests.Response) -> bool:
+    """Tell whether a login, a token or a signature went along on any step to an answer."""
+    steps = [step.request for step in (*response.history, response)]
+    return any("Authorization" in one.headers or told_address(one.url or "") != one.url for one in steps)

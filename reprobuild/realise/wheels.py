@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
+from reprobuild.conda.package import read_facts
 from reprobuild.errors import BuildError
 from reprobuild.guard.plain import open_plain
 from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
@@ -118,6 +120,7 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
         shared = one.building.environment and conda
         make_prefix(prefix, place, needs, lock.interpreter, store, shared=shared)
         variables = _variables(one, lock)
+        present = partial(_present, one, needs, lock, store)
         binds = [
             Bind(source=tree, target=place_of(one), writable=True), Bind(source=prefix, target=place),
             Bind(source=out, target="/mnt/out", writable=True),
@@ -135,10 +138,10 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
                 purpose=f"build {one.name}", timeout=_TIMEOUT,
             )  # fmt: skip
         except Failed as err:
-            _check_asked(one, _answer(out), needs, lock)
+            _check_asked(one, _answer(out), present, lock)
             raise BuildError(str(err), hint=_remedy(one, err)) from None
         answer = _answer(out)
-        _check_asked(one, answer, needs, lock)
+        _check_asked(one, answer, present, lock)
         found, brought = _only_wheel(one, out), frozenset[str]()
         if isinstance(one, Source) and editable and not answer.editable:
             found, brought = as_editable(found, tree, one, scratch)
@@ -186,22 +189,42 @@ def _answer(out: Path) -> _Answer:
         return _Answer()
 
 
-def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel], lock: Lock) -> None:
+def _present(
+    one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, store: Store, name: str
+) -> Version | None:
+    """Return the version of a distribution that a build can import: of a wheel, or with `environment` of conda's."""
+    wheel = next((need for need in needs if canonicalize_name(need.name) == name), None)
+    if wheel is not None:
+        return Version(wheel.version)
+    package = next((package for package in lock.conda if name in package.distributions), None)
+    if package is None or not one.building.environment:
+        return None
+    facts = read_facts(store.verified(package.file.sha256, package.file.filename), package.file.filename)
+    versions = {canonicalize_name(own): version for own, version in facts.distributions.items()}
+    try:
+        return Version(versions.get(canonicalize_name(name), ""))
+    except InvalidVersion:
+        return None
+
+
+def _check_asked(
+    one: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None], lock: Lock
+) -> None:
     """See that the wheels are there that the back end asked for when it was asked.
 
     Markers are judged by the image's interpreter, which builds, and never by the one that runs reprobuild.
     """
     markers = environment_of(lock.interpreter.version, lock.machine)
-    present = {canonicalize_name(need.name): need.version for need in needs}
     missing = []
     for text in answer.requires:
         try:
             asked = Requirement(text)
         except UNREADABLE:
             continue  # the build came to its own end with it
-        name = canonicalize_name(asked.name)
-        fits = name in present and asked.specifier.contains(present[name], prereleases=True)
-        if not fits and applies(asked.marker, markers):
+        if not applies(asked.marker, markers):
+            continue
+        version = present(canonicalize_name(asked.name))
+        if version is None or not asked.specifier.contains(version, prereleases=True):
             missing.append(shown(str(asked)))
     if missing:
         raise BuildError(

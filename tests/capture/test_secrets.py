@@ -48,6 +48,7 @@ VARIABLES = [
 ]  # fmt: skip
 TEXTS = [
     "train.py --token abc --lr 1", "https://u:p@host.example/x?token=1", "Authorization: Bearer abcdefghij",
+    "https://host.example/conda/t/a_1/main", "https://host.example/t/a_1", "file:///t/build/x.whl",
     "git@host.example:r.git", "user:p4ss@host.example:r.git", *SECRETS.values(),
 ]  # fmt: skip
 

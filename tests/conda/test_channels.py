@@ -48,13 +48,35 @@ def test_files_variables_and_decisions_in_their_order(tmp_path: Path) -> None:
         *found.addresses
     }
     assert all("://" in url and "tk-" not in url and "pw" not in url for url in found.addresses)
-    assert found.credentials == {"https://host.test:8443/t/tk-1234567890/lab": ("u", "pw")}
+    assert found.credentials == {"https://host.test:8443/lab": ("u", "pw")}
     assert found.tokens == {
         "https://host.test:8443/lab": "https://host.test:8443/t/tk-1234567890/lab",
         "https://other.test/x/special": "https://other.test/t/tk-abcdefghij/x/special",
     }
     assert found.mirrors["conda-forge"] == ("https://near.test/cf",)
     assert [place.url for place in meaning(found).of("conda-forge")] == ["https://near.test/cf"]
+
+
+def test_tokens_in_every_place_of_an_address(tmp_path: Path) -> None:
+    """Servers of companies have a path before the token; an alias and a mirror have none after it."""
+    (tmp_path / ".condarc").write_text(
+        "channel_alias: https://alias.test/t/to_k1\n"
+        "channels: [https://site.test/api/conda/t/to_k2/main, lab, conda-forge]\n"
+        "mirrored_channels:\n  conda-forge: [https://mirror.test/t/to_k3]\n"
+        "custom_channels:\n  own: https://own.test/t/to_k4/\n"
+    )
+    found = read_channels({"HOME": str(tmp_path)}, (), tmp_path)
+    assert found.tokens == {
+        "https://alias.test": "https://alias.test/t/to_k1",
+        "https://site.test/api/conda/main": "https://site.test/api/conda/t/to_k2/main",
+        "https://mirror.test": "https://mirror.test/t/to_k3",
+        "https://own.test/own": "https://own.test/t/to_k4/own",
+    }
+    asked = [place for name in (None, "own") for place in meaning(found).of(name)]
+    assert [place.url for place in asked] == [
+        "https://site.test/api/conda/main", "https://alias.test/lab", "https://mirror.test", "https://own.test/own",
+    ]  # fmt: skip
+    assert "to_k" not in repr((asked, found.addresses))
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a list", "\xff" * 3])

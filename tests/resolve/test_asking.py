@@ -59,6 +59,43 @@ def test_a_decided_index_with_a_login_is_asked_with_it_and_written_without(
     assert "hunter2" not in repr((found, decisions.recorded(), said))
 
 
+@pytest.mark.parametrize(
+    ("address", "asked"),
+    [
+        ("/private/?access_token=S3CRET", "/private/mylib/?access_token=S3CRET"),
+        ("/private?a=1&access_token=S3CRET", "/private/mylib/?a=1&access_token=S3CRET"),
+        ("/t/S3CRET/private/", "/t/S3CRET/private/mylib/"),
+    ],
+)
+def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
+    served: Served, tmp_path: Path, address: str, asked: str
+) -> None:
+    private, name = Index(served, "/private"), "mylib-1.0-py3-none-any.whl"
+    private.add(name, url=f"{served.url}/private/files/{name}")
+    served.give(asked, served.replies.pop("/private/mylib/")[0])
+    served.give(asked.replace("mylib/", f"files/{name}"), b"wheel")
+    env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}{address}", "PIP_CONFIG_FILE": "/dev/null"}
+    session = Session(
+        store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    decided = Decisions(indexes={"mylib": f"{served.url}{address}"})
+    for decisions, url in ((Decisions(), env["PIP_INDEX_URL"]), (decided, "http://h.test")):
+        env["PIP_INDEX_URL"] = url
+        around = session.surroundings()
+        files = file_lists(decisions, read_services({}), around)
+        known = known_of(
+            Snapshot(digest=""), read_services({}), Base(distribution="x", release="x", packages=()), around
+        )
+        found = resolve_requirements([requirement("mylib==1.0")], files, TARGET, known)
+        assert found.rulings[0].reason.startswith(f"{name} from {served.url}/private")
+        assert "S3CRET" not in repr((found, decisions.recorded()))
+        around.net.page(found.wheels[0].file.url)
+        with pytest.raises(FetchError) as caught:
+            files.named("other", name) or around.net.page(f"{served.url}/private/gone")
+        assert "S3CRET" not in str(caught.value)
+
+
 def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: Path) -> None:
     """torch's index stands on S3, which tells nobody what is not there; pip users have it among their indexes, too."""
     public, cuda = Index(served, "/public"), Index(served, "/whl/cu121")

@@ -312,6 +312,34 @@ def test_what_is_no_simple_api(served: Served, reply: Reply) -> None:
     assert caught.value.hint == "check pip's index-url"
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "X-Amz-Expires=9&X-Amz-Signature=S3CRET&X-Amz-Security-Token=S3CRET", "token=S3CRET", "v=1&%74oken=S3CRET",
+        "se=2030&sp=r&sv=2022&sr=b&sig=S3CRET", "Expires=1&Signature=S3CRET&Key-Pair-Id=K", "hdnts=S3CRET",
+    ],
+)  # fmt: skip
+def test_a_signed_link_is_used_and_not_locked(
+    index: Index, served: Served, tmp_path: Path, query: str
+) -> None:
+    name = "tool-1.0-py3-none-any.whl"
+    index.add(name, url=f"{served.url}/files/{name}?{query}")
+    served.give(f"/files/{name}?{query.replace('%74', 't')}", b"wheel")
+    net = Net()
+    wheel, ruling = lock(lists(index.url, net=net), "tool==1.0")
+    assert wheel is not None
+    assert wheel.file.url == f"{served.url}/files/{name}"
+    assert "S3CRET" not in repr((wheel, ruling))
+    assert net.download(wheel.file.url, tmp_path / "part") == hashlib.sha256(b"wheel").hexdigest()
+
+
+def test_a_harmless_query_stays(index: Index, served: Served) -> None:
+    index.add("tool-1.0-py3-none-any.whl", url=f"{served.url}/tool-1.0-py3-none-any.whl?v=1")
+    wheel, _ = lock(lists(index.url), "tool==1.0")
+    assert wheel is not None
+    assert wheel.file.url == f"{served.url}/tool-1.0-py3-none-any.whl?v=1"
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_an_index_that_refuses_access_is_named(served: Served, status: int) -> None:
     url = f"{served.url}/simple"

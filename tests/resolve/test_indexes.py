@@ -214,7 +214,7 @@ def test_a_decided_index_is_an_address_a_folder_or_one_of_uvs(env: dict[str, str
         "a": "https://me:pw@a.test/simple/", "b": "https://b.test/links.html", "c": "my-own",
         "d": str(tmp_path / "wheels"), "e": str(tmp_path),
     }  # fmt: skip
-    found, logins = decided_indexes(decided, known)
+    found, logins, _ = decided_indexes(decided, known)
     assert found == {
         "a": Index("https://a.test/simple"), "b": Index("https://b.test/links.html", links=True),
         "c": Index("https://w.test/explicit"), "d": Index((tmp_path / "wheels").as_uri(), links=True),

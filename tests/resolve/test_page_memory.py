@@ -63,6 +63,19 @@ def test_nothing_that_came_with_a_login_is_kept(served: Served, tmp_path: Path) 
     assert not any(path.is_file() for path in (tmp_path / "made").glob("*"))
 
 
+@pytest.mark.parametrize("login", ["alice:hunter2", ""])
+def test_nothing_that_came_by_a_login_or_a_signed_link_is_kept(
+    served: Served, tmp_path: Path, login: str
+) -> None:
+    given(served)
+    place = "/stored?X-Amz-Signature=abc" if not login else "/stored"
+    with Served() as other:
+        other.give(place, served.replies["/simple/tool/"][0])
+        served.give("/simple/tool/", Reply(status=302, headers={"Location": other.url + place}, login=login))
+        net = Net(credentials={f"{served.url}/simple": ("alice", "hunter2")} if login else {})
+        assert asked_again(served, tmp_path, NOW, net) == 1
+
+
 @pytest.mark.parametrize("url", ["http://bob:pw@{0}/" + WHEEL, "http://{0}/" + WHEEL + "?token=abc"])
 def test_no_list_is_kept_whose_links_may_hold_a_secret(served: Served, tmp_path: Path, url: str) -> None:
     given(served, url=url.format(served.host))

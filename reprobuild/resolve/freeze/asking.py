@@ -28,9 +28,9 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
     """
     for remark in around.indexes.remarks:
         around.say(f"python: {remark}")
-    decided, logins = decided_indexes(decisions.indexes, around.indexes)
+    decided, logins, tokens = decided_indexes(decisions.indexes, around.indexes)
     given = (*decisions.services.values(), *(index.url for index in decided.values()))
-    around.net.learn(logins, configured=given)
+    around.net.learn(logins, tokens, given)
     pages = Pages(around.net, PageMemory(around.store, around.now), silent_places(services))
     return FileLists(
         around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages

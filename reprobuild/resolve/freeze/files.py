@@ -8,6 +8,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 from packaging.tags import Tag
 from packaging.utils import (
@@ -67,6 +68,7 @@ class FileLists:
         self, indexes: Indexes, net: Net, by_rule: Callable[[str, str], Sequence[Index]] = lambda name, version: (),
         decided: Mapping[str, Index] | None = None, pages: Pages | None = None,
     ) -> None:  # fmt: skip
+        self._net = net
         self._places = indexes.places
         self._by_rule = by_rule
         self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
@@ -159,8 +161,13 @@ class FileLists:
         listed, known = self._pages.files(index, project, needle)
         if index.links:  # most are of other projects, and reading a name takes a hundred times as long
             listed = [one for one in listed if canonicalize_name(one.filename).startswith(project)]
-        found = [item for one in listed if (item := _distribution(project, one, index.url, rank))]
+        found = [item for one in listed if (item := self._described(project, one, index.url, rank))]
         return found, bool(found) if index.links else known
+
+    def _described(self, project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
+        """Return the file's description, whose address holds no signature; this run knows it."""
+        item = _distribution(project, listed, index, rank)
+        return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
 
     def artefact(self, item: Distribution) -> Artefact:
         """Return the file as the lock keeps it; a file without a published hash is read once to get it.

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reprobuild import proc
 from reprobuild.errors import LockError
-from reprobuild.net import split_credentials
+from reprobuild.net import split_credentials, told_address
 from reprobuild.resolve.freeze.uv_indexes import read_uv
 
 # In one process, as starting pip takes half a second: its default index, and `pip config list`.
@@ -41,13 +41,15 @@ class Indexes(Struct, frozen=True, kw_only=True):
     """Where this machine looks for distributions, in order of preference.
 
     `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
-    name, which a decision may use; all without credentials, which stand in `credentials` by address.
+    name, which a decision may use; all without credentials, which stand in `credentials` by address. `tokens` is
+    {address: the same with the token of its path or its query}.
     `remarks` are what the user should know of the configuration.
     """
 
     find_links: tuple[str, ...]
     simple: tuple[str, ...]
     credentials: Credentials
+    tokens: dict[str, str] = {}
     named: dict[str, str] = {}
     remarks: tuple[str, ...] = ()
 
@@ -81,21 +83,25 @@ def read_indexes(env: Mapping[str, str]) -> Indexes:
         if not pip.get("index-url") and not uv.default:
             simple.insert(len(uv.extra), default)
     credentials: Credentials = {}
+    tokens: dict[str, str] = {}
     keyrings = {
         "pip": pip.get("keyring-provider", ["disabled"])[-1] in ("import", "subprocess"),
         "uv": uv.keyring,
     }
     return Indexes(
-        find_links=_clean([*pip.get("find-links", []), *uv.find_links], credentials),
-        simple=_clean((as_root(url) for url in simple), credentials),
-        named={name: _clean([as_root(url)], credentials)[0] for name, url in uv.named.items()},
+        find_links=_clean([*pip.get("find-links", []), *uv.find_links], credentials, tokens),
+        simple=_roots(simple, credentials, tokens),
+        named={name: _roots([url], credentials, tokens)[0] for name, url in uv.named.items()},
         credentials=credentials,
+        tokens=tokens,
         remarks=tuple(_KEYRING.format(tool=tool) for tool, told in keyrings.items() if told),
     )
 
 
-def decided_indexes(decided: Mapping[str, str], known: Indexes) -> tuple[dict[str, Index], Credentials]:
-    """Return the index that each distribution is to come from, and the logins in their addresses.
+def decided_indexes(
+    decided: Mapping[str, str], known: Indexes
+) -> tuple[dict[str, Index], Credentials, dict[str, str]]:
+    """Return the index that each distribution is to come from, and the logins and tokens in their addresses.
 
     Args:
         decided: by name of a distribution, an address, a folder, or the name of an index of uv.
@@ -105,6 +111,7 @@ def decided_indexes(decided: Mapping[str, str], known: Indexes) -> tuple[dict[st
         LockError: it is neither.
     """
     credentials: Credentials = {}
+    tokens: dict[str, str] = {}
     found = {}
     for name, place in decided.items():
         whole = known.named.get(place, place)
@@ -115,18 +122,27 @@ def decided_indexes(decided: Mapping[str, str], known: Indexes) -> tuple[dict[st
                 f"the index {place} of {name} is no address and no folder",
                 hint=f"write it as https://HOST/PATH, as a folder{names}",
             )
-        (url,) = _clean([as_url(whole)], credentials)
+        (url,) = _clean([as_url(whole)], credentials, tokens)
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
         links = files or url in known.find_links or url.endswith((".html", ".htm"))
         found[name] = Index(url if links else url.rstrip("/"), links=links)
-    return found, credentials
+    return found, credentials, tokens
 
 
-def _clean(places: Iterable[str], credentials: Credentials) -> tuple[str, ...]:
-    """Return addresses without logins, each once, and keep their logins in `credentials`."""
+def _roots(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
+    return tuple(one.rstrip("/") for one in _clean((as_root(place) for place in places), credentials, tokens))
+
+
+def _clean(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
+    """Return addresses without logins, each once, and keep their logins and tokens apart."""
     found = []
     for place in places:
-        clean, own = split_credentials(as_url(place))
+        whole, own = split_credentials(as_url(place))
+        clean = told_address(whole)
+        if clean != whole:
+            path, _, query = whole.partition("?")
+            secret = f"?{query}" if query else ""
+            tokens[clean.rstrip("/")] = path.rstrip("/") + secret
         if own:
             credentials[clean.rstrip("/")] = own
         found.append(clean)

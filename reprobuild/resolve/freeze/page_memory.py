@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from reprobuild.net import split_credentials
+from reprobuild.net import split_credentials, told_address
 from reprobuild.store import Store
 
 _KEY = hashlib.sha256(b"pages of indexes, 1").hexdigest()
@@ -41,6 +41,10 @@ class Kept(Struct, frozen=True, kw_only=True):
     files: tuple[Listed, ...]
 
 
+def _may_tell(url: str) -> bool:
+    return "?" in url or told_address(url) != url or split_credentials(url)[1] is not None
+
+
 class PageMemory:
     """What was read of pages, by address and by the text that was looked for. Threads may share it.
 
@@ -61,8 +65,8 @@ class PageMemory:
             return self._all().get(f"{url} {needle}")
 
     def put(self, url: str, needle: str, fresh: int, files: Sequence[Listed], *, some: bool) -> None:
-        """Keep what a page says for a number of seconds; nothing whose links hold a login or a query."""
-        if fresh <= 0 or any("?" in one.url or split_credentials(one.url)[1] for one in files):
+        """Keep what a page says for a number of seconds; nothing whose links hold a login, a token or a query."""
+        if fresh <= 0 or any(_may_tell(one.url) for one in files):
             return
         with self._guard:
             kept = Kept(until=self._now + fresh, some=some, files=tuple(files))
