@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.conda.linking import Linked, link, stem
@@ -18,7 +20,7 @@ from reprobuild.conda.package import opened, split_filename
 from reprobuild.conda.unpacked import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import is_unlinked
+from reprobuild.guard.plain import is_unlinked, open_plain
 from reprobuild.lock import PREFIX, CondaPackage, Lock
 from reprobuild.proc import Failed
 from reprobuild.realise.replaced import remove_replaced
@@ -26,30 +28,57 @@ from reprobuild.realise.unpack import extract
 from reprobuild.sandbox import Bind, Root, run_in_root
 from reprobuild.store import Store
 
-RECIPE = 1  # to be raised when other bytes come out of the same packages
+RECIPE = 2  # to be raised when other bytes come out of the same packages
 WORKERS = 4
+_MOST = 64 << 20  # of a record of conda; the largest have some 10 MB
 PLATFORMS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
 _ODD = "its script is hostile, or broken; leave the package out with `--drop NAME`"
+
+
+class _Record(Struct, frozen=True):
+    """The part of a record in `conda-meta` that is used."""
+
+    files: tuple[str, ...]
 
 
 def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -> None:
     """Link the packages of a lock into a tree; what pip installed over them goes, with conda's record of it.
 
     Args, errors: see `link_packages`.
+
+    Raises:
+        BuildError: what pip installed over is not there, or conda's record of it is damaged.
     """
     link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
     prefix, names = tree / PREFIX[1:], replaced(lock)
-    remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names)
-    for package in lock.conda:
-        if names & set(package.distributions):
-            _forget(prefix, f"conda-meta/{stem(package.file.filename)}.json")
+    packages = [package for package in lock.conda if names & set(package.distributions)]
+    listed: dict[str, tuple[str, ...]] = {}
+    for package in packages:
+        record = f"conda-meta/{stem(package.file.filename)}.json"
+        files = _files(prefix, record)
+        if names >= set(package.distributions):  # else nobody knows which of them are whose
+            listed |= dict.fromkeys(package.distributions, files)
+        (prefix / record).unlink()
+    found = remove_replaced(prefix, f"lib/python{lock.interpreter.minor}/site-packages", names, listed)
+    if missing := sorted(names - set(found)):
+        raise BuildError(
+            f"pip installed {', '.join(missing)} over conda's, and conda's packages do not have it where pip looks",
+            hint="leave conda's package out with `--drop NAME`, and name a wheel of it; or make the lock again",
+        )
 
 
-def _forget(prefix: Path, record: str) -> None:
-    """Remove conda's record of a package, which a script of a package may have replaced."""
-    if not is_unlinked(prefix, record) or not (prefix / record).is_file():
-        raise BuildError(f"a script of conda's packages left something else than {record}", hint=_ODD)
-    (prefix / record).unlink()
+def _files(prefix: Path, record: str) -> tuple[str, ...]:
+    """Return the files of a linked package by conda's own record, which a script of a package may have replaced."""
+    try:
+        if not is_unlinked(prefix, record):
+            raise OSError(errno.ELOOP, "a link leads there")
+        stream, _ = open_plain(prefix / record, links=False)
+        with stream:
+            return msgspec.json.decode(stream.read(_MOST), type=_Record).files
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        raise BuildError(
+            f"a script of conda's packages left something else than {record}", hint=_ODD
+        ) from None
 
 
 def replaced(lock: Lock) -> set[str]:

@@ -9,18 +9,26 @@ import configparser
 import contextlib
 import csv
 import posixpath
+import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
 from reprobuild.guard.plain import is_unlinked, open_plain
 
+_FOR_PYTHON = re.compile(r"-py\d(\.\d+)?(-.*)?$")
 _LARGEST = 32 << 20  # of a RECORD; torch's has 1 MB
 
 
-def remove_replaced(prefix: Path, library: str, names: Collection[str]) -> list[str]:
+def remove_replaced(
+    prefix: Path,
+    library: str,
+    names: Collection[str],
+    listed: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> list[str]:
     """Remove the distributions of these names from a tree, with the scripts of their entry points.
 
     Their bytecode stays, for whoever packs the tree to leave out.
@@ -29,6 +37,8 @@ def remove_replaced(prefix: Path, library: str, names: Collection[str]) -> list[
         prefix: the folder of the environment, which may be hostile: no link in it is followed.
         library: the folder of distributions below it, `lib/python3.11/site-packages`.
         names: of projects, in any spelling.
+        listed: {project: its files below the prefix} of those that something else has a list of. It is used where a
+            distribution has no RECORD, as those that setup.py installed.
 
     Returns:
         The names of those that were there, sorted.
@@ -36,14 +46,26 @@ def remove_replaced(prefix: Path, library: str, names: Collection[str]) -> list[
     wanted = {canonicalize_name(name) for name in names}
     site = prefix / library
     found: set[str] = set()
-    for info in sorted(site.glob("*.dist-info")) if _is_folder(prefix, library) else ():
-        name = canonicalize_name(info.name.removesuffix(".dist-info").rpartition("-")[0])
+    for info in sorted(site.iterdir()) if _is_folder(prefix, library) else ():
+        name = _project(info.name)
         if name in wanted and not info.is_symlink():
-            for path in (*_recorded(info, library), *_scripts(info)):
+            for path in (*(tuple(_recorded(info, library)) or listed.get(name, ())), *_scripts(info)):
                 _remove(prefix, path)
+            _remove(prefix, f"{library}/{info.name}")
             shutil.rmtree(info, ignore_errors=True)
             found.add(name)
     return sorted(found)
+
+
+def _project(folder: str) -> str:
+    """Return the project whose metadata are called so; empty for what is none.
+
+    `PyYAML-5.3.1-py3.8.egg-info`, which may be a file: https://setuptools.pypa.io/en/latest/deprecated/python_eggs.html
+    """
+    stem, _, kind = folder.rpartition(".")
+    if kind == "egg-info":
+        stem = _FOR_PYTHON.sub("", stem)
+    return canonicalize_name(stem.rpartition("-")[0]) if kind in ("dist-info", "egg-info") else ""
 
 
 def _recorded(info: Path, library: str) -> Iterator[str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
+from reprobuild.conda.package import read_facts
 from reprobuild.errors import BuildError
 from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.proc import Failed
@@ -115,6 +117,7 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
         shared = one.building.environment and conda
         make_prefix(prefix, place, needs, lock.interpreter, store, shared=shared)
         variables = _variables(one, lock)
+        present = partial(_present, one, needs, lock, store)
         binds = [
             Bind(source=tree, target=place_of(one), writable=True), Bind(source=prefix, target=place),
             Bind(source=out, target="/mnt/out", writable=True),
@@ -132,10 +135,10 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
                 purpose=f"build {one.name}", timeout=_TIMEOUT,
             )  # fmt: skip
         except Failed as err:
-            _check_asked(one, _answer(out), needs)
+            _check_asked(one, _answer(out), present)
             raise BuildError(str(err), hint=_remedy(one, err)) from None
         answer = _answer(out)
-        _check_asked(one, answer, needs)
+        _check_asked(one, answer, present)
         found = _only_wheel(one, out)
         if isinstance(one, Source) and editable and not answer.editable:
             found = as_editable(found, tree, one, scratch)
@@ -181,19 +184,36 @@ def _answer(out: Path) -> _Answer:
         return _Answer()
 
 
-def _check_asked(one: Source | Sdist, answer: _Answer, needs: Sequence[Wheel]) -> None:
+def _present(
+    one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, store: Store, name: str
+) -> Version | None:
+    """Return the version of a distribution that a build can import: of a wheel, or with `environment` of conda's."""
+    wheel = next((need for need in needs if canonicalize_name(need.name) == name), None)
+    if wheel is not None:
+        return Version(wheel.version)
+    package = next((package for package in lock.conda if name in package.distributions), None)
+    if package is None or not one.building.environment:
+        return None
+    facts = read_facts(store.verified(package.file.sha256, package.file.filename), package.file.filename)
+    versions = {canonicalize_name(own): version for own, version in facts.distributions.items()}
+    try:
+        return Version(versions.get(canonicalize_name(name), ""))
+    except InvalidVersion:
+        return None
+
+
+def _check_asked(one: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None]) -> None:
     """See that the wheels are there that the back end asked for when it was asked."""
-    present = {canonicalize_name(need.name): need.version for need in needs}
     missing = []
     for text in answer.requires:
         try:
             asked = Requirement(text)
         except InvalidRequirement:
             continue  # the build came to its own end with it
-        name = canonicalize_name(asked.name)
-        holds = asked.marker is None or asked.marker.evaluate({"extra": ""})
-        fits = name in present and asked.specifier.contains(present[name], prereleases=True)
-        if holds and not fits:
+        if asked.marker is not None and not asked.marker.evaluate({"extra": ""}):
+            continue
+        version = present(canonicalize_name(asked.name))
+        if version is None or not asked.specifier.contains(version, prereleases=True):
             missing.append(str(asked))
     if missing:
         raise BuildError(

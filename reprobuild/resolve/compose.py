@@ -89,7 +89,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
         image=decisions.devel is not None,
     )  # fmt: skip
-    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit)
+    linked = subject.conda.distributions if subject.conda else {}
+    shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     files.save()
     lock = Lock(

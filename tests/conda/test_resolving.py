@@ -94,6 +94,7 @@ def test_a_list_is_resolved_by_the_repodata_of_its_channel(
     assert found.packages[2].file.filename == "binary-1.0-0.tar.bz2"
     assert found.interpreter.executable == "/opt/env/bin/python3.11"
     assert [line.name for line in found.lines] == ["pure"]
+    assert found.distributions == {"nala": "1.0"}
     assert {one.outcome for one in found.rulings} == {"pinned"}
     assert ("requirements.txt", "nala==1.0") in {(one.file, one.captured) for one in found.rulings}
     packed = [path for path in server.asked if "repodata" in path] if hasattr(server, "asked") else []
@@ -223,6 +224,7 @@ def test_pip_over_conda(channel: Path, server: Served, tmp_path: Path) -> None:
     url = serve(server, channel)
     found = solve(tmp_path, LIST, (url,), freeze="nala==2.5\n")
     assert [line.text for line in found.lines] == ["nala==2.5"]
+    assert found.distributions == {}
     assert ruling(found, "nala").outcome == "excluded"
     assert "pip installed nala over it (requirements.txt:1)" in ruling(found, "nala").reason
 

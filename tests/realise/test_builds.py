@@ -13,6 +13,7 @@ from reprobuild.decisions import BuildDecision
 from reprobuild.errors import BuildError
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.realise import is_realised, realise
+from tests.conda_packages import Spec, locked
 from tests.image.made import make_wheel
 from tests.realise.projects import EXTENSION, Bench, rebuilt
 
@@ -105,6 +106,22 @@ def test_a_back_end_that_asks_for_more(bench: Bench) -> None:
     sealed = realise(bench.lock(sdists=[archive], decided=decided), bench.store)
     assert sealed.realised is not None
     assert ("SETTING", "7") in {(one.name, one.value) for one in sealed.realised.builds[0].variables}
+
+
+def test_with_the_environment_condas_own_are_there(bench: Bench, tmp_path: Path) -> None:
+    archive = bench.sdist("made", "1.5", {"setup.py": DYNAMIC})
+    lock = bench.lock(sdists=[archive], decided={"made": BuildDecision(environment=True)})
+    for version in ("1.11", "0.9", "odd"):
+        spec = Spec(
+            name="ninja", files={f"lib/python3.11/site-packages/ninja-{version}.dist-info/METADATA": b""}
+        )
+        package = msgspec.structs.replace(locked(spec, tmp_path, bench.store), distributions=("ninja",))
+        with_conda = msgspec.structs.replace(lock, conda=(package,))
+        if version == "1.11":
+            assert rebuilt(bench, with_conda, "made").wheel.version == "1.5"
+            continue
+        with pytest.raises(BuildError, match="asks for ninja>=1"):
+            rebuilt(bench, with_conda, "made")
 
 
 def test_a_version_that_is_read_from_a_repository(bench: Bench) -> None:

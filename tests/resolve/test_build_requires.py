@@ -86,11 +86,11 @@ class Bench:
 
     def all(
         self, sources: Sequence[Source], sdists: Sequence[Sdist] = (), captured: Sequence[Wheel] = (),
-        **decided: BuildDecision,
+        linked: Mapping[str, str] | None = None, **decided: BuildDecision,
     ) -> Resolved:  # fmt: skip
         links = Indexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
         files = FileLists(links, Net(offline=True))
-        shelf = Shelf(files, TARGET, self.made.store, self._bring, captured)
+        shelf = Shelf(files, TARGET, self.made.store, self._bring, captured, linked=linked or {})
         return resolve_buildings(sources, sdists, decided, shelf)
 
     def resolve(self, source: Source, *captured: Wheel, **decided: BuildDecision) -> dict[str, str]:
@@ -167,6 +167,36 @@ def test_the_captured_version_is_taken_where_it_fits(bench: Bench, captured: str
     found = bench.all([bench.source("a", asks("numpy>=1.0"))], captured=[wheel]).wheels
     assert [(one.name, one.version, one.role) for one in found] == [("numpy", chosen, "build")]
     assert (found[0].file == wheel.file) == (captured == chosen)
+
+
+def test_a_build_imports_the_versions_that_conda_brings(bench: Bench) -> None:
+    """What is compiled against the newest torch does not run with conda's."""
+    for version in ("2.1.0", "2.9.0"):
+        bench.wheel("torch", version, "numpy")
+        bench.wheel("numpy", version)
+    bench.wheel("setuptools", "70.1")
+    source, linked = bench.source("ext", asks("setuptools", "torch")), {"torch": "2.1.0", "numpy": "2.1.0"}
+    own = bench.all([source], linked=linked)
+    assert {one.name: one.version for one in own.wheels} == {
+        "setuptools": "70.1", "torch": "2.1.0", "numpy": "2.1.0",
+    }  # fmt: skip
+    inside = bench.all([source], linked=linked, ext=BuildDecision(environment=True))
+    assert [one.name for one in inside.wheels] == ["setuptools"]
+    another = bench.all([source], linked=linked, ext=BuildDecision(requires=("torch>2.5",)))
+    assert {one.name: one.version for one in another.wheels}["torch"] == "2.9.0"
+    assert bench.all([source], linked={"torch": "of no form"}).wheels
+
+
+def test_a_version_of_conda_that_has_no_wheel_is_refused(bench: Bench) -> None:
+    bench.wheel("torch", "2.9.0")
+    with pytest.raises(
+        LockError, match=r"ext needs torch to be built, conda has the version 2\.1\.0\.post300, and no"
+    ) as err:
+        bench.all([bench.source("ext", asks("torch"))], linked={"torch": "2.1.0.post300"})
+    assert err.value.hint == (
+        "build it with conda's own: build: {ext: {environment: true}} in reprobuild.yaml; or name another version "
+        "there: {requires: [torch==VERSION]}"
+    )
 
 
 def test_older_setuptools_needs_wheel_and_hatchling_editables(bench: Bench) -> None:

@@ -1,13 +1,15 @@
 """What is built once: each project with the wheels that its own build imports, locked.
 
 No freeze names them, so each is a choice, made once and kept in the lock: the version that was captured where that
-fits, because a build links and compiles against it, else the newest that all of one build's requirements allow.
+fits, because a build links and compiles against it, else the newest that all of one build's requirements allow. Of
+what conda brings that is the wheel of the same version, or with `environment` conda's own.
 Two projects may choose two versions of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from reprobuild.resolve.building.projects import Project, read_project
 from reprobuild.resolve.building.variables import build_variables
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.lines import Target, newest
+from reprobuild.resolve.freeze.versions import is_valid
 from reprobuild.store import Store
 
 # Rounds of choosing until nothing changes; each chain of needs takes one for each of its links.
@@ -56,24 +59,31 @@ class Shelf:
         fetch: brings one file into the store, so that its own needs can be read.
         captured: wheels of the environment.
         toolkit: what there is to compile CUDA with.
+        linked: {project: version} of what conda's packages bring into the environment.
     """
 
     def __init__(
         self, files: FileLists, target: Target, store: Store, fetch: Callable[[Artefact], None],
-        captured: Iterable[Wheel], toolkit: Toolkit | None = None,
+        captured: Iterable[Wheel], toolkit: Toolkit | None = None, linked: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.target, self.store, self.fetch = target, store, fetch
         self.toolkit = toolkit or Toolkit()
         self._files = files
         self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
+        self.linked = linked
         self._newest: dict[tuple[str, str], Wheel | None] = {}
         self._needs: dict[str, list[Requirement]] = {}
 
     def pick(self, name: str, allowed: SpecifierSet) -> Wheel | None:
-        """Return the captured wheel of a project where it is allowed, else the newest, None where there is none."""
+        """Return the wheel of the captured version of a project where that is allowed, else of the newest.
+
+        None where there is none.
+        """
         known = self.captured.get(name)
         if known is not None and allowed.contains(known.version, prereleases=True):
             return Wheel(name=name, version=known.version, role="build", file=known.file)
+        if known is None and self.pinned(name, allowed):
+            allowed = SpecifierSet(f"=={self.linked[name]}")
         key = (name, str(allowed))
         if key not in self._newest:
             found = newest(name, str(allowed), self._files, self.target)
@@ -81,6 +91,11 @@ class Shelf:
                 Wheel(name=name, version=found[0], role="build", file=found[1]) if found else None
             )
         return self._newest[key]
+
+    def pinned(self, name: str, allowed: SpecifierSet) -> bool:
+        """Tell whether conda brings a version of a project that is allowed."""
+        version = self.linked.get(name, "")
+        return is_valid(version) and allowed.contains(version, prereleases=True)
 
     def needs(self, wheel: Wheel) -> list[Requirement]:
         """Return what the metadata of a wheel requires, with its markers."""
@@ -153,8 +168,9 @@ def _close(project: Project, choice: BuildDecision, shelf: Shelf) -> dict[str, W
         more = more_requirements(project, {name: wheel.version for name, wheel in chosen.items()})
         asked = _demands(project.name, [*roots, *more], chosen, shelf)
         if choice.environment:
-            asked = {name: demands for name, demands in asked.items() if name not in shelf.captured}
-        now = {name: _choose(name, demands, shelf) for name, demands in asked.items()}
+            present = shelf.captured.keys() | shelf.linked.keys()
+            asked = {name: demands for name, demands in asked.items() if name not in present}
+        now = {name: _choose(name, demands, shelf, project.name) for name, demands in asked.items()}
         if now == chosen:
             return chosen
         chosen = now
@@ -189,15 +205,22 @@ def _applies(requirement: Requirement, target: Target, extra: str) -> bool:
     return not requirement.marker or requirement.marker.evaluate(_environment(target) | {"extra": extra})
 
 
-def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf) -> Wheel:
+def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf, project: str) -> Wheel:
     allowed = SpecifierSet()
     for requirement, _ in demands:
         allowed &= requirement.specifier
     wheel = shelf.pick(name, allowed)
     if wheel is None:
-        words = dict.fromkeys(f"{who} needs {need}" for need, who in demands)
+        words = ", and ".join(dict.fromkeys(f"{who} needs {need}" for need, who in demands))
+        if shelf.pinned(name, allowed):
+            raise LockError(
+                f"{words} to be built, conda has the version {shelf.linked[name]}, and no index of this machine has "
+                "a wheel of that",
+                hint=f"build it with conda's own: build: {{{project}: {{environment: true}}}} in reprobuild.yaml; or "
+                f"name another version there: {{requires: [{name}==VERSION]}}",
+            )
         raise LockError(
-            f"{', and '.join(words)} to be built, and no index of this machine has a wheel that suits",
+            f"{words} to be built, and no index of this machine has a wheel that suits",
             hint="check the names in its pyproject.toml, and pip's indexes; of what is published without a wheel, put "
             "one that you built into a folder of pip's find-links",
         )

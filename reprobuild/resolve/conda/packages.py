@@ -38,6 +38,7 @@ class Conda(Struct, frozen=True, kw_only=True):
     `rulings` has one for each package of conda's lists, and one for each line of the freeze that a package of conda
     answers; `lines` are the others. `needs` is the oldest glibc that each package runs with, by its place, where it
     says one. `activated` are {variable: package} that scripts of packages set when the environment is activated.
+    `distributions` are {project: version} of what the packages bring and no line of `lines` replaces.
     """
 
     packages: tuple[CondaPackage, ...]
@@ -46,6 +47,7 @@ class Conda(Struct, frozen=True, kw_only=True):
     interpreter: Interpreter
     needs: dict[Place, tuple[str, Glibc]] = {}
     activated: dict[str, str] = {}
+    distributions: dict[str, str] = {}
 
     def too_new(self, glibc: Glibc) -> Iterator[Ruling]:
         """Yield a ruling for each package that a base with this glibc is too old for."""
@@ -109,7 +111,7 @@ def resolve_conda(
         packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
         interpreter=interpreter,
         needs={place: (one.index.name, needed) for place, one in facts.items() if (needed := _glibc(one))},
-        activated=_activated(chosen, facts, around),
+        activated=_activated(chosen, facts, around), distributions=answered.distributions,
     )  # fmt: skip
 
 
@@ -216,6 +218,7 @@ class _Answered:
         self.others: list[Requirement] = []
         self.answers: list[tuple[Requirement, model.CondaPackage]] = []
         self.replaced: dict[Place, Requirement] = {}
+        self.distributions = {str(name): version for name, (_, version) in by_name.items()}
         for line in lines:
             name = canonicalize_name(line.name)
             one, version = by_name.get(name, (None, ""))
@@ -224,6 +227,7 @@ class _Answered:
             elif line.kind in ("editable", "vcs") or name in of_pip or not _same(line, version):
                 self.others.append(line)
                 self.replaced[one.place] = line
+                self.distributions.pop(name)
             else:
                 self.answers.append((line, one))
 
