@@ -121,11 +121,10 @@ def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Ca
         if found != artefact.sha256 and resumed:  # what was left behind may be damaged: all of it again
             part.unlink()
             found = _download(artefact, part, net, halt)
-    except Refused as err:
-        what = f"{artefact.filename} ({wanted}) cannot be fetched: {err}"
-        raise Refused(what, hint=f"{err.hint}; {_SIGNED}", status=err.status) from None
     except FetchError as err:
-        raise type(err)(f"{artefact.filename} ({wanted}) cannot be fetched: {err}", hint=err.hint) from None
+        hint = f"{err.hint}; {_SIGNED}" if isinstance(err, Refused) else err.hint
+        what = f"{artefact.filename} ({wanted}) cannot be fetched: {err}"
+        raise type(err)(what, hint=hint) from None
     if found != artefact.sha256:
         size = part.stat().st_size
         page = _is_page(part)

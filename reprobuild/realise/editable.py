@@ -20,8 +20,8 @@ from reprobuild.realise.unpack import make_folder
 _ROOTS = ("", "src", "python", "lib")
 
 
-def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> Path:
-    """Return an editable wheel of a plain one, which has its name.
+def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple[Path, frozenset[str]]:
+    """Return an editable wheel of a plain one, which has its name, and the paths in the tree of what that one brought.
 
     What the plain one has beside the source's own files, compiled and generated modules, is written into the tree.
 
@@ -41,14 +41,16 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> Path:
         modules = [name for name in members if not name.partition("/")[0].endswith((".dist-info", ".data"))]
         root = _root_of(modules, archive, tree, source, origin)
         inside = _joined(source.subdirectory, root)
+        brought = set()
         for name in modules:
             executable = bool((members[name].external_attr >> 16) & 0o111)
-            _place(tree, _joined(inside, name), archive.read(members[name]), executable, origin)
+            content = archive.read(members[name])
+            brought.add(_place(tree, _joined(inside, name), content, executable, origin))
         for name in members.keys() - set(modules):
             out.writestr(members[name], archive.read(members[name]))
         place = _joined(source.path, inside)
         out.writestr(f"__editable__.{source.name}.pth", f"{place}\n")
-    return target
+    return target, frozenset(brought)
 
 
 def _joined(*parts: str) -> str:
@@ -83,8 +85,8 @@ def _holds(path: Path, content: bytes) -> bool:
         return size == len(content) and stream.read() == content
 
 
-def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> None:
-    """Write a file of the wheel that the source lacks.
+def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> str:
+    """Write a file of the wheel that the source lacks; return its path in the tree, without links on the way.
 
     The build has left the tree as it liked. Where links lead is settled before anything is made: nothing is written
     outside of the tree, be it a folder, nor through a link.
@@ -92,7 +94,7 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
     above, _, name = path.rpartition("/")
     folder, there = real_place(tree, above), real_place(tree, path)
     if there and there.is_file():
-        return
+        return there.relative_to(tree.resolve()).as_posix()
     try:
         if folder is None:
             raise FileExistsError
@@ -105,3 +107,4 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
             hint="leave a clean work tree behind before the capture: `git clean -xd` lists what is in the way",
         ) from None
     (folder / name).chmod(0o755 if executable else 0o644)
+    return (folder / name).relative_to(tree.resolve()).as_posix()

@@ -104,9 +104,8 @@ def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: 
     for path in ("/whl/cu121/tool/", "/whl/cu118/torch/", "/jax/page.html"):
         served.give(path, Reply(b"<Error><Code>AccessDenied</Code></Error>", 403))
     places = {"torch-index": f"{served.url}/whl/{{local}}", "jax-wheels": f"{served.url}/jax/page.html"}
-    decisions = Decisions(services=places)
     services, around = read_services(places), around_of(tmp_path, [], cuda.url, public.url)
-    files = file_lists(decisions, services, around)
+    files = file_lists(Decisions(), services, around)
     known = known_of(
         Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
     )
@@ -115,11 +114,16 @@ def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: 
     assert [one.file.filename for one in found.wheels] == [
         "tool-1.0-py3-none-any.whl", "torch-2.3.0+cu121-cp311-cp311-linux_x86_64.whl",
     ]  # fmt: skip
+    refused = "answered HTTP 403: nothing is there, or access is refused"
+    assert found.rulings[0].reason == (
+        f"tool-1.0-py3-none-any.whl from {public.url}; {served.url}/whl/cu121/tool/ {refused}"
+    )
     assert found.rulings[2].reason == (
         "torch 2.3.0+cu118 is on no index of this machine; there is 2.3.0+cu121; "
-        f"{served.url}/whl/cu118/torch/ answered HTTP 403: nothing is there, or access is refused"
+        f"{served.url}/whl/cu118/torch/ {refused}"
     )
     assert found.rulings[3].kind == "unknown-project"
+    assert f"{served.url}/jax/page.html {refused}" in found.rulings[3].reason
     served.give("/whl/cu121/rare/", Reply(status=401))
     with pytest.raises(FetchError, match=r"the index .*/whl/cu121 gives no list of the files of rare"):
         files.offers("rare", "1.0")
@@ -141,11 +145,27 @@ def test_netrc_serves_the_indexes_of_http_that_pip_is_told(
         Net().page(url)
 
 
-def test_how_addresses_of_silent_services_begin() -> None:
-    found = silent_places(read_services({"torch-nightly": "{local}", "pyg-wheels": "https://{local}.test/x"}))
-    assert "https://download.pytorch.org/whl/" in found
-    assert "https://pypi.nvidia.com/" in found
-    assert not [one for one in found if len(one) < len("https://a.b/")]
+def test_a_service_that_the_user_put_elsewhere_is_silent_only_by_its_rule(
+    served: Served, tmp_path: Path
+) -> None:
+    """The server of a company answers 403 where the login is wrong: its indexes must not be passed over."""
+    places = {"torch-index": f"{served.url}/{{local}}/simple"}
+    for path in ("/cpu/simple/tool/", "/cu121/simple/torch/", "/own/simple/torch/"):
+        served.give(path, Reply(status=403))
+    around = around_of(tmp_path, [], f"{served.url}/cpu/simple")
+    files = file_lists(Decisions(services=places), read_services(places), around)
+    with pytest.raises(FetchError, match=r"the index .*/cpu/simple gives no list of the files of tool"):
+        files.offers("tool", "1.0")
+    assert [one.files for one in files.elsewhere("torch", "2.3.0+cu121")] == [()]
+    assert files.refused("torch", "2.3.0+cu121").startswith(f"; {served.url}/cu121/simple/torch/ answered")
+
+
+def test_which_indexes_are_silent_services() -> None:
+    url = "https://download.pytorch.org/whl"
+    silent = ["https://pypi.nvidia.com", url, f"{url}/cu121", f"{url}/nightly/cu126"]
+    loud = ["https://pypi.nvidia.com/x", f"{url}x", "https://download.pytorch.org", "https://a.test/cpu/x"]
+    found = silent_places(read_services({"pyg-wheels": "https://a.test/{local}/x"}), ["pyg-wheels"])
+    assert [one for one in (*silent, *loud) if any(place.fullmatch(one) for place in found)] == silent
 
 
 def test_what_the_lines_know_of_system_and_network(served: Served, tmp_path: Path) -> None:

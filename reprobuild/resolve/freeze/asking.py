@@ -34,7 +34,9 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
     decided, logins, tokens = decided_indexes(decisions.indexes, around.indexes)
     given = (*decisions.services.values(), *(index.url for index in decided.values()))
     around.net.learn(logins, tokens, given)
-    pages = Pages(around.net, PageMemory(around.store, around.now), silent_places(services))
+    pages = Pages(
+        around.net, PageMemory(around.store, around.now), silent_places(services, decisions.services)
+    )
     return FileLists(
         around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages
     )

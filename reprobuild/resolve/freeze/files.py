@@ -94,8 +94,8 @@ class FileLists:
     def elsewhere(self, name: str, version: str) -> list[Offer]:
         """Return what the services have that a rule leads to; nothing where the index was decided."""
         project = canonicalize_name(name)
-        places = () if project in self._decided else self._by_rule(project, version)
-        return [self._offer(place, project, version, len(self._places)) for place in places]
+        led = self._led(project, version)
+        return [self._offer(place, project, version, len(self._places)) for place in led]
 
     def of(self, name: str, version: str) -> list[Distribution]:
         """Return the files of one version on all indexes; those of a service only where no index has it."""
@@ -119,9 +119,7 @@ class FileLists:
     def versions(self, name: str, version: str) -> list[str]:
         """Return every version of a project that any place has, those that a rule leads to among them."""
         project = canonicalize_name(name)
-        places = [*self._asked(project)]
-        if project not in self._decided:
-            places += self._by_rule(project, version)
+        places = [*self._asked(project), *self._led(project, version)]
         return [item.version for index in places for item in self._all(index, project, 0)]
 
     def named(self, name: str, filename: str) -> list[Distribution]:
@@ -134,14 +132,19 @@ class FileLists:
             if item.filename == filename
         ]
 
-    def refused(self, name: str) -> str:
+    def refused(self, name: str, version: str) -> str:
         """Return where access was refused and that was taken for having nothing, as the end of a sentence."""
-        places = self._pages.refused(canonicalize_name(name))
+        project = canonicalize_name(name)
+        asked = [*self._asked(project), *self._led(project, version)]
+        places = sorted(url for one in asked if (url := self._pages.refused(one, project)))
         return (
             f"; {', '.join(places)} answered HTTP 403: nothing is there, or access is refused"
             if places
             else ""
         )
+
+    def _led(self, project: str, version: str) -> Sequence[Index]:
+        return () if project in self._decided else self._by_rule(project, version)
 
     def _asked(self, project: str) -> Sequence[Index]:
         decided = self.decided(project)

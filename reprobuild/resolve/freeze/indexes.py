@@ -31,10 +31,14 @@ Credentials = dict[str, tuple[str, str]]
 
 
 class Index(Struct, frozen=True):
-    """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials."""
+    """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials.
+
+    A rule for a version or a name leads to it where it is `ruled`, else the machine's configuration or a decision.
+    """
 
     url: str
     links: bool = False
+    ruled: bool = False
 
 
 class Indexes(Struct, frozen=True, kw_only=True):

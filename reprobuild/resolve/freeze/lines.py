@@ -141,7 +141,7 @@ class _Finder:
         versions = self._files.versions(line.name, version)
         if other := unlabelled(versions, version):
             return self._other_label(line, lookup, other, versions)
-        more = self._files.refused(line.name) + self._around.earlier(line.name, version)
+        more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
         return None, nowhere(line, versions, lookup, more)
 
     def _by_rule(
@@ -166,6 +166,7 @@ class _Finder:
 
     def _locked(self, line: Requirement, choice: Choice) -> Answer:
         reason = told(choice, line, decided=self._files.decided(line.name) is not None)
+        reason += self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)
         file, yanked = self._files.artefact(item), item.yanked or ""
         if item.tags:

@@ -6,7 +6,7 @@ Nothing here is asked of anybody, so what a lock will do with a freeze can be sh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -119,14 +119,21 @@ def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service])
     )
 
 
-def silent_places(services: Mapping[str, Service]) -> tuple[str, ...]:
-    """Return how the addresses of services with rules begin, of which nobody is told what they lack (HTTP 403).
+def silent_places(services: Mapping[str, Service], moved: Collection[str]) -> tuple[re.Pattern[str], ...]:
+    """Return the addresses of services with rules, which answer HTTP 403 for what they lack; users have them, too.
 
-    The same address as an index of the machine's configuration is the same service.
+    Args:
+        services: by name.
+        moved: names of those that the user put elsewhere: how another server answers, nobody knows.
     """
-    urls = (f"{one.url.rstrip('/')}/" for one in services.values() if one.versions or one.names)
-    begins = (url.partition("{")[0].rpartition("/")[0] for url in urls)
-    return tuple(f"{begin}/" for begin in begins if begin.partition("://")[2])
+    public = (one for name, one in services.items() if name not in moved and (one.versions or one.names))
+    return tuple(_filled(one.url.rstrip("/")) for one in public)
+
+
+def _filled(url: str) -> re.Pattern[str]:
+    """Return what fits an address however it is filled; torch's index has all labels together above it, too."""
+    folders = re.sub(r"/\\{\w+\\}", "(?:/[^/]+)?", re.escape(url))
+    return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", folders))
 
 
 def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
@@ -135,5 +142,7 @@ def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[I
     for service in services.values():
         label = re.fullmatch(service.versions, version) if service.versions else None
         if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
-            found.append(Index(fill(service, **(label.groupdict() if label else {})), links=service.links))
+            found.append(
+                Index(fill(service, **(label.groupdict() if label else {})), links=service.links, ruled=True)
+            )
     return tuple(found)

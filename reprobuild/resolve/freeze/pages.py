@@ -46,11 +46,13 @@ class Pages:
     Args:
         net: how to get there.
         memory: what is still fresh of earlier runs.
-        silent: how addresses begin whose servers answer 403 where there is nothing, too: those that stand on S3 do,
-            where nobody may list what there is (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html).
+        silent: addresses of indexes that answer 403 where there is nothing, as places of rules do: those that stand on
+            S3, where nobody may list what there is (https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html).
     """
 
-    def __init__(self, net: Net, memory: PageMemory | None = None, silent: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, net: Net, memory: PageMemory | None = None, silent: tuple[re.Pattern[str], ...] = ()
+    ) -> None:
         self._net = net
         self._memory = memory
         self._silent = silent
@@ -67,9 +69,9 @@ class Pages:
             FetchError: the place cannot be reached, or is none.
         """
         if index.links:
-            listed = self._of_links(index.url)
+            listed = self._of_links(index)
             return [item for item in listed if needle in item.filename], bool(listed)
-        url = f"{index.url}/{project}/"
+        url = _address(index, project)
         if self._memory and (kept := self._memory.get(url, needle)):
             return list(kept.files), kept.some
         page = self._page(index, url, project)
@@ -85,17 +87,18 @@ class Pages:
             self._memory.put(url, needle, page.fresh, found, some=some)
         return found, some
 
-    def refused(self, project: str) -> list[str]:
-        """Return the addresses for a project that answered 403, which was taken to mean that there is nothing."""
-        return sorted(url for url in self._refused if url.endswith(f"/{project}/"))
+    def refused(self, index: Index, project: str) -> str | None:
+        """Return the address for a project if it answered 403, which was taken to mean that there is nothing."""
+        url = _address(index, project)
+        return url if url in self._refused else None
 
     def save(self) -> None:
         """Let the next run know what is still fresh then."""
         if self._memory:
             self._memory.save()
 
-    def _is_silent(self, url: str) -> bool:
-        return f"{url.rstrip('/')}/".startswith(self._silent)
+    def _is_silent(self, index: Index) -> bool:
+        return index.ruled or any(one.fullmatch(index.url.rstrip("/")) for one in self._silent)
 
     def _page(self, index: Index, url: str, project: str) -> Page | None:
         if url not in self._pages:
@@ -104,19 +107,20 @@ class Pages:
             except NotFound:
                 self._pages[url] = None
             except Refused as err:
-                if not isinstance(err, Forbidden) or not self._is_silent(url):
+                if not isinstance(err, Forbidden) or not self._is_silent(index):
                     what = f"the index {index.url} gives no list of the files of {project}: {err}"
                     raise FetchError(what, hint=f"{_LOGIN} {project}=URL") from None
                 self._pages[url] = None
                 self._refused.add(url)
         return self._pages[url]
 
-    def _of_links(self, place: str) -> list[Listed]:
-        if place not in self._links:
-            self._links[place] = self._read_links(place)
-        return self._links[place]
+    def _of_links(self, index: Index) -> list[Listed]:
+        if index.url not in self._links:
+            self._links[index.url] = self._read_links(index)
+        return self._links[index.url]
 
-    def _read_links(self, place: str) -> list[Listed]:
+    def _read_links(self, index: Index) -> list[Listed]:
+        place = index.url
         if place.startswith("file:") and local_path(place).is_dir():
             paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
             return [Listed(filename=path.name, url=path.as_uri()) for path in paths]
@@ -125,8 +129,9 @@ class Pages:
         except NotFound:
             return []
         except Refused as err:
-            if not isinstance(err, Forbidden) or not self._is_silent(place):
+            if not isinstance(err, Forbidden) or not self._is_silent(index):
                 raise
+            self._refused.add(place)
             return []
         links = (joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
         return [
@@ -137,6 +142,10 @@ class Pages:
             for url in links
             if url is not None
         ]  # fmt: skip
+
+
+def _address(index: Index, project: str) -> str:
+    return index.url if index.links else f"{index.url}/{project}/"
 
 
 class _File(Struct, frozen=True, rename="kebab"):
