@@ -111,6 +111,12 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The sha256 (hex) of the canonical form."""
         return hashlib.sha256(encode(self)).hexdigest()
 
+    @property
+    def machine(self) -> str:
+        """The machine of the platform, in the words of kernels and wheels: `x86_64`."""
+        architecture = self.platform.rpartition("/")[2]
+        return {"amd64": "x86_64", "arm64": "aarch64"}.get(architecture, architecture)
+
     def parts(self, source: Source) -> Built | None:
         """Return what was built into the tree of a source, None where nothing was."""
         builds = self.realised.builds if self.realised else ()

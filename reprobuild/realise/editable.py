@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import open_plain, real_place
 from reprobuild.lock import Source
 from reprobuild.realise.unpack import make_folder
@@ -20,8 +21,8 @@ from reprobuild.realise.unpack import make_folder
 _ROOTS = ("", "src", "python", "lib")
 
 
-def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> Path:
-    """Return an editable wheel of a plain one, which has its name.
+def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple[Path, frozenset[str]]:
+    """Return an editable wheel of a plain one, which has its name, and the paths in the tree of what that one brought.
 
     What the plain one has beside the source's own files, compiled and generated modules, is written into the tree.
 
@@ -32,7 +33,8 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> Path:
         scratch: a folder of this run.
 
     Raises:
-        BuildError: the wheel's packages lie in no one folder of the source, so that no path leads to them.
+        BuildError: the wheel's packages lie in no one folder of the source, so that no path leads to them; the wheel is
+            damaged, or the source has something else in the place of a file.
     """
     origin = f"the wheel that was built of {source.name}"
     target = scratch / "editable" / found.name
@@ -41,14 +43,23 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> Path:
         modules = [name for name in members if not name.partition("/")[0].endswith((".dist-info", ".data"))]
         root = _root_of(modules, archive, tree, source, origin)
         inside = _joined(source.subdirectory, root)
+        brought = set()
         for name in modules:
             executable = bool((members[name].external_attr >> 16) & 0o111)
-            _place(tree, _joined(inside, name), archive.read(members[name]), executable, origin)
+            content = _read(archive, name, origin)
+            brought.add(_place(tree, _joined(inside, name), content, executable, origin))
         for name in members.keys() - set(modules):
-            out.writestr(members[name], archive.read(members[name]))
+            out.writestr(members[name], _read(archive, name, origin))
         place = _joined(source.path, inside)
         out.writestr(f"__editable__.{source.name}.pth", f"{place}\n")
-    return target
+    return target, frozenset(brought)
+
+
+def _read(archive: zipfile.ZipFile, name: str, origin: str) -> bytes:
+    try:
+        return archive.read(name)
+    except zips.UNREADABLE as err:
+        raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
 
 
 def _joined(*parts: str) -> str:
@@ -65,7 +76,7 @@ def _root_of(
     for root in _ROOTS:
         found = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
         there = {name: path for name, path in found.items() if path and path.is_file()}
-        if there and all(_holds(path, archive.read(name)) for name, path in there.items()):
+        if there and all(_holds(path, _read(archive, name, origin)) for name, path in there.items()):
             return root
     raise BuildError(
         f"{origin} has its packages in no one folder of the source, so nothing can lead to them there",
@@ -83,8 +94,8 @@ def _holds(path: Path, content: bytes) -> bool:
         return size == len(content) and stream.read() == content
 
 
-def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> None:
-    """Write a file of the wheel that the source lacks.
+def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> str:
+    """Write a file of the wheel that the source lacks; return its path in the tree, without links on the way.
 
     The build has left the tree as it liked. Where links lead is settled before anything is made: nothing is written
     outside of the tree, be it a folder, nor through a link.
@@ -92,7 +103,7 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
     above, _, name = path.rpartition("/")
     folder, there = real_place(tree, above), real_place(tree, path)
     if there and there.is_file():
-        return
+        return there.relative_to(tree.resolve()).as_posix()
     try:
         if folder is None:
             raise FileExistsError
@@ -105,3 +116,4 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
             hint="leave a clean work tree behind before the capture: `git clean -xd` lists what is in the way",
         ) from None
     (folder / name).chmod(0o755 if executable else 0o644)
+    return (folder / name).relative_to(tree.resolve()).as_posix()

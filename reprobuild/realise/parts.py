@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Collection
+from itertools import accumulate
 from pathlib import Path
 
 from reprobuild.archive import Entry, TarWriter, parents
@@ -15,8 +16,12 @@ from reprobuild.store import Store, hash_file
 
 # What builds leave behind that nothing imports: their own folders, objects, and C that was made of Cython.
 _FOLDERS = re.compile(
-    r"build|dist|target|\.eggs|__pycache__|\.git|CMakeFiles|_skbuild|\.mesonpy-.*|\.pdm-build|.*\.(egg|dist)-info"
+    r"\.eggs|__pycache__|\.git|CMakeFiles|_skbuild|\.mesonpy-.*|\.pdm-build|.*\.(egg|dist)-info"
 )
+# Names that packages have, too (`mypkg/build/_native.so`): they are folders of builds where builds make them.
+_AT_THE_TOP = ("build", "dist", "target")
+# What cargo writes into its own, wherever that is: https://bford.info/cachedir/
+_CARGO, _TAG = "/target/CACHEDIR.TAG", "CACHEDIR.TAG"
 _FILES = re.compile(r".*\.(o|obj|a|d|pyc|c|cc|cpp|cxx|lock)|\.gitignore|\.pdm-python")
 
 
@@ -32,7 +37,7 @@ def paths_below(folder: Path) -> frozenset[str]:
 
 
 def keep_parts(
-    folder: Path, before: Collection[str], origin: str, store: Store
+    folder: Path, before: Collection[str], project: str, brought: Collection[str], origin: str, store: Store
 ) -> tuple[str, tuple[str, ...]]:
     """Put what a build added to a tree into the store, as a tar.
 
@@ -41,6 +46,8 @@ def keep_parts(
     Args:
         folder: the tree after the build.
         before: the paths of its files before.
+        project: the path of the project's own folder in it, empty where that is the tree.
+        brought: paths of what is known to be installed, and kept whatever its name is.
         origin: what the user knows it by.
         store: receives the tar.
 
@@ -50,7 +57,9 @@ def keep_parts(
     Raises:
         BuildError: a path is one that no layer can hold.
     """
-    added = sorted(path for path in paths_below(folder) - set(before) if _is_part(path))
+    new = paths_below(folder) - set(before)
+    left = _folders_of_builds(new, project)
+    added = sorted(path for path in new if path in brought or _is_part(path, left))
     if not added:
         return "", ()
     with store.scratch() as scratch:
@@ -72,6 +81,20 @@ def keep_parts(
     return digest, tuple(added)
 
 
-def _is_part(path: str) -> bool:
+def _folders_of_builds(new: Collection[str], project: str) -> frozenset[str]:
+    """Return the folders that builds make for themselves, each with a slash: at the project's top, and above it.
+
+    A workspace of cargo, or of CMake, has its folder at the top of the repository.
+    """
+    steps = [step for step in project.split("/") if step not in ("", ".")]
+    steps = [step for step in project.split("/") if step not in ("", ".")]
+    tops = ["", *(f"{top}/" for top in accumulate(steps, "{}/{}".format))]
+    found = {f"{top}{name}/" for top in tops for name in _AT_THE_TOP}
+    return frozenset(found | {path.removesuffix(_TAG) for path in new if f"/{path}".endswith(_CARGO)})
+
+
+def _is_part(path: str, left: Collection[str]) -> bool:
     *above, name = path.split("/")
-    return not any(_FOLDERS.fullmatch(folder) for folder in above) and not _FILES.fullmatch(name)
+    if any(_FOLDERS.fullmatch(folder) for folder in above) or _FILES.fullmatch(name):
+        return False
+    return not any(path.startswith(folder) for folder in left)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.conda.package import read_facts
 from reprobuild.errors import BuildError
+from reprobuild.guard.plain import open_plain
 from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.canonical import canonical_wheel
@@ -24,10 +25,12 @@ from reprobuild.realise.parts import keep_parts, paths_below
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.projects import build_epoch, place_of, project_folder, unpack_project
 from reprobuild.realise.root import place_script
+from reprobuild.resolve.freeze.requires import UNREADABLE, applies, environment_of
 from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
+from reprobuild.snapshot.text import shown
 from reprobuild.store import Store, hash_file
 
-RECIPE = 3  # to be raised when other bytes come out of the same inputs
+RECIPE = 4  # to be raised when other bytes come out of the same inputs
 # Where the environment of a build stands: not where the image has its own, which it is not.
 _ISOLATED = "/opt/build"
 # PYTHONHASHSEED: the order of sets in what back ends write. The rest keeps caches and the network out of it.
@@ -135,24 +138,24 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
                 purpose=f"build {one.name}", timeout=_TIMEOUT,
             )  # fmt: skip
         except Failed as err:
-            _check_asked(one, _answer(out), present)
+            _check_asked(one, _answer(out), present, lock)
             raise BuildError(str(err), hint=_remedy(one, err)) from None
         answer = _answer(out)
-        _check_asked(one, answer, present)
-        found = _only_wheel(one, out)
+        _check_asked(one, answer, present, lock)
+        found, brought = _only_wheel(one, out), frozenset[str]()
         if isinstance(one, Source) and editable and not answer.editable:
-            found = as_editable(found, tree, one, scratch)
+            found, brought = as_editable(found, tree, one, scratch)
         wheel = _keep(one, found, scratch, store)
         origin = f"the build of {one.name}"
-        parts, files = keep_parts(tree, before, origin, store) if editable else ("", ())
+        kept = keep_parts(tree, before, one.subdirectory, brought, origin, store) if editable else ("", ())
         settings = tuple(Setting(name=name, value=value) for name, value in sorted(variables.items()))
         built = Built(
             name=wheel.name,
             wheel=wheel.file.sha256,
             tools=answer.tools,
             variables=settings,
-            parts=parts,
-            files=files,
+            parts=kept[0],
+            files=kept[1],
         )
     return Made(wheel=wheel, built=built)
 
@@ -177,10 +180,12 @@ def _answer(out: Path) -> _Answer:
     path = out / "answer.json"
     if not path.exists() and not path.is_symlink():
         return _Answer()
-    raw = left_behind(path, "the build").read_bytes()
+    stream, _ = open_plain(left_behind(path, "the build"), links=False)
+    with stream:
+        raw = stream.read(_MOST)  # the size of a file with holes says nothing
     try:
-        return msgspec.json.decode(raw[:_MOST], type=_Answer)
-    except msgspec.DecodeError:
+        return msgspec.json.decode(raw, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Answer()
 
 
@@ -202,19 +207,25 @@ def _present(
         return None
 
 
-def _check_asked(one: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None]) -> None:
-    """See that the wheels are there that the back end asked for when it was asked."""
+def _check_asked(
+    one: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None], lock: Lock
+) -> None:
+    """See that the wheels are there that the back end asked for when it was asked.
+
+    Markers are judged by the image's interpreter, which builds, and never by the one that runs reprobuild.
+    """
+    markers = environment_of(lock.interpreter.version, lock.machine)
     missing = []
     for text in answer.requires:
         try:
             asked = Requirement(text)
-        except InvalidRequirement:
+        except UNREADABLE:
             continue  # the build came to its own end with it
-        if asked.marker is not None and not asked.marker.evaluate({"extra": ""}):
+        if not applies(asked.marker, markers):
             continue
         version = present(canonicalize_name(asked.name))
         if version is None or not asked.specifier.contains(version, prereleases=True):
-            missing.append(str(asked))
+            missing.append(shown(str(asked)))
     if missing:
         raise BuildError(
             f"the back end of {one.name} asks for {', '.join(missing)}, which its files did not tell when the lock "

@@ -99,7 +99,9 @@ def test_an_editable_of_a_plain_wheel(tmp_path: Path, root: str) -> None:
     plain = wheel(tmp_path / "plain", {"p/__init__.py": b"code", "p/_c.so": b"ELF", "p/_version.py": b"1"})
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    found = as_editable(plain, tmp_path / "tree", source, scratch)
+    found, brought = as_editable(plain, tmp_path / "tree", source, scratch)
+    inside = f"sub/{root}".rstrip("/")
+    assert brought == {f"{inside}/p/{name}" for name in ("__init__.py", "_c.so", "_version.py")}
     assert (project / "p/_c.so").read_bytes() == b"ELF"
     assert (project / "p/_version.py").read_bytes() == b"1"
     assert canonical_wheel(found, tmp_path / "out", "p") == "1.0"
@@ -170,6 +172,19 @@ def test_a_module_of_another_machine_is_not_read_through_a_link(tmp_path: Path) 
         as_editable(plain, tree, source, tmp_path / "scratch")
 
 
+def test_an_editable_of_a_damaged_wheel(tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    for folder in ("tree", "scratch"):
+        (tmp_path / folder).mkdir()
+    found = make_stored(tmp_path, {"p/_c.so": b"x" * 1000})
+    content = bytearray(found.read_bytes())
+    content[content.index(b"x" * 9)] ^= 0xFF
+    found.write_bytes(content)
+    with pytest.raises(BuildError, match="the wheel that was built of p cannot be read") as caught:
+        as_editable(found, tmp_path / "tree", made.source("p", []), tmp_path / "scratch")
+    assert caught.value.hint == HOSTILE
+
+
 def test_links_within_a_source_are_its_own(tmp_path: Path) -> None:
     made, tree = Made(tmp_path / "made"), tmp_path / "tree"
     (tree / "code/deep").mkdir(parents=True)
@@ -181,7 +196,8 @@ def test_links_within_a_source_are_its_own(tmp_path: Path) -> None:
     plain = wheel(
         tmp_path / "plain", {"p/__init__.py": b"code", "p/LICENSE": b"free", "p/deep/_c.so": b"ELF"}
     )
-    as_editable(plain, tree, made.source("p", []), tmp_path / "scratch")
+    _, brought = as_editable(plain, tree, made.source("p", []), tmp_path / "scratch")
+    assert brought == {"code/__init__.py", "LICENSE", "code/deep/_c.so"}  # by which the image has them
     assert (tree / "code/deep/_c.so").read_bytes() == b"ELF"
     assert paths_below(tree) == {"code/__init__.py", "LICENSE", "code/deep/_c.so"}
 
@@ -201,12 +217,32 @@ def test_what_a_build_adds(tmp_path: Path) -> None:
     (tree / "p/link.so").symlink_to("/etc/passwd")
     os.mkfifo(tree / "p/pipe.so")
     assert "p/link.so" not in paths_below(tree)
-    digest, files = keep_parts(tree, before, "the build", made.store)
+    digest, files = keep_parts(tree, before, "", (), "the build", made.store)
     assert files == ("p/_c.cpython-311.so", "p/_version.py", "p/data/table.bin", "p/run")
     with made.store.blob(digest).open("rb") as stream:
         entries = {entry.path: entry for entry, _ in read_tar(stream)}
     assert [entries[name].mode for name in files] == [0o644, 0o644, 0o644, 0o755]
-    assert keep_parts(tree, paths_below(tree), "the build", made.store) == ("", ())
+    assert keep_parts(tree, paths_below(tree), "", (), "the build", made.store) == ("", ())
+
+
+def test_a_package_may_have_a_folder_that_is_named_like_those_of_builds(tmp_path: Path) -> None:
+    """Only at the project's top, and above it, are they those of builds; and cargo marks its own."""
+    made, tree = Made(tmp_path / "made"), tmp_path / "tree"
+    left = {
+        "target/x.so", "py/build/lib/x.so", "py/lib/dist/x.so", "py/lib/target/x.so", "py/lib/rust/target/CACHEDIR.TAG",
+        "py/lib/rust/target/release/x.so", "py/lib/mypkg/gen.c",
+    }  # fmt: skip
+    parts = {
+        "py/lib/mypkg/target/_c.so", "py/lib/mypkg/build/_native.so", "py/lib/mypkg/dist/_ops.so", "other/build/x.so",
+        "py/mytarget/CACHEDIR.TAG",
+    }  # fmt: skip
+    for name in left | parts:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("x")
+    _, files = keep_parts(tree, (), "py/lib", (), "the build", made.store)
+    assert files == tuple(sorted(parts))
+    _, files = keep_parts(tree, (), "py/lib", left, "the build", made.store)
+    assert files == tuple(sorted(left | parts))
 
 
 PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")

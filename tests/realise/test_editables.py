@@ -76,6 +76,11 @@ PROJECTS: dict[str, Mapping[str, bytes]] = {
     },
     "old setuptools, compiled": {"pyproject.toml": OLD, "setup.cfg": SETUP_CFG, "setup.py": EXTENSIONS % b"",
                                  "made/__init__.py": ANSWER, "c/_c.c": EXTENSION},
+    "old setuptools, compiled, in a package named like a folder of builds": {
+        "pyproject.toml": OLD, "setup.cfg": SETUP_CFG.rstrip() + b", made.target\n", "made/target/__init__.py": b"",
+        "setup.py": EXTENSIONS.replace(b"made._c", b"made.target._c") % b"", "c/_c.c": EXTENSION,
+        "made/__init__.py": ANSWER.replace(b"made._c", b"made.target._c"),
+    },
     "hatchling": {"pyproject.toml": project("'hatchling'", "hatchling.build"), "src/made/__init__.py": INIT},
     "flit": {"pyproject.toml": project("'flit_core'", "flit_core.buildapi"), "made/__init__.py": INIT},
     "poetry": {"pyproject.toml": project("'poetry-core'", "poetry.core.masonry.api"), "made/__init__.py": INIT},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -119,7 +120,10 @@ ODD = "a package or source that does so is hostile, or broken; leave it out"
 @pytest.fixture
 def shell(root: Path) -> Path:
     """The root with a shell and a few programs, that do what a hostile interpreter would."""
-    programs = [Path(shutil.which(name) or "") for name in ("sh", "ln", "mkdir", "mkfifo", "rm", "cat")]
+    programs = [
+        Path(shutil.which(name) or "")
+        for name in ("sh", "ln", "mkdir", "mkfifo", "rm", "cat", "tr", "truncate")
+    ]
     needed = subprocess.run(["ldd", *map(str, programs)], check=True, capture_output=True, text=True).stdout
     for path in {*programs, *(Path(name) for name in re.findall(r"(/\S+) \(0x", needed))}:
         place = root / "usr/bin" / path.name if path in programs else root / path.relative_to("/")
@@ -271,6 +275,53 @@ def test_the_sizes_of_wheels_are_those_of_their_files_whatever_the_index_said(ma
     assert sealed[0] == sealed[1] == sealed[2]
     assert sealed[0].wheels[0].file.size == real
     assert realise(sealed[0], made.store) == sealed[0]
+
+
+def answering(shell: Path, *requires: str) -> Interpreter:
+    """Return a Python 3.9 whose back end asks for what it needs, and fails."""
+    answer = json.dumps({"requires": requires})
+    hostile = program(shell, f"cat > /mnt/out/answer.json <<'END'\n{answer}\nEND\nexit 1")
+    return msgspec.structs.replace(hostile, version="3.9.1")
+
+
+def test_what_a_back_end_asks_for_is_judged_by_the_python_that_builds(made: Made, shell: Path) -> None:
+    source = made.source("proj", [file("a.py", b"")])
+    asks = (
+        "old; python_version < '3.10'", "new; python_version >= '3.10'", "own; implementation_version == '3.9.1'",
+        "kernel; platform_release != ''", "arm; platform_machine == 'aarch64'",
+    )  # fmt: skip
+    lock = made.lock(interpreter=answering(shell, *asks), platform="linux/arm64")
+    words = (
+        'the back end of proj asks for old; python_version < "3.10", own; implementation_version == "3.9.1", '
+        'arm; platform_machine == "aarch64", which its files did not tell'
+    )
+    with pytest.raises(BuildError, match=re.escape(words)):
+        build_wheel(source, [], lock, Root(folder=shell), made.store)
+
+
+def test_what_nobody_can_judge_is_not_asked_for(made: Made, shell: Path) -> None:
+    """The back end has come to its own end with it, which is what the error tells."""
+    source, deep = made.source("proj", [file("a.py", b"")]), 5000
+    asks = ("x; os_name ~= 'posix'", f"x; {'(' * deep}os_name == 'posix'{')' * deep}", "no requirement")
+    lock = made.lock(interpreter=answering(shell, *asks))
+    with pytest.raises(BuildError, match="could not build proj"):
+        build_wheel(source, [], lock, Root(folder=shell), made.store)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "truncate --size=4T /mnt/out/answer.json",
+        "printf '{\"x\":' > /mnt/out/answer.json; printf '%0500000d' 0 | tr 0 '[' >> /mnt/out/answer.json",
+        'printf \'{"requires":["\\377"]}\' > /mnt/out/answer.json',
+    ],
+)
+def test_an_answer_that_is_none(made: Made, shell: Path, script: str) -> None:
+    """One with a hole of terabytes is not read into memory."""
+    source = made.source("proj", [file("a.py", b"")])
+    lock = made.lock(interpreter=program(shell, script))
+    with pytest.raises(BuildError, match="the backend of proj left no wheel"):
+        build_wheel(source, [], lock, Root(folder=shell), made.store)
 
 
 def test_a_wheel_is_recalled_only_for_all_that_it_was_made_of(made: Made) -> None:

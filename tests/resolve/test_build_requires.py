@@ -143,6 +143,18 @@ def test_what_is_asked_for_and_what_that_needs(bench: Bench) -> None:
     assert bench.resolve(source) == {"hatchling": "1.25", "packaging": "24.1", "pathspec": "0.12"}
 
 
+def test_markers_are_judged_by_the_image_alone(bench: Bench) -> None:
+    """Nothing of this machine's kernel or Python counts; what nobody can judge is not needed."""
+    markers = {
+        "kernel": "platform_release != ''", "build": "platform_version != ''", "odd": "os_name ~= 'posix'",
+        "here": "implementation_version == '3.11.2'",
+    }  # fmt: skip
+    for name in markers:
+        bench.wheel(name, "1.0")
+    lib = bench.source("lib", asks(*(f"{name}; {marker}" for name, marker in markers.items())))
+    assert bench.resolve(lib) == {"here": "1.0"}
+
+
 def test_extras_bring_what_they_need(bench: Bench) -> None:
     bench.wheel("tool", "1.0", "more; extra == 'all'", "less; extra == 'none'", "tool[deep]; extra == 'all'",
                 "depth; extra == 'deep'")  # fmt: skip
@@ -350,6 +362,13 @@ def test_a_requirement_that_is_none(bench: Bench, need: str, words: str, hint: s
     with pytest.raises(LockError, match=words) as caught:
         bench.resolve(bench.source("lib", asks(need)))
     assert caught.value.hint == hint
+
+
+def test_a_requirement_that_is_nested_too_deeply(bench: Bench) -> None:
+    need = f"x; {'(' * 5000}os_name == 'a'{')' * 5000}"
+    with pytest.raises(LockError, match=r"lib needs \"x; \(+ to be built: maximum recursion") as caught:
+        bench.resolve(bench.source("lib", asks(need)))
+    assert caught.value.hint == "mend its pyproject.toml"
 
 
 def test_a_requirement_that_nobody_meets(bench: Bench) -> None:

@@ -71,9 +71,9 @@ def parse(text: Any, asker: str) -> Requirement:
     """
     try:
         found = Requirement(text)
-    except (InvalidRequirement, TypeError) as err:
+    except (InvalidRequirement, TypeError, RecursionError) as err:  # the last: nested brackets in a marker
         raise LockError(
-            f"{asker} needs {text!r} to be built: {err}", hint="mend its pyproject.toml"
+            f"{asker} needs {text!r:.200} to be built: {err!s:.2000}", hint="mend its pyproject.toml"
         ) from None
     if found.url:
         raise LockError(

@@ -30,6 +30,7 @@ from reprobuild.resolve.building.projects import Project, read_project
 from reprobuild.resolve.building.variables import build_variables
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.lines import Target, newest
+from reprobuild.resolve.freeze.requires import applies, environment_of
 from reprobuild.resolve.freeze.versions import is_valid
 from reprobuild.store import Store
 
@@ -186,11 +187,12 @@ _Demands = dict[str, list[tuple[Requirement, str]]]
 def _demands(asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: Shelf) -> _Demands:
     """Return every requirement that holds, with who asks, by project: of the roots, and of what was chosen."""
     found: _Demands = {}
+    markers = environment_of(shelf.target.python, shelf.target.machine)
     waiting = [(root, asker, "") for root in roots]
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement, who, extra = waiting.pop(0)
-        if not _applies(requirement, shelf.target, extra):
+        if not applies(requirement.marker, markers, extra):
             continue
         name = str(canonicalize_name(requirement.name))
         found.setdefault(name, []).append((requirement, who))
@@ -199,10 +201,6 @@ def _demands(asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Whee
                 seen.add((name, each))
                 waiting += [(need, name, each) for need in shelf.needs(chosen[name])]
     return found
-
-
-def _applies(requirement: Requirement, target: Target, extra: str) -> bool:
-    return not requirement.marker or requirement.marker.evaluate(_environment(target) | {"extra": extra})
 
 
 def _choose(name: str, demands: Sequence[tuple[Requirement, str]], shelf: Shelf, project: str) -> Wheel:
@@ -236,12 +234,3 @@ def _requires(wheel: Wheel, store: Store) -> list[str]:
         except (IndexError, *zips.UNREADABLE):
             raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
     return raw.get("requires_dist", [])
-
-
-def _environment(target: Target) -> dict[str, str]:
-    minor = ".".join(target.python.split(".")[:2])
-    return {
-        "python_version": minor, "python_full_version": target.python, "implementation_name": "cpython",
-        "platform_python_implementation": "CPython", "sys_platform": "linux", "os_name": "posix",
-        "platform_system": "Linux", "platform_machine": target.machine,
-    }  # fmt: skip

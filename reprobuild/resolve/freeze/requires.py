@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -34,7 +34,7 @@ MOST = 5000  # requirements of one wheel, of all its extras together
 LONGEST = 2000  # characters of one requirement
 _QUOTED = re.compile("[\"']([^\"']+)[\"']")
 # A marker may nest until Python's own parser gives up.
-_UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
+UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
 _UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
 
 _Texts = tuple[Annotated[str, Meta(max_length=LONGEST)], ...]
@@ -55,7 +55,7 @@ def with_requires(wheels: Sequence[Wheel], target: Target, store: Store) -> tupl
         FetchError: a wheel is not in the store.
         BuildError: a wheel is hostile or damaged.
     """
-    markers = environment_of(target)
+    markers = environment_of(target.python, target.machine)
     waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
     holding: dict[str, list[_One]] = {name: [] for name in waiting}
     asked: dict[str, set[str]] = {name: {""} for name in waiting}
@@ -91,14 +91,30 @@ def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
         return found
 
 
-def environment_of(target: Target) -> Mapping[str, str]:
-    """Return the variables that markers may ask for; what no snapshot tells (the kernel's release) is empty."""
+def environment_of(python: str, machine: str) -> Mapping[str, str]:
+    """Return all variables that markers may ask for; what no snapshot tells (the kernel's release) is empty.
+
+    Args:
+        python: the version of the image's interpreter, `3.11.2`.
+        machine: in the kernel's words, `x86_64`.
+    """
     return {
-        "implementation_name": "cpython", "implementation_version": target.python, "os_name": "posix",
-        "platform_machine": target.machine, "platform_python_implementation": "CPython", "platform_release": "",
-        "platform_system": "Linux", "platform_version": "", "python_full_version": target.python,
-        "python_version": ".".join(target.python.split(".")[:2]), "sys_platform": "linux",
+        "implementation_name": "cpython", "implementation_version": python, "os_name": "posix",
+        "platform_machine": machine, "platform_python_implementation": "CPython", "platform_release": "",
+        "platform_system": "Linux", "platform_version": "", "python_full_version": python,
+        "python_version": ".".join(python.split(".")[:2]), "sys_platform": "linux",
     }  # fmt: skip
+
+
+def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") -> bool:
+    """Tell whether a requirement with this marker holds; one that nobody can decide does not.
+
+    pip does not install that either: it stops. Args: `markers` is of `environment_of`.
+    """
+    try:
+        return marker is None or marker.evaluate({**markers, "extra": extra})
+    except _UNDECIDABLE:
+        return False
 
 
 def _read(file: Artefact, store: Store) -> tuple[str, ...]:
@@ -123,7 +139,7 @@ class _One:
         self._names: frozenset[str] = frozenset()
         try:
             found = Requirement(written)
-        except _UNREADABLE:
+        except UNREADABLE:
             self.text = shown(written)
             return
         self.text = _text(found)
@@ -137,14 +153,7 @@ class _One:
 
     def holds(self, extras: AbstractSet[str], markers: Mapping[str, str]) -> bool:
         """Tell whether it holds with no extra (`""`) or with one of these; what nobody can read does."""
-        if self._marker is None:
-            return True
-        try:
-            return any(
-                self._marker.evaluate({**markers, "extra": extra}) for extra in {"", *(self._names & extras)}
-            )
-        except _UNDECIDABLE:
-            return False  # pip does not install it either: it stops
+        return any(applies(self._marker, markers, extra) for extra in {"", *(self._names & extras)})
 
 
 def _text(requirement: Requirement) -> str:

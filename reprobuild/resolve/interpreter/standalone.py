@@ -24,7 +24,6 @@ from reprobuild.store import hash_file
 
 _UV = (sys.executable, "-m", "uv")  # the program in the wheel that we depend on
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
-_MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 _MASK = "****"  # in the place of a password, where uv prints an address
 _HINT = (
     "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`"
@@ -142,7 +141,7 @@ def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
     Raises:
         NoBuild: uv cannot be asked.
     """
-    machine = _MACHINES[lock.platform]
+    machine = lock.machine
     minor = lock.interpreter.minor
     plain = {one.version: one.url for one in _listed(minor, machine, env, plain=True)}
     own = _listed(minor, machine, env, plain=False)
