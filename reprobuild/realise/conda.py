@@ -75,7 +75,7 @@ def _files(prefix: Path, record: str) -> tuple[str, ...]:
         stream, _ = open_plain(prefix / record, links=False)
         with stream:
             return msgspec.json.decode(stream.read(_MOST), type=_Record).files
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BuildError(
             f"a script of conda's packages left something else than {record}", hint=_ODD
         ) from None

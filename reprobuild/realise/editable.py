@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
+from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import open_plain, real_place
 from reprobuild.lock import Source
 from reprobuild.realise.unpack import make_folder
@@ -32,7 +33,8 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple
         scratch: a folder of this run.
 
     Raises:
-        BuildError: the wheel's packages lie in no one folder of the source, so that no path leads to them.
+        BuildError: the wheel's packages lie in no one folder of the source, so that no path leads to them; the wheel is
+            damaged, or the source has something else in the place of a file.
     """
     origin = f"the wheel that was built of {source.name}"
     target = scratch / "editable" / found.name
@@ -44,13 +46,20 @@ def as_editable(found: Path, tree: Path, source: Source, scratch: Path) -> tuple
         brought = set()
         for name in modules:
             executable = bool((members[name].external_attr >> 16) & 0o111)
-            content = archive.read(members[name])
+            content = _read(archive, name, origin)
             brought.add(_place(tree, _joined(inside, name), content, executable, origin))
         for name in members.keys() - set(modules):
-            out.writestr(members[name], archive.read(members[name]))
+            out.writestr(members[name], _read(archive, name, origin))
         place = _joined(source.path, inside)
         out.writestr(f"__editable__.{source.name}.pth", f"{place}\n")
     return target, frozenset(brought)
+
+
+def _read(archive: zipfile.ZipFile, name: str, origin: str) -> bytes:
+    try:
+        return archive.read(name)
+    except zips.UNREADABLE as err:
+        raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
 
 
 def _joined(*parts: str) -> str:
@@ -67,7 +76,7 @@ def _root_of(
     for root in _ROOTS:
         found = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
         there = {name: path for name, path in found.items() if path and path.is_file()}
-        if there and all(_holds(path, archive.read(name)) for name, path in there.items()):
+        if there and all(_holds(path, _read(archive, name, origin)) for name, path in there.items()):
             return root
     raise BuildError(
         f"{origin} has its packages in no one folder of the source, so nothing can lead to them there",

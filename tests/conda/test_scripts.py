@@ -66,6 +66,8 @@ def test_what_is_no_file_is_refused(root: Root, tmp_path: Path) -> None:
     [
         'mv "$PREFIX/conda-meta" "$PREFIX/x"; ln -s {outside} "$PREFIX/conda-meta"',
         'rm "$PREFIX/conda-meta/nala-1.0-pyhd8ed1ab_0.json"',
+        """x=$PREFIX/conda-meta/nala-1.0-pyhd8ed1ab_0.json; rm $x
+        printf '{{"x":%s' "$(printf '[%.0s' {{1..9999}})" > $x""",
     ],
 )
 def test_the_record_of_what_a_wheel_replaces_is_removed_nowhere_else(

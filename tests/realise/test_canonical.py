@@ -172,6 +172,19 @@ def test_a_module_of_another_machine_is_not_read_through_a_link(tmp_path: Path) 
         as_editable(plain, tree, source, tmp_path / "scratch")
 
 
+def test_an_editable_of_a_damaged_wheel(tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    for folder in ("tree", "scratch"):
+        (tmp_path / folder).mkdir()
+    found = make_stored(tmp_path, {"p/_c.so": b"x" * 1000})
+    content = bytearray(found.read_bytes())
+    content[content.index(b"x" * 9)] ^= 0xFF
+    found.write_bytes(content)
+    with pytest.raises(BuildError, match="the wheel that was built of p cannot be read") as caught:
+        as_editable(found, tmp_path / "tree", made.source("p", []), tmp_path / "scratch")
+    assert caught.value.hint == HOSTILE
+
+
 def test_links_within_a_source_are_its_own(tmp_path: Path) -> None:
     made, tree = Made(tmp_path / "made"), tmp_path / "tree"
     (tree / "code/deep").mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,42 @@ def test_one_name_with_two_contents_is_nobodys_choice(one: Index, two: Index) ->
         assert wheel is not None
         assert wheel.file.sha256 == expected
         assert ruling.reason == f"{WHEEL} from {index.url}, which was decided"
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [
+        ({"size": 7}, {"hashes": {"md5": "1" * 32}, "size": 8}, ("size 7", "size 8")),
+        (
+            {"hashes": {"sha256": "a" * 64, "md5": "1" * 32}},
+            {"hashes": {"md5": "2" * 32}},
+            ("md5 1111", "md5 2222"),
+        ),
+    ],
+)
+def test_two_contents_are_told_apart_by_all_that_is_published(
+    one: Index, served: Served, mine: dict[str, Any], theirs: dict[str, Any], said: tuple[str, str]
+) -> None:
+    two = Index(served, "/two")
+    one.add(WHEEL, **mine)
+    two.add(WHEEL, **theirs)
+    wheel, ruling = lock(lists(one.url, two.url), "tool==1.0")
+    assert (wheel, ruling.kind) == (None, "ambiguous-index")
+    assert f"on {one.url} ({said[0]}" in ruling.reason
+    assert f"on {two.url} ({said[1]}" in ruling.reason
+
+
+def test_files_that_nothing_can_be_compared_by_are_told(one: Index, served: Served) -> None:
+    two = Index(served, "/two")
+    one.add(WHEEL, size=7)
+    two.add(WHEEL, hashes={"md5": "1" * 32}, size=7)
+    files = lists(one.url, two.url)
+    assert lock(files, "tool==1.0")[1].reason == (
+        f"{WHEEL} from {one.url}; {two.url} has a file of this name, too, and nothing tells whether it is the same"
+    )
+    two.add("same-1.0-py3-none-any.whl", hashes={"md5": "1" * 32}, size=7)
+    one.add("same-1.0-py3-none-any.whl", hashes={"sha256": "a" * 64, "md5": "1" * 32}, size=7)
+    assert lock(files, "same==1.0")[1].reason == f"same-1.0-py3-none-any.whl from {one.url}"
 
 
 def test_the_same_bytes_on_two_indexes_are_fine(one: Index, two: Index) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,12 +16,14 @@ from reprobuild.resolve.freeze.versions import is_valid
 
 class Choice(Struct, frozen=True, kw_only=True):
     """One file of one index. `passed` are the indexes before it that have the project, and `later` those after it that
-    have a wheel where this one has only a source. `clash` is a file of the same name and other bytes elsewhere."""
+    have a wheel where this one has only a source. `clash` is a file of the same name and other bytes elsewhere, and
+    `unsure` are those of the same name that nothing can be compared with."""
 
     file: Distribution
     passed: tuple[Offer, ...] = ()
     later: tuple[Offer, ...] = ()
     clash: Distribution | None = None
+    unsure: tuple[Distribution, ...] = ()
 
 
 def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice | None:
@@ -37,25 +39,35 @@ def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice 
         if found is None:
             continue
         later = () if found.tags else offers[place + 1 :]
+        clash, unsure = _compared(found, [*offers[:place], *offers[place + 1 :]], files)
         return Choice(
             file=found, passed=tuple(one for one in offers[:place] if one.known),
             later=tuple(one for one in later if choose_wheel(one.files, target)),
-            clash=_clash(found, [*offers[:place], *offers[place + 1 :]], files.hash_of),
+            clash=clash, unsure=unsure,
         )  # fmt: skip
     return None
 
 
-def _clash(
-    chosen: Distribution, others: Iterable[Offer], hash_of: Callable[[Distribution], str | None]
-) -> Distribution | None:
-    """Return a file of another index that has the chosen one's name and other bytes."""
-    for offer in others:
-        for item in offer.files:
-            if item.filename == chosen.filename:
-                mine, other = hash_of(chosen), hash_of(item)
-                if mine and other and mine != other:
-                    return item
-    return None
+def _compared(
+    chosen: Distribution, others: Iterable[Offer], files: FileLists
+) -> tuple[Distribution | None, tuple[Distribution, ...]]:
+    """Return a file of another index with the chosen one's name and other bytes, and those that may have others."""
+    named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
+    unsure = []
+    for item in named:
+        mine, other = files.facts_of(chosen), files.facts_of(item)
+        if differing(mine, other):
+            return item, ()
+        if mine.keys() & other.keys() <= {"size"}:
+            unsure.append(item)
+    return None, tuple(unsure)
+
+
+def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+    """Return by which known fact two files differ; where both have a sha256, nothing else counts."""
+    both = [name for name in mine if name in other]
+    counting = ["sha256"] if "sha256" in both else both
+    return next((name for name in counting if mine[name] != other[name]), None)
 
 
 def choose_wheel(found: Iterable[Distribution], target: Target) -> Distribution | None:

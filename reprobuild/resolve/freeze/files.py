@@ -30,7 +30,8 @@ from reprobuild.resolve.freeze.versions import same_version as same_version
 
 class Distribution(Struct, frozen=True, kw_only=True):
     """One file on an index. `tags` are empty for a source distribution; `rank` is the index's place in
-    the order of preference; `yanked` is None, or the publisher's reason (may be empty)."""
+    the order of preference; `yanked` is None, or the publisher's reason (may be empty).
+    `hashes` are all, by algorithm."""
 
     filename: str
     version: str
@@ -43,6 +44,7 @@ class Distribution(Struct, frozen=True, kw_only=True):
     build: tuple[int, str] | None = None
     requires_python: str | None = None
     yanked: str | None = None
+    hashes: dict[str, str] = {}
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -194,6 +196,15 @@ class FileLists:
             return local_hash(item.url)
         return item.sha256
 
+    def facts_of(self, item: Distribution) -> dict[str, str]:
+        """Return what is known of a file's bytes: its hashes by algorithm, and its `size`, read from the disk, too."""
+        facts = {name: value.lower() for name, value in item.hashes.items()}
+        if sha256 := self.hash_of(item):
+            facts["sha256"] = sha256.lower()
+        size = local_size(item.url) if item.url.startswith("file:") else item.size
+        facts.pop("size", None)
+        return {**facts, "size": str(size)} if size else facts
+
 
 def _needle(version: str) -> str:
     """Return what stands in the names of a version's files, in most of their spellings."""
@@ -228,5 +239,5 @@ def _distribution(project: str, listed: Listed, index: str, rank: int) -> Distri
         filename=listed.filename, version=str(version),
         url=split_credentials(urllib.parse.urldefrag(listed.url).url)[0], sha256=listed.hashes.get("sha256"),
         size=listed.size, rank=rank, index=index, tags=tags, build=build, requires_python=listed.requires_python,
-        yanked=listed.yanked,
+        yanked=listed.yanked, hashes=listed.hashes,
     )  # fmt: skip

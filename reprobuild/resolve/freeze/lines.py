@@ -131,7 +131,7 @@ class _Finder:
         if choice is None or not choice.file.tags:
             choice, offers = self._by_rule(line, choice, offers)
         if choice is not None and choice.clash is not None:
-            return None, ambiguous(line, choice, self._files.hash_of)
+            return None, ambiguous(line, choice, self._files.facts_of)
         if choice is not None:
             return self._locked(line, choice)
         if any(offer.files for offer in offers):

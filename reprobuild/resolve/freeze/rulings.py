@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from reprobuild.lock import Outcome, Ruling
-from reprobuild.resolve.freeze.choosing import Choice
+from reprobuild.resolve.freeze.choosing import Choice, differing
 from reprobuild.resolve.freeze.files import Distribution, Offer
 from reprobuild.resolve.freeze.lookup import Lookup
 from reprobuild.resolve.freeze.target import Target
@@ -36,17 +36,23 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
         reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
     for offer in choice.later:
         reason += f"; {offer.index.url} has a wheel: decide it with --index {line.name}={offer.index.url}"
+    for item in choice.unsure:
+        reason += f"; {item.index} has a file of this name, too, and nothing tells whether it is the same"
     if file.yanked is not None:
         reason += f"; its publisher yanked it: {file.yanked or 'no reason given'}"
     return reason
 
 
-def ambiguous(line: Requirement, choice: Choice, hash_of: Callable[[Distribution], str | None]) -> Ruling:
+def ambiguous(
+    line: Requirement, choice: Choice, facts_of: Callable[[Distribution], Mapping[str, str]]
+) -> Ruling:
     """Rule a line whose file has other bytes on another index: nobody can tell which was installed."""
     one, other = choice.file, choice.clash or choice.file
+    mine, theirs = facts_of(one), facts_of(other)
+    fact = differing(mine, theirs) or "size"
     reason = (
-        f"{one.filename} is one file on {one.index} (sha256 {str(hash_of(one))[:12]}) and another on "
-        f"{other.index} (sha256 {str(hash_of(other))[:12]}): decide it, --index {line.name}={one.index} or "
+        f"{one.filename} is one file on {one.index} ({fact} {mine[fact][:12]}) and another on "
+        f"{other.index} ({fact} {theirs[fact][:12]}): decide it, --index {line.name}={one.index} or "
         f"--index {line.name}={other.index}"
     )
     return rule(line, "unresolved", reason, "ambiguous-index")
