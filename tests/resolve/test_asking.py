@@ -96,6 +96,23 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
         assert "S3CRET" not in str(caught.value)
 
 
+def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Served, tmp_path: Path) -> None:
+    index, name = Index(served, "/simple"), "tool-1.0-py3-none-any.whl"
+    index.add(name, url=f"{served.url}/{name}?Signature=S3CRET")
+    served.give(f"/{name}?Signature=S3CRET", b"wheel")
+    env = {"HOME": str(tmp_path), "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"}
+    session = Session(
+        store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    files = file_lists(Decisions(), read_services({}), session.surroundings())
+    ((locked,),) = (offer.files for offer in files.offers("tool", "1.0"))
+    assert locked.url == f"{served.url}/{name}"
+    assert session.surroundings().net.page(locked.url).content == b"wheel"
+    with pytest.raises(FetchError, match="does not exist"):
+        Net().page(locked.url)
+
+
 def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: Path) -> None:
     """torch's index stands on S3, which tells nobody what is not there; pip users have it among their indexes, too."""
     public, cuda = Index(served, "/public"), Index(served, "/whl/cu121")
