@@ -38,7 +38,7 @@ test: venv
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy
-	$(WITH_ENGINE) $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup $(PYTEST_ARGS)
+	$(WITH_ENGINE) $(PYTHON) dev/run_tests.py $(PYTEST_ARGS)
 
 # Needs the store and results of `make demo`; says so where they are missing.
 bench: venv

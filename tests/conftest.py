@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -35,38 +34,24 @@ PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-builds.json")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each worker of `make test` whole folders, and one of them, first, all that is built on the example's store.
-
-    What a session makes once would otherwise be made by each worker, and the example takes minutes.
-    """
-    for item in items:
-        group = "store" if _on_the_store(item) else item.path.relative_to(ROOT / "tests").parts[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: not _on_the_store(item))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which `make test` runs two processes side by side."""
+    parser.addoption(
+        "--part", choices=("store", "rest"), help="only what is built on the example's store, or the rest"
+    )
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to begin where pytest-xdist has lost the groups, as with a pytest that it does not know."""
-    if session.config.getoption("loadgroup", False) and not all("@" in item.nodeid for item in session.items):
-        raise pytest.UsageError("pytest-xdist does not group these tests: take a pytest that it knows")
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to the other process."""
+    part = config.getoption("--part")
+    if part:
+        wanted = [item for item in items if _on_the_store(item) == (part == "store")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
+        items[:] = wanted
 
 
 def _on_the_store(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and "test_store" in item.fixturenames
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what a worker has counted to the process that prints the summary."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["corpus"] = {kind: dict(found) for kind, found in counts.CLASSES.items()}
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker has counted."""
-    counts.add(getattr(node, "workeroutput", {}).get("corpus", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from reprobuild.snapshot.model import Remark
@@ -23,12 +23,6 @@ def count(kind: str, values: Iterable[Any], remarks: Iterable[Remark]) -> None:
         counts["suspect"] += bool(getattr(value, "suspect", ""))
     for remark in remarks:
         counts["remarks" if remark.understood else "not understood"] += remark.lines
-
-
-def add(counted: Mapping[str, Mapping[str, int]]) -> None:
-    """Add what another process has counted."""
-    for kind, counts in counted.items():
-        CLASSES.setdefault(kind, Counter()).update(counts)
 
 
 def table() -> list[str]:
