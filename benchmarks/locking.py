@@ -102,8 +102,8 @@ def measure(count: int = len(LINES), pairs: int = PAIRS, latency: float = LATENC
         for state, options in STATES.items():
             name = f"locking {count} captured distributions, {state}"
             both = alternate(
-                lambda argv=[*ours, state]: time_process(argv, env),  # type: ignore[misc]
-                lambda argv=[*theirs, *options]: time_process(argv, env),  # type: ignore[misc]
+                lambda argv=[*ours, state]: time_process(argv, env),  # type: ignore[misc]  # mypy: a default is Any
+                lambda argv=[*theirs, *options]: time_process(argv, env),  # type: ignore[misc]  # mypy: a default is Any
                 pairs,
             )
             warm = state == "warm"
