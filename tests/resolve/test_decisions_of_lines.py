@@ -77,7 +77,7 @@ if __name__ == "__main__":
     for path in sorted(Path(sys.argv[1]).iterdir()):
         rows = decided(path.read_bytes(), {})
         found = summary(rows)
-        places = ", ".join(f'"{place}" = {count}' for place, count in found["places"].items())  # type: ignore[attr-defined]
+        places = ", ".join(f'"{place}" = {count}' for place, count in found["places"].items())  # type: ignore[attr-defined]  # a table of mixed values
         sys.stdout.write(f'["{path.name}"]\nplaces = {{{places}}}\nsha256 = "{found["sha256"]}"\n\n')
         if "-v" in sys.argv:
             sys.stdout.write("".join("  # " + " | ".join(row) + "\n" for row in rows))
