@@ -1,0 +1,21 @@
+"""The only door to other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reprobuild.proc.failures import TAIL_LINES as TAIL_LINES
+from reprobuild.proc.failures import Failed as Failed
+from reprobuild.proc.failures import TimedOut as TimedOut
+from reprobuild.proc.flowing import feed as feed
+from reprobuild.proc.flowing import stream as stream
+from reprobuild.proc.whole import Begun as Begun
+from reprobuild.proc.whole import run as run
+
+
+def comma_separated(fields: Iterable[str]) -> str:
+    """Return an argument that a program reads as one line of comma-separated values (RFC 4180).
+
+    Any path can be written in it: `--mount`, and `--output` of buildx.
+    """
+    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
