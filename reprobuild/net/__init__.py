@@ -6,32 +6,33 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 import requests
 import urllib3
 
 from reprobuild.errors import FetchError
 from reprobuild.halt import Halt
+from reprobuild.net.answers import PARTS, is_private, judge, passes, spare
 from reprobuild.net.body import Stopped, pieces
 from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
-from reprobuild.net.following import Auth, Still, follow
+from reprobuild.net.following import Auth, follow
 from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
 from reprobuild.net.hidden import Hidden
 from reprobuild.net.hidden import told_address as told_address
-from reprobuild.net.line import Line
 from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
 from reprobuild.net.logins import login_for, origins, sendable, without_netrc
-from reprobuild.net.manners import Again, Pace, fresh_for, retry_after
+from reprobuild.net.manners import Again as Again
 from reprobuild.net.manners import Manners as Manners
+from reprobuild.net.manners import Pace, fresh_for
 from reprobuild.net.model import CHUNK as CHUNK
 from reprobuild.net.model import PAGE as PAGE
 from reprobuild.net.model import Forbidden as Forbidden
@@ -41,14 +42,14 @@ from reprobuild.net.model import Refused as Refused
 from reprobuild.net.model import WrongSize as WrongSize
 from reprobuild.net.model import cause
 from reprobuild.net.model import split_credentials as split_credentials
+from reprobuild.net.own import Own
+from reprobuild.net.sending import Answer as Answer
+from reprobuild.net.sending import Body as Body
 
-# What another try may mend: too busy, or an error of a server or of a proxy before it.
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
-# A part of a file, or that there is no more of it.
-_PARTS = (206, 416)
+T = TypeVar("T")
+_FOLLOWED = ("GET", "HEAD")
 _ENDLESS = "it may be hostile, or no index at all; name another address with --service"
 _LOOP = "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
-_ODD = "the server, or a proxy before it, is broken; name another address with --service"
 _UNREACHABLE = "check the network and the proxy settings, or name another address with --service"
 
 
@@ -76,7 +77,7 @@ class Net:
         self._credentials = dict(credentials or {})
         self._manners = manners or Manners()
         self._pace = Pace(self._manners, distances or {})
-        self._local = threading.local()
+        self._own = Own(self._manners)
         self.hidden = hidden or Hidden()
         self._configured = set(origins(configured))
 
@@ -117,10 +118,22 @@ class Net:
                     url=split_credentials(response.url)[0],
                     content_type=response.headers.get("Content-Type", ""),
                     content=content,
-                    fresh=fresh_for(response.headers, login=_is_private(response)),
+                    fresh=fresh_for(response.headers, login=is_private(response)),
                 )
 
-        return self._pace.patiently(url, once, self._halt())
+        return self._pace.patiently(url, once, self._own.halt)
+
+    def probe(self, url: str) -> None:
+        """Ask an address, and read the headers of its answer alone.
+
+        Raises:
+            NotFound, Refused: it answers so. FetchError: it cannot be reached, or answers nothing that was asked.
+        """
+
+        def once() -> None:
+            self._ask(url, {"Accept": "*/*"}).close()
+
+        self._pace.patiently(url, once, self._own.halt)
 
     def download(
         self,
@@ -151,19 +164,52 @@ class Net:
 
         def once() -> str:
             if not growing.complete:
-                with self._ask(url, growing.headers()) as response:
+                wanted = growing.headers()
+                with self._ask(url, wanted, good=(200, *PARTS) if "Range" in wanted else (200,)) as response:
                     growing.take(response)
             return growing.digest
 
-        self._session()
-        line: Line = self._local.line
-        before, line.halt = line.halt, halt or line.halt
-        try:
-            return self._pace.patiently(url, once, line.halt)
-        finally:
-            line.halt = before
+        with self._own.ended_by(halt):
+            return self._pace.patiently(url, once, self._own.halt)
 
-    def _ask(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+    def send(
+        self, method: str, url: str, *, good: Container[int], body: Body | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}), most: int = 0, patient: bool = True,
+    ) -> Answer:  # fmt: skip
+        """Return what an address answers to a request of any method.
+
+        Only GET and HEAD follow redirections: what is sent goes to this address, or nowhere.
+
+        Args:
+            method: `PUT`, ...
+            url: the address.
+            good: the numbers of the answers that are wanted.
+            body: what is sent; it may take long, as long as it gets on.
+            headers: go along.
+            most: how many bytes of the answer's body are read; more are an error. With 0 none is read.
+            patient: try again what may pass; else `Again` is raised, for a caller who is patient himself.
+
+        Raises:
+            NotFound, Refused, FetchError: as those of `page`.
+        """
+
+        def once() -> Answer:
+            with self._ask(url, headers, method, body, good) as response:
+                content = self._content(response, split_credentials(url)[0], most) if most else b""
+                spare(response)
+                named = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(status=response.status_code, headers=named, content=content)
+
+        return self.patiently(url, once) if patient else once()
+
+    def patiently(self, url: str, once: Callable[[], T]) -> T:
+        """Call `once` until it raises no `Again`, or the manners' patience ends: then raise the last try's error."""
+        return self._pace.patiently(url, once, self._own.halt)
+
+    def _ask(
+        self, url: str, headers: Mapping[str, str], method: str = "GET", body: Body | None = None,
+        good: Container[int] = (200,),
+    ) -> requests.Response:  # fmt: skip
         """Return the open answer, of which only the headers are read."""
         url, own = split_credentials(url)
         if self.offline:
@@ -173,17 +219,17 @@ class Net:
         auth = sendable(own or login_for(url, self._credentials))
 
         def one(place: str, login: Auth) -> requests.Response:
-            self._pace.wait(place, self._halt())
+            self._pace.wait(place, self._own.halt)
             login = without_netrc(place, login, self._configured)
-            response = self._session().get(
-                self.hidden.whole(place), headers=dict(headers), auth=login, stream=True, allow_redirects=False,
-                timeout=(self._manners.connect, self._manners.read),
+            response = self._own.session.request(
+                method, self.hidden.whole(place), headers=dict(headers), auth=login, stream=True,
+                allow_redirects=False, timeout=(self._manners.connect, self._manners.read), data=self._own.begun(body),
             )  # fmt: skip
             response.url = place  # what is told of it has no token
             return response
 
         def get(login: Fixed | None) -> requests.Response:
-            return follow(one, url, login or auth)
+            return follow(one, url, login or auth) if method in _FOLLOWED else one(url, login or auth)
 
         try:
             response = pass_gate(self._gate, url, self, get) if self._gate and not auth else get(None)
@@ -192,12 +238,13 @@ class Net:
         # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
             final = FetchError(f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE)
-            if _passes(err):
+            if passes(err):
                 raise Again(final) from None
             raise final from None
         try:
-            _judge(response, url, self._gate, self._led(response, url), ranged="Range" in headers)
+            judge(response, url, self._gate, self._led(response, url), good=good)
         except BaseException:
+            spare(response)
             response.close()
             raise
         return response
@@ -206,7 +253,7 @@ class Net:
         found, size, begun = [], 0, time.monotonic()
         try:
             for piece in pieces(
-                response, CHUNK, self._manners, self._manners.least, self._halt(), decode=True
+                response, CHUNK, self._manners, self._manners.least, self._own.halt, decode=True
             ):
                 found.append(piece)
                 size += len(piece)
@@ -224,54 +271,3 @@ class Net:
             return ""
         place = self.hidden.shown(response.url.partition("?")[0])
         return f" (which leads to {split_credentials(place)[0]})"
-
-    def _halt(self) -> Halt:
-        """Return what ends the requests of this thread; those for a login on the way to a file are among them."""
-        self._session()
-        line: Line = self._local.line
-        return line.halt
-
-    def _session(self) -> requests.Session:
-        # One session a thread: requests does not promise that a session may be shared.
-        if not hasattr(self._local, "session"):
-            self._local.session = Still()
-            self._local.line = line = Line(self._manners.connect + self._manners.read)
-            for scheme in ("http://", "https://"):
-                self._local.session.mount(scheme, line)
-        session_of_thread: requests.Session = self._local.session
-        return session_of_thread
-
-
-def _passes(err: Exception) -> bool:
-    """Tell whether another try may mend a failure: not that of a certificate or of an address."""
-    lasting = (requests.exceptions.SSLError, requests.exceptions.InvalidProxyURL)
-    passing = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
-    return isinstance(err, passing) and not isinstance(err, lasting)
-
-
-def _judge(response: requests.Response, url: str, gate: Gate | None, led: str, *, ranged: bool) -> None:
-    """Raise what an answer means that brings nothing: only the whole brings something, or the part asked for."""
-    status = response.status_code
-    if status == requests.codes.ok or (ranged and status in _PARTS):
-        return
-    told = url + led
-    if status in (404, 410):
-        raise NotFound(f"{told} does not exist (HTTP {status})", hint="it may have been removed")
-    if status in (401, 403):
-        login = "put the credentials where pip finds them (its configuration, or ~/.netrc)"
-        hint = (gate and gate.remedy(url)) or login
-        kind = Forbidden if status == requests.codes.forbidden else Refused
-        raise kind(f"{told} refuses access (HTTP {status})", hint=hint)
-    if status < 400 or status in _PARTS:
-        raise FetchError(f"{told} answered HTTP {status}, which answers nothing that was asked", hint=_ODD)
-    final = FetchError(f"{told} answered HTTP {status}", hint="try again later")
-    if status in _PASSING:
-        asked = retry_after(response.headers.get("Retry-After"))
-        raise Again(final, wait=asked, place=response.url)
-    raise final
-
-
-def _is_private(response: requests.Response) -> bool:
-    """Tell whether a login, a token or a signature went along on any step to an answer."""
-    steps = [step.request for step in (*response.history, response)]
-    return any("Authorization" in one.headers or told_address(one.url or "") != one.url for one in steps)

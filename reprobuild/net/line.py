@@ -14,7 +14,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from reprobuild.halt import Halt
-from reprobuild.net.watch import WATCH
+from reprobuild.net.watch import WATCH, Due
 
 
 class Line(HTTPAdapter):
@@ -26,6 +26,7 @@ class Line(HTTPAdapter):
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.halt = Halt()
+        self._due: Due | None = None
         self._guard = threading.Lock()
         self._held: list[socket.socket] = []
         self._cut = False
@@ -49,7 +50,7 @@ class Line(HTTPAdapter):
         self._cut = False
         response = None
         try:
-            with WATCH.within(self._seconds, self.cut), self.halt.ending(self.cut):
+            with WATCH.within(self._seconds, self.cut) as self._due, self.halt.ending(self.cut):
                 response = super().send(request, *args, **kwargs)
         except requests.RequestException:
             if not self._cut:
@@ -64,6 +65,11 @@ class Line(HTTPAdapter):
         if response is not None:  # http.client takes an end amid the headers for their end
             response.close()
         raise requests.ReadTimeout(f"no whole answer began in {self._seconds:.0f} s")
+
+    def renew(self) -> None:
+        """Begin the time of the request anew: a part of what it sends went out."""
+        if self._due is not None:
+            self._due.renew(self._seconds)
 
     def cut(self) -> None:
         """End the request that is under way in another thread."""

@@ -12,9 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 
 
-class _Due:
+class Due:
+    """What is to happen, and when."""
+
     def __init__(self, when: float, late: Callable[[], None]) -> None:
         self.when, self.late, self.over = when, late, False
+
+    def renew(self, seconds: float) -> None:
+        """Let it be due this long from now: something got on."""
+        self.when = time.monotonic() + seconds
 
 
 class Watch:
@@ -22,15 +28,18 @@ class Watch:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: list[tuple[float, int, _Due]] = []
+        self._waiting: list[tuple[float, int, Due]] = []
         self._numbers = itertools.count()
         self._wakes = 0.0  # when the thread looks again by itself
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def within(self, seconds: float, late: Callable[[], None]) -> Iterator[None]:
-        """Let `late` be called, by another thread and without an error, when the block takes longer than this."""
-        due = _Due(time.monotonic() + seconds, late)
+    def within(self, seconds: float, late: Callable[[], None]) -> Iterator[Due]:
+        """Let `late` be called, by another thread and without an error, when the block takes longer than this.
+
+        What is given can be renewed in the block.
+        """
+        due = Due(time.monotonic() + seconds, late)
         with self._changed:
             heapq.heappush(self._waiting, (due.when, next(self._numbers), due))
             if self._thread is None:
@@ -39,7 +48,7 @@ class Watch:
             elif due.when < self._wakes:
                 self._changed.notify()
         try:
-            yield
+            yield due
         finally:
             with self._changed:
                 due.over = True
@@ -59,6 +68,9 @@ class Watch:
                     self._changed.wait(None if math.isinf(left) else left)
                     continue
                 due = heapq.heappop(self._waiting)[2]
+                if due.when > time.monotonic():  # renewed
+                    heapq.heappush(self._waiting, (due.when, next(self._numbers), due))
+                    continue
             due.late()
 
 

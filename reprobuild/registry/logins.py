@@ -25,7 +25,7 @@ from reprobuild.net import Net
 from reprobuild.registry.reference import is_loopback
 
 # What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
-_SERVED = re.compile(r"/v2/(?P<name>.+)/(?:manifests|blobs)/[^/]+")
+_SERVED = re.compile(r"/v2/(?P<name>.+?)/(?:(?:manifests|referrers)/[^/]+|blobs/(?P<sent>uploads/)?[^/]*)")
 _TOKEN = re.compile(r"[!-~]+")
 _LARGEST_TOKEN = 1 << 20
 
@@ -108,7 +108,9 @@ class Logins:
                 hint="the registry must name its token server by an https address",
             )
         query = {key: fields[key] for key in ("service",) if key in fields}
-        query["scope"] = fields.get("scope") or f"repository:{place[1]}:pull"
+        found = _SERVED.fullmatch(urllib.parse.urlsplit(url).path)
+        actions = "pull,push" if found and found["sent"] else "pull"
+        query["scope"] = fields.get("scope") or f"repository:{place[1]}:{actions}"
         if login:
             quoted = (urllib.parse.quote(word, safe="") for word in (login.user, login.password))
             host = f"{':'.join(quoted)}@{host}"

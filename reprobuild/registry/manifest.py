@@ -38,7 +38,7 @@ _ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
 LARGEST_JSON = 4 << 20
 _MOST_LAYERS = 512  # overlayfs takes at most 500, Docker 127
 _LARGEST_LAYER = 256 << 30
-_OTHER = "the registry is broken, or hostile; take the image from another one"
+OTHER = "the registry is broken, or hostile; take the image from another one"
 _PLATFORMS = "choose another `--platform`, or an image that was made for this one"
 
 
@@ -101,7 +101,7 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
 
     Args:
         reference: what was decided.
-        platform: `linux/amd64`, ...
+        platform: `linux/amd64`, ...; empty for the one that there is an image for.
         net: with the user's logins.
         store: where they are kept.
         hub: the address of Docker's own registry.
@@ -116,12 +116,12 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
         chosen = _choose(_decoded(content, _Index, reference), platform, reference)
         digest, content = source.manifest(_checked(chosen, reference, LARGEST_JSON))
         if source.kind(content) in _INDEXES:
-            raise LockError(f"{reference} is a list of lists of images", hint=_OTHER)
+            raise LockError(f"{reference} is a list of lists of images", hint=OTHER)
     manifest = _decoded(content, _Manifest, reference)
     config = source.config(manifest.config)
-    if f"{config.os}/{config.architecture}" != platform:
+    if platform and f"{config.os}/{config.architecture}" != platform:
         raise LockError(
-            f"{reference} is for {_shown(f'{config.os}/{config.architecture}')}, and {platform} is wanted",
+            f"{reference} is for {shown(f'{config.os}/{config.architecture}')}, and {platform} is wanted",
             hint=_PLATFORMS,
         )
     return Found(
@@ -169,7 +169,7 @@ class _Source:
         kind = stated.media_type or unstated
         if kind not in (*_INDEXES, *_MANIFESTS) or stated.schema_version != 2:
             raise LockError(
-                f"{self.reference} is no image of a kind that is known ({_shown(kind) or 'none stated'})",
+                f"{self.reference} is no image of a kind that is known ({shown(kind) or 'none stated'})",
                 hint="push it again with a tool of this decade: images of Docker's schema 2 and of OCI are known",
             )
         return kind
@@ -197,7 +197,7 @@ class _Source:
     def _lie(self, wanted: str, found: str) -> FetchError:
         return FetchError(
             f"{self.reference.host} gives other bytes for {self.reference.name}@{wanted}: {found}",
-            hint=_OTHER,
+            hint=OTHER,
         )
 
 
@@ -206,16 +206,16 @@ def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[Imag
     if not 0 < len(manifest.layers) == len(diff_ids) <= _MOST_LAYERS:
         raise FetchError(
             f"{reference} states {len(manifest.layers)} layers, and {len(diff_ids)} in its configuration",
-            hint=_OTHER,
+            hint=OTHER,
         )
     for layer, diff_id in zip(manifest.layers, diff_ids, strict=True):
         if layer.media_type not in _LAYERS or layer.urls:
             raise LockError(
-                f"{reference} has a layer that is no plain part of it ({_shown(layer.media_type)})",
+                f"{reference} has a layer that is no plain part of it ({shown(layer.media_type)})",
                 hint="layers of Windows, encrypted ones and ones that lie elsewhere cannot be used",
             )
         if not DIGEST.fullmatch(diff_id):
-            raise FetchError(f"{reference} states the impossible digest {diff_id[:80]!r}", hint=_OTHER)
+            raise FetchError(f"{reference} states the impossible digest {diff_id[:80]!r}", hint=OTHER)
     return tuple(
         ImageLayer(
             file=source.artefact(layer, "layer", _LARGEST_LAYER),
@@ -229,12 +229,16 @@ def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[Imag
 def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
     """Return the entry of a platform; builders add others, of the platform `unknown`, for attestations."""
     offered = [(item, item.platform) for item in index.manifests if item.platform]
+    real = [item for item, made_for in offered if made_for.os != "unknown"]
+    if not platform and len(real) == 1:
+        return real[0]
     for item, made_for in offered:
         if f"{made_for.os}/{made_for.architecture}" == platform:
             return item
-    known = sorted({_shown(f"{p.os}/{p.architecture}") for _, p in offered if p.os != "unknown"})[:20]
+    known = sorted({shown(f"{p.os}/{p.architecture}") for _, p in offered if p.os != "unknown"})[:20]
     raise LockError(
-        f"{reference} has no image for {platform}; it has {', '.join(known) or 'none'}", hint=_PLATFORMS
+        f"{reference} has no image for {platform or 'one platform alone'}; it has {', '.join(known) or 'none'}",
+        hint=_PLATFORMS,
     )
 
 
@@ -242,12 +246,12 @@ def _checked(stated: _Descriptor, reference: Reference, largest: int) -> str:
     """Return the digest of a descriptor that can be true."""
     if not DIGEST.fullmatch(stated.digest) or not 0 <= stated.size <= largest:
         raise FetchError(
-            f"{reference} states a part {stated.digest[:80]!r} of {stated.size} bytes", hint=_OTHER
+            f"{reference} states a part {stated.digest[:80]!r} of {stated.size} bytes", hint=OTHER
         )
     return stated.digest
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Return what a registry says as a terminal may show it."""
     return "".join(character if character.isprintable() else "?" for character in text[:80])
 
@@ -256,4 +260,4 @@ def _decoded(content: bytes, kind: type[T], reference: Reference) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as err:
-        raise FetchError(f"{reference} cannot be read: {str(err)[:200]}", hint=_OTHER) from None
+        raise FetchError(f"{reference} cannot be read: {str(err)[:200]}", hint=OTHER) from None

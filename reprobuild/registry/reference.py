@@ -64,8 +64,12 @@ def is_image(base: str) -> bool:
     return any(sign in base for sign in ":@.")
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str, what: str = "base") -> Reference:
     """Read a reference; one without a host means Docker's own registry.
+
+    Args:
+        text: what the user wrote.
+        what: the name of the decision or the argument that it is, for messages.
 
     Raises:
         UsageError: it is none, tells neither tag nor digest, or holds a login, which is not repeated.
@@ -73,7 +77,7 @@ def parse_reference(text: str) -> Reference:
     rest = text.removeprefix(_PREFIX)
     rest, at, digest = rest.partition("@")
     if (at and not DIGEST.fullmatch(digest)) or "://" in rest:
-        raise UsageError("`base` holds a login, a scheme or a broken digest", hint=_LOGIN)
+        raise UsageError(f"`{what}` holds a login, a scheme or a broken digest", hint=_LOGIN)
     head, slash, tail = rest.partition("/")
     if not slash or not (any(sign in head for sign in ".:[") or head == "localhost"):
         head, tail = _HUB, rest
@@ -82,9 +86,9 @@ def parse_reference(text: str) -> Reference:
         head, name = _HUB, name if "/" in name else f"library/{name}"
     whole = _HOST.fullmatch(head) and _NAME.fullmatch(name) and len(name) <= _LONGEST
     if not whole or (colon and not _TAG.fullmatch(tag)):
-        raise UsageError(f"`base: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
+        raise UsageError(f"`{what}: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
     if not tag and not digest:
-        raise UsageError(f"`base: {text}` tells neither a tag nor a digest", hint=_HINT)
+        raise UsageError(f"`{what}: {text}` tells neither a tag nor a digest", hint=_HINT)
     return Reference(host=head, name=name, tag=tag, digest=digest)
 
 
