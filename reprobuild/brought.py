@@ -1,0 +1,104 @@
+"""What a folder of results itself holds of its lock's files: its context has all that the image is made of.
+
+Nothing in the folder is believed: each file is copied while its hash is taken, and kept only where that is the lock's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO
+
+from reprobuild.archive import CHUNK, TarWriter, read_tar
+from reprobuild.errors import BuildError
+from reprobuild.guard import tars
+from reprobuild.guard.plain import open_plain
+from reprobuild.keep import named_files
+from reprobuild.lock import EPOCH, FILES, Lock
+from reprobuild.store import Store
+from reprobuild.whole import naming
+
+CONTEXT = "context"
+_RUNTIME = f"{FILES[1:]}/lib/reprobuild_runtime/"
+_PAYLOAD = "payload.tar"
+_LARGEST = 64 << 20  # of our own files, which are read into memory
+
+
+def take_context(out: Path, lock: Lock, store: Store) -> int:
+    """Copy what the store lacks of a lock's files from the context of a folder of results into the store.
+
+    What has other bytes than the lock names is passed over: whoever needs it says that it is missing.
+
+    Returns:
+        The number of files that were taken.
+    """
+    missing = {sha256 for sha256 in named_files(lock) if not store.has(sha256)}
+    taken = 0
+    for folder, folders, names in os.walk(out / CONTEXT):
+        folders.sort()
+        for name in sorted(names):
+            if not missing:
+                return taken
+            path = Path(folder, name)
+            found = _runtime(path, missing, store) if name == _PAYLOAD else _take(path, missing, store)
+            missing.discard(found)
+            taken += bool(found)
+    return taken
+
+
+def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
+    """Bring the runtime package of a lock's image into the store from the context, and tell whether it is there."""
+    if lock.realised is None:
+        return False
+    wanted = lock.realised.runtime
+    places = () if store.has(wanted) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))
+    return store.has(wanted) or any(_runtime(path, (wanted,), store) for path in places)
+
+
+def _take(path: Path, missing: Collection[str], store: Store) -> str:
+    """Return the sha256 of a file that was missing, and is in the store now; else nothing."""
+    try:
+        source, _ = open_plain(path, links=False)
+    except OSError:
+        return ""
+    with source:
+        if _copy(source, None) not in missing:
+            return ""
+        source.seek(0)
+        with store.scratch() as folder:
+            part = folder / "taken"
+            with naming(part), part.open("wb") as target:
+                digest = _copy(source, target)
+            return store.adopt(part, digest) if digest in missing else ""  # changed since it was looked at
+
+
+def _copy(source: IO[bytes], target: IO[bytes] | None) -> str:
+    digest = hashlib.sha256()
+    while chunk := source.read(CHUNK):
+        digest.update(chunk)
+        if target:
+            target.write(chunk)
+    return digest.hexdigest()
+
+
+def _runtime(path: Path, missing: Collection[str], store: Store) -> str:
+    """Return the sha256 of the runtime package that an image got, packed again as realising packs it."""
+    packed = io.BytesIO()
+    writer = TarWriter(packed, EPOCH)
+    files: dict[str, bytes] = {}
+    try:
+        source, size = open_plain(path, links=False)
+        with source:
+            for entry, content in read_tar(source) if size <= _LARGEST else ():
+                if entry.path.startswith(_RUNTIME) and entry.type == "file":
+                    files[entry.path.removeprefix(_RUNTIME)] = content()
+    except (OSError, BuildError, *tars.UNREADABLE):
+        return ""
+    for name, data in sorted(files.items()):
+        writer.file(name, data)
+    writer.close()
+    digest = hashlib.sha256(packed.getvalue()).hexdigest()
+    return store.add(packed.getvalue()) if digest in missing else ""

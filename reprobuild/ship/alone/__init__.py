@@ -1,0 +1,1 @@
+"""Programs that are handed over as they are, and need Python alone."""

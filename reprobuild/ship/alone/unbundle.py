@@ -1,0 +1,888 @@
+#!/usr/bin/env python3
+"""Check a bundle of reprobuild and unpack it; needs Python 3.8 and nothing else.
+
+    python3 unbundle.py FILE -o OUT [--signers FILE] [--load docker|podman|apptainer]
+    python3 unbundle.py FILE --check
+
+FILE is the bundle, or the name that its parts FILE.001, FILE.002, ... have in common.
+
+A bundle is a plain tar. Its first member, `bundle.json`, names every other one with its size and sha256; the one after
+it may be a signature of the first (`ssh-keygen -Y sign`). So every byte of the file is known from the first member,
+and each is compared: names, links, sizes and order are never taken from anywhere else. What is unpacked becomes a
+plain file, below OUT alone. The format is in docs/bundles.md of reprobuild.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"
+NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose is none for this
+FORM = 1
+BLOCK, RECORD, CHUNK = 512, 10240, 1 << 20
+LARGEST_MANIFEST, LARGEST_SIGNATURE, LARGEST_FILE = 64 << 20, 1 << 16, 1 << 50
+LARGEST_FOLDERS = 16 << 20  # characters in the names of all folders
+MOST_DEEP = 32  # parts of a path
+KEYGEN_TIME = 60.0  # seconds that a look at a signature may take
+MOST_NAMED = 20  # damaged members that one message names
+PAGE = "report.html"
+CHANGED = ("verdict.json", PAGE)  # a check of the image writes them anew
+# Every file that a bundle can have, and the folders of all others. What a check of the receiver's own would write into
+# a folder of results (fleet.json) is not among them: it would be believed as the receiver's.
+FILES = (
+    *CHANGED, "Apptainer.def", "Dockerfile", "README.md", "image.json", "image.sif", "provenance.intoto.json",
+    "pylock.toml", "reprobuild.lock", "sbom.cdx.json", "unbundle.py",
+)  # fmt: skip
+FOLDERS = ("context/", "image/", "reprobuild/", "sources/", "store/blobs/")
+AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole already is kept"
+NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
+_SHA256 = re.compile("[0-9a-f]{64}")
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+_PART = re.compile(r"(.+)\.(\d{3,6})")
+
+
+class Refused(Exception):
+    """A bundle cannot be taken: what is wrong, and what to do about it."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+class Absent(Refused):
+    """The program that looks at signatures cannot be run."""
+
+
+Keygen = Callable[[Sequence[str], bytes], Optional[str]]  # arguments after `ssh-keygen -Y`, and its input
+
+
+class Member(NamedTuple):
+    """A file of the bundle. `link` is the earlier path with the same bytes, which are not there twice."""
+
+    path: str
+    sha256: str
+    size: int
+    link: str = ""
+
+
+def pad(size: int, block: int = BLOCK) -> int:
+    """Return how many zero bytes follow `size` bytes."""
+    return -size % block
+
+
+def header(path: str, size: int, epoch: int, link: str = "") -> bytes:
+    """Return the tar header of a file, or of a hard link: POSIX ustar, with pax records where ustar has no room.
+
+    https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13_06
+    """
+    name, target = path.encode(), link.encode()
+    records = b""
+    for key, value, fits in (
+        (b"path", name, len(name) <= 100),
+        (b"linkpath", target, len(target) <= 100),
+        (b"size", b"%d" % size, size < 1 << 33),
+    ):
+        records += b"" if fits else _record(key, value)
+    kind = b"1" if link else b"0"
+    block = _ustar(name[:100], size if size < 1 << 33 else 0, epoch, kind, target[:100])
+    if not records:
+        return block
+    return _ustar(b"./pax", len(records), epoch, b"x", b"") + records + bytes(pad(len(records))) + block
+
+
+def _record(key: bytes, value: bytes) -> bytes:
+    rest = b" %s=%s\n" % (key, value)
+    size = len(rest) + len(str(len(rest)))
+    return b"%d%s" % (len(rest) + len(str(size)), rest)
+
+
+def _ustar(name: bytes, size: int, epoch: int, kind: bytes, link: bytes) -> bytes:
+    start = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + b"%011o\0%011o\0" % (size, epoch)
+    end = kind + link.ljust(100, b"\0") + b"ustar\x0000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
+    return start + b"%06o\0 " % (sum(start) + sum(end) + 8 * 32) + end
+
+
+def encode(document: Dict[str, Any]) -> bytes:
+    """Return a manifest in the one form in which it is written, with its own digest in it."""
+    digest = hashlib.sha256(_dump({**document, "digest": ""})).hexdigest()
+    return _dump({**document, "digest": digest})
+
+
+def _dump(document: Dict[str, Any]) -> bytes:
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+
+
+def members_of(raw: bytes) -> List[Member]:
+    """Return what a manifest names.
+
+    Raises:
+        Refused: it is no manifest, of another form, or names what must not be, or what no bundle has.
+    """
+    try:
+        document = json.loads(raw.decode())
+        if encode(document) != raw:  # a key that stands twice, a number in another form
+            raise ValueError("its bytes are not those of its digest")
+        if document["form"] != FORM:
+            raise Refused(
+                "it is a bundle of the form %.20r, and this program reads form %d" % (document["form"], FORM),
+                "use the unbundle.py that came with it",
+            )
+        found = _members(document["members"])
+    except (ValueError, KeyError, TypeError, RecursionError) as err:
+        raise Refused("its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE) from None
+    for member in found:
+        if member.path not in FILES and not member.path.startswith(FOLDERS):
+            raise Refused(
+                "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
+                "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
+            )
+    return found
+
+
+def _members(listed: Any) -> List[Member]:
+    found: List[Member] = []
+    first: Dict[str, Member] = {}
+    files: Set[str] = {MANIFEST, SIGNATURE}
+    folders: Set[str] = set()
+    named = 0
+    for item in listed:
+        path, sha256, size = item["path"], item["sha256"], item["size"]
+        _check_path(path)
+        if type(size) is not int or not 0 <= size < LARGEST_FILE:
+            raise ValueError("%r has the size %.40r" % (path, size))
+        if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+            raise ValueError("%r has the sha256 %.80r" % (path, sha256))
+        if "/blobs/" in path and path.rpartition("/")[2] != sha256:
+            raise ValueError("%r is named by another sha256" % path)
+        above = ["/".join(path.split("/")[:count]) for count in range(1, path.count("/") + 1)]
+        if path in files or path in folders or not files.isdisjoint(above):
+            raise ValueError("%r stands there twice, or is a file and a folder" % path)
+        files.add(path)
+        named += sum(len(folder) for folder in above if folder not in folders)
+        if named > LARGEST_FOLDERS:  # each is held in memory, and a path names all those above it
+            raise ValueError("it names too many folders")
+        folders.update(above)
+        same = first.setdefault(sha256, Member(path, sha256, size))
+        if same.size != size:
+            raise ValueError("%r and %r have one sha256 and two sizes" % (same.path, path))
+        found.append(same if same.path == path else Member(path, sha256, size, same.path))
+    return found
+
+
+def _check_path(path: Any) -> None:
+    if not isinstance(path, str) or not 0 < len(path.encode()) <= 1000:
+        raise ValueError("%.80r is no path" % (path,))
+    parts = path.split("/")
+    if len(parts) > MOST_DEEP:
+        raise ValueError("%.80r has more than %d parts" % (path, MOST_DEEP))
+    if not path.isprintable() or "\\" in path or {"", ".", ".."} & set(parts):
+        raise ValueError("%r is no path below a folder" % path)
+    if max(len(part.encode()) for part in parts) > 255:
+        raise ValueError("a name in %.80r is too long" % path)
+
+
+def escaped(text: str) -> str:
+    """Return a text of others without what steers a terminal, and not too much of it."""
+    return text.encode("unicode_escape").decode()[:300]
+
+
+class Volume:
+    """The bytes of a file, or of parts one after the other."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+        self.sizes = [os.path.getsize(path) for path in self.paths]
+        self.size = sum(self.sizes)
+        self._opened = -1
+        self._stream: Any = None
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes from a place on; fewer where the end comes first."""
+        found = b""
+        for index, length in enumerate(self.sizes):
+            if size > len(found) and offset < length:
+                if index != self._opened:
+                    self.close()
+                    self._stream, self._opened = open(self.paths[index], "rb"), index  # noqa: SIM115  # closed by `close`
+                self._stream.seek(offset)
+                found += self._stream.read(min(size - len(found), length - offset))
+                offset = length
+            offset -= length
+        return found
+
+    def place(self, start: int, end: int) -> str:
+        """Say in which bytes of which files something stands."""
+        told, before = [], 0
+        for path, length in zip(self.paths, self.sizes):
+            first, last = max(start - before, 0), min(end - before, length)
+            if first < last:
+                told.append("bytes %d to %d of %s" % (first + 1, last, path))
+            before += length
+        return " and ".join(told)
+
+    def close(self) -> None:
+        if self._stream:
+            self._stream.close()
+        self._stream, self._opened = None, -1
+
+
+def is_part(name: str) -> bool:
+    """Return whether a file of this name is taken for a part of a bundle."""
+    return _PART.fullmatch(name) is not None
+
+
+def begins_bundle(path: str) -> bool:
+    """Return whether a file begins as a bundle does."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as stream:
+        first = stream.read(BLOCK)
+    return first == header(MANIFEST, _field(first, 124, 136), _field(first, 136, 148))
+
+
+def find_parts(path: str) -> List[str]:
+    """Return the files that a bundle consists of, in their order.
+
+    Raises:
+        Refused: there is none, or one is missing or cut.
+    """
+    if os.path.isfile(path) and not _PART.fullmatch(path):
+        return [path]
+    named = _PART.fullmatch(path)
+    stem = named.group(1) if named else path
+    folder, name = os.path.split(stem)
+    matches = (
+        [_PART.fullmatch(other) for other in os.listdir(folder or ".")]
+        if os.path.isdir(folder or ".")
+        else []
+    )
+    numbers = sorted(
+        int(match.group(2))
+        for match in matches
+        if match and match.group(1) == name and os.path.isfile(os.path.join(folder, match.group(0)))
+    )  # a pipe would be waited for without end
+    if not numbers and os.path.isdir(path):
+        raise Refused("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
+    if not numbers:
+        raise Refused("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
+    missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
+    if missing:
+        raise Refused(
+            "missing: %s" % _parts_named(stem, missing), "copy what is missing; the other parts can stay"
+        )
+    paths = ["%s.%03d" % (stem, number) for number in numbers]
+    sizes = [os.path.getsize(one) for one in paths]
+    for one, size in zip(paths[:-1], sizes):
+        if size < max(sizes):
+            raise Refused(
+                "%s has %d bytes of %d: its copy was cut" % (one, size, max(sizes)), _rest(one, size)
+            )
+    return paths
+
+
+def _parts_named(stem: str, numbers: Sequence[int]) -> str:
+    return ", ".join("%s.%03d" % (stem, number) for number in numbers[:MOST_NAMED]) + (
+        " and %d more" % (len(numbers) - MOST_NAMED) if len(numbers) > MOST_NAMED else ""
+    )
+
+
+def _rest(path: str, size: int) -> str:
+    name = os.path.basename(path)
+    return "go on with the copy, as `rsync --append-verify` does: %s lacks `tail -c +%d` of the original" % (
+        name,
+        size + 1,
+    )
+
+
+class Bundle(NamedTuple):
+    """An open bundle: its bytes, its first member, the signature of that and by whom, and where each member begins."""
+
+    volume: Volume
+    epoch: int
+    manifest: bytes
+    signature: bytes
+    signer: str
+    members: List[Member]
+    start: int
+    end: int
+
+    @property
+    def document(self) -> Dict[str, Any]:
+        document: Dict[str, Any] = json.loads(self.manifest.decode())
+        return document
+
+    def placed(self) -> Iterator[Tuple[Member, int, bytes]]:
+        """Yield each member with the place and the bytes of its header."""
+        offset = self.start
+        for member in self.members:
+            head = _head(member, self.epoch)
+            yield member, offset, head
+            offset += len(head) + _stored(member)
+
+
+def _head(member: Member, epoch: int) -> bytes:
+    return header(member.path, 0 if member.link else member.size, epoch, member.link)
+
+
+def _stored(member: Member) -> int:
+    return 0 if member.link else member.size + pad(member.size)
+
+
+def length(start: int, members: Sequence[Member], epoch: int) -> int:
+    """Return how many bytes a bundle has whose members begin at `start`."""
+    end = start + sum(len(_head(member, epoch)) + _stored(member) for member in members) + 2 * BLOCK
+    return end + pad(end, RECORD)
+
+
+@contextlib.contextmanager
+def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -> Iterator[Bundle]:
+    """Give a bundle whose manifest was read and whose length is right; no member was looked at.
+
+    Who signed it is looked at before anything of the manifest is read.
+
+    Args:
+        path: the file, or what the names of its parts have in common.
+        signers, keygen: see `check_signature`.
+
+    Raises:
+        Refused: a part is missing, the copy was cut, it is no bundle, or nobody of those asked for signed it.
+    """
+    volume = Volume(find_parts(path))
+    try:
+        first = volume.read(0, BLOCK)
+        size, epoch = _field(first, 124, 136), _field(first, 136, 148)
+        if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
+            raise Refused("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
+        manifest = volume.read(BLOCK, size)
+        start = BLOCK + size + pad(size)
+        if volume.size < start:
+            raise Refused(_cut(volume, start), _rest(volume.paths[-1], volume.sizes[-1]))
+        _check_padding(volume, MANIFEST, BLOCK + size)
+        signature, start = _signature(volume, start, epoch)
+        signer = check_signature(manifest, signature, signers, keygen or run_keygen)
+        try:
+            members = members_of(manifest)
+        except Refused as err:
+            raise Refused("%s: %s" % (volume.paths[0], err), err.hint) from None
+        end = length(start, members, epoch)
+        found = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
+        _check_length(found)
+        yield found
+    finally:
+        volume.close()
+
+
+def _field(block: bytes, start: int, end: int) -> int:
+    text = block[start : end - 1]
+    return int(text, 8) if re.fullmatch(b"[0-7]+", text) else 0
+
+
+def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
+    block = volume.read(start, BLOCK)
+    size = _field(block, 124, 136)
+    if block != header(SIGNATURE, size, epoch) or size > LARGEST_SIGNATURE:
+        return b"", start
+    end = start + BLOCK + size + pad(size)
+    if volume.size < end:
+        raise Refused(_cut(volume, end), _rest(volume.paths[-1], volume.sizes[-1]))
+    _check_padding(volume, SIGNATURE, start + BLOCK + size)
+    return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
+
+
+def _check_padding(volume: Volume, name: str, end: int) -> None:
+    if volume.read(end, pad(end)).strip(b"\0"):
+        raise Refused("what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN)
+
+
+def _cut(volume: Volume, end: int) -> str:
+    return "%s ends after %d bytes of at least %d: its copy was cut" % (volume.paths[-1], volume.size, end)
+
+
+def _check_length(bundle: Bundle) -> None:
+    volume, end = bundle.volume, bundle.end
+    if volume.size > end:
+        raise Refused("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
+    if volume.size == end:
+        return
+    whole = max(volume.sizes)
+    count = -(-end // whole)
+    if _PART.fullmatch(volume.paths[0]) and volume.sizes[-1] == whole and count > len(volume.paths):
+        numbers = range(len(volume.paths) + 1, count + 1)
+        stem = _PART.fullmatch(volume.paths[0]).group(1)  # type: ignore[union-attr]  # it was matched when it was found
+        raise Refused(
+            "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
+        )
+    raise Refused(
+        "%s: %d bytes are there of %d: its copy was cut" % (volume.paths[-1], volume.size, end),
+        _rest(volume.paths[-1], volume.sizes[-1]),
+    )
+
+
+def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Keygen) -> str:
+    """Return by whom a bundle is signed, of those whom a file of allowed signers names (ssh-keygen(1)).
+
+    Args:
+        manifest: the first member, of which nothing was read yet.
+        signature: of that; empty where there is none.
+        signers: the file; empty to ask only whether the signature is of this bundle, where `ssh-keygen` is there.
+        keygen: starts `ssh-keygen -Y`, as `run_keygen` does.
+
+    Raises:
+        Refused: it is not signed, by somebody else, the signature is damaged, or `ssh-keygen` is absent.
+    """
+    if not signature:
+        if signers:
+            raise Refused("the bundle is not signed", "leave --signers out to take it all the same")
+        return ""
+    if signers and not os.path.isfile(signers):
+        raise Refused(
+            "%s is no file of allowed signers" % escaped(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
+        )
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            place = os.path.join(folder, SIGNATURE)
+            with open(place, "wb") as stream:
+                stream.write(signature)
+            return _signer(manifest, place, signers, keygen)
+    except OSError as err:
+        raise Refused(
+            "the signature cannot be looked at: %s" % err.strerror,
+            "make room for temporary files, or name another folder for them with TMPDIR",
+        ) from None
+
+
+def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
+    asked = ["-n", NAMESPACE, "-s", signature]
+    try:
+        if keygen(["check-novalidate", *asked], manifest) is None:
+            raise Refused("%s is damaged, or of another bundle" % SIGNATURE, AGAIN)
+    except Absent:
+        if signers:
+            raise
+        return ""
+    if not signers:
+        return ""
+    asked += ["-f", os.path.abspath(signers)]
+    for name in (keygen(["find-principals", *asked], b"") or "").splitlines():
+        if keygen(["verify", *asked, "-I", name], manifest) is not None:
+            return name
+    raise Refused(
+        "none of those whom %s names signed the bundle" % signers,
+        "ask for the key of whoever signed it, by another way than the bundle came",
+    )
+
+
+def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
+    """Run `ssh-keygen -Y` with bytes as its input, and return what it says; None where it refuses.
+
+    Raises:
+        Absent: it cannot be run. Refused: it does not end.
+    """
+    argv = ["ssh-keygen", "-Y", *arguments]
+    try:
+        done = subprocess.run(argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME)
+    except OSError as err:
+        raise Absent(
+            "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror,
+            "install OpenSSH 8.2 or newer",
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise Refused("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+
+
+class Sink:
+    """Takes the bytes of a member, and is told at the end whether they were right."""
+
+    def write(self, piece: bytes) -> None:
+        """Take a piece."""
+
+    def close(self, right: bool) -> None:
+        """Take note that there are no more, or that they are not wanted."""
+
+
+def damaged(bundle: Bundle, take: Callable[[Member], Optional[Sink]]) -> Iterator[str]:
+    """Read every member; yield what is wrong with which.
+
+    Args:
+        take: is told each member whose header is right, and returns what takes its bytes, or None where they are not
+            to be read. A link has none.
+    """
+    volume, end = bundle.volume, bundle.start
+    for member, offset, head in bundle.placed():
+        begin, end = offset + len(head), offset + len(head) + _stored(member)
+        if volume.read(offset, len(head)) != head:
+            yield "the header of %s is not what it must be (%s)" % (member.path, volume.place(offset, begin))
+            continue
+        sink = take(member)
+        if sink is not None:
+            yield from _damage(bundle, member, begin, sink)
+        if sink is not None and volume.read(begin + member.size, pad(member.size)) != bytes(pad(member.size)):
+            yield "what follows %s is not empty (%s)" % (member.path, volume.place(begin + member.size, end))
+    if volume.read(end, bundle.end - end) != bytes(bundle.end - end):
+        yield "its end is not empty (%s)" % volume.place(end, bundle.end)
+
+
+def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[str]:
+    digest, left = hashlib.sha256(), member.size
+    right = False
+    try:
+        while left:
+            piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
+            if not piece:
+                raise Refused(_cut(bundle.volume, bundle.end), AGAIN)  # it became shorter meanwhile
+            digest.update(piece)
+            sink.write(piece)
+            left -= len(piece)
+        right = digest.hexdigest() == member.sha256
+    finally:
+        sink.close(right)
+    if not right:
+        yield "%s is damaged: sha256 %s, and the manifest says %s (%s)" % (
+            member.path, digest.hexdigest(), member.sha256, bundle.volume.place(begin, begin + member.size),
+        )  # fmt: skip
+
+
+def refuse_damaged(found: Sequence[str]) -> None:
+    """Raise `Refused` where anything was found."""
+    if found:
+        more = ["and %d more" % (len(found) - MOST_NAMED)] if len(found) > MOST_NAMED else []
+        raise Refused("\n".join([*found[:MOST_NAMED], *more]), AGAIN)
+
+
+def check(bundle: Bundle) -> None:
+    """Read all of a bundle and compare every byte.
+
+    Raises:
+        Refused: with the name of each member that is damaged.
+    """
+    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else Sink())))
+
+
+def hash_file(path: str) -> str:
+    """Return the sha256 (hex) of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while True:
+            piece = stream.read(CHUNK)
+            if not piece:
+                return digest.hexdigest()
+            digest.update(piece)
+
+
+def unpack(
+    bundle: Bundle, out: str, *, progress: Callable[[int, int], None] = lambda done, total: None,
+    settle: Callable[[str], None] = lambda tree: None,
+) -> bool:  # fmt: skip
+    """Unpack a bundle into a new folder, which appears whole; return False where it stands there already.
+
+    What a run that was ended left behind is gone on with: what is whole of it is kept.
+
+    Args:
+        out: the folder; an empty one is replaced.
+        progress: told (bytes so far, bytes in all).
+        settle: called with the folder before it gets its name.
+
+    Raises:
+        Refused: a byte is not what it must be, `out` holds something else, or there is no room.
+    """
+    out = os.path.abspath(out)
+    if os.path.isfile(os.path.join(out, MANIFEST)):
+        _check_there(bundle, out)
+        return False
+    if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
+        raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
+    work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
+    try:
+        with _alone(work):
+            tree = _tree(bundle, work)
+            _fill(bundle, work, tree, progress)
+            settle(tree)
+            if os.path.isdir(out):
+                os.rmdir(out)
+            os.rename(tree, out)
+            shutil.rmtree(work)
+    except OSError as err:
+        place = "%s: " % err.filename if err.filename else ""
+        raise Refused(
+            "%s%s" % (place, err.strerror),
+            "mend that, and run it again: it goes on with what stands in %s" % work,
+        ) from None
+    return True
+
+
+def _check_there(bundle: Bundle, out: str) -> None:
+    with open(os.path.join(out, MANIFEST), "rb") as stream:
+        if stream.read(len(bundle.manifest) + 1) != bundle.manifest:
+            raise Refused("%s holds another bundle" % out, "name another folder, or remove it")
+    for member in bundle.members:
+        path = os.path.join(out, member.path)
+        if member.path in CHANGED or (member.path.startswith("store/") and not os.path.exists(path)):
+            continue  # a check writes the first two, and `reprobuild unbundle` brings the others into its store
+        if not os.path.isfile(path) or hash_file(path) != member.sha256:
+            raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
+
+
+@contextlib.contextmanager
+def _alone(work: str) -> Iterator[None]:
+    """Hold the folder of unfinished work, which nobody else may use meanwhile."""
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(work, 0o700)
+    number = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(number)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise Refused(
+                "%s was made by somebody else, or is open to others" % work,
+                "remove it, or name a folder with -o where nobody else can write",
+            )
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(
+                    "another process unpacks into %s" % work, "run it again when that has ended"
+                ) from None
+        yield
+    finally:
+        os.close(number)
+
+
+def _tree(bundle: Bundle, work: str) -> str:
+    """Return the folder for what comes of this bundle; what is left of another one goes."""
+    name = hashlib.sha256(bundle.manifest).hexdigest()
+    for other in os.listdir(work):
+        path = os.path.join(work, other)
+        if other != name:
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    tree = os.path.join(work, name)
+    os.makedirs(tree, 0o755, exist_ok=True)
+    return tree
+
+
+def _fill(bundle: Bundle, work: str, tree: str, progress: Callable[[int, int], None]) -> None:
+    there = {member.path for member in bundle.members if _is_whole(member, os.path.join(tree, member.path))}
+    total = sum(member.size for member in bundle.members if not member.link)
+    need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
+    free = shutil.disk_usage(work).free
+    if need > free:
+        raise Refused(
+            "%d bytes are to be unpacked, and %d are free in %s" % (need, free, os.path.dirname(work)),
+            "make room, or name another folder with -o; what is unpacked already is kept",
+        )
+    done = 0
+    part = os.path.join(work, "part")
+
+    def take(member: Member) -> Optional[Sink]:
+        if member.path in there:
+            nonlocal done
+            done += member.size
+            return None
+        os.makedirs(os.path.dirname(os.path.join(tree, member.path)), exist_ok=True)
+        if member.link:
+            _link(tree, member)
+            return None
+        return _Part(part, os.path.join(tree, member.path), step)
+
+    def step(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(done, total)
+
+    refuse_damaged(list(damaged(bundle, take)))
+    names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
+    for name, content in names.items():
+        with open(os.path.join(tree, name), "wb") as stream:
+            stream.write(content)
+    for folder, _, files in os.walk(tree):
+        for name in files:
+            os.utime(os.path.join(folder, name), (bundle.epoch, bundle.epoch))
+
+
+def _is_whole(member: Member, path: str) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) == member.size and hash_file(path) == member.sha256
+
+
+def _link(tree: str, member: Member) -> None:
+    """Give a file its other name; where the file system has no hard links, a copy."""
+    first, second = (os.path.join(tree, path) for path in (member.link, member.path))
+    if os.path.isfile(first):  # else it is damaged, and that is told
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(second)
+        try:
+            os.link(first, second)
+        except OSError:
+            shutil.copyfile(first, second)
+
+
+class _Part(Sink):
+    """A file that gets its name when all its bytes came, and were right."""
+
+    def __init__(self, part: str, path: str, step: Callable[[int], None]) -> None:
+        self._part, self._path, self._step = part, path, step
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # what stands there already is not ours
+        self._stream = os.fdopen(os.open(part, flags, 0o600), "wb")
+
+    def write(self, piece: bytes) -> None:
+        self._stream.write(piece)
+        self._step(len(piece))
+
+    def close(self, right: bool) -> None:
+        self._stream.close()
+        if right:
+            os.chmod(self._part, 0o444 if "/blobs/" in self._path else 0o644)
+            os.replace(self._part, self._path)
+        else:
+            os.unlink(self._part)
+
+
+def load(out: str, engine: str, reference: str) -> None:
+    """Bring the image into an engine, as the README of the bundle says.
+
+    Raises:
+        Refused: the engine is absent, or failed.
+    """
+    image = os.path.join(os.path.abspath(out), "image")
+    if engine == "docker":
+        _engine(["docker", "load", "--quiet"], out, image)
+    elif engine == "podman":  # which takes the path of a layout for the name of the image
+        name = "reprobuild-%d-%d" % (os.getpid(), time.time_ns())
+        with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
+            os.symlink(image, os.path.join(folder, name))
+            _engine(["podman", "load", "--quiet", "--input", name], folder)
+        try:
+            _engine(["podman", "tag", "localhost/%s" % name, reference], out)
+        finally:
+            _engine(["podman", "rmi", "localhost/%s" % name], out)
+    elif not os.path.exists(os.path.join(out, "image.sif")):
+        _engine(["apptainer", "build", "image.sif", "oci:image"], out)
+
+
+def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
+    """Run a command in a folder; a layout goes into its standard input as a tar."""
+    stdin = subprocess.PIPE if layout else subprocess.DEVNULL
+    try:
+        with subprocess.Popen(list(argv), cwd=folder, stdin=stdin, stdout=sys.stderr) as process:
+            if process.stdin:
+                # Where it wants no more, it says itself why.
+                quiet = contextlib.suppress(BrokenPipeError)
+                with quiet, process.stdin as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
+                    tar.add(layout, arcname=".")
+    except OSError as err:
+        raise Refused(
+            "%s cannot be run: %s" % (argv[0], err.strerror), "choose another with --load"
+        ) from None
+    if process.returncode:
+        raise Refused("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")
+
+
+def _reference(document: Dict[str, Any]) -> str:
+    """Return the name of the image.
+
+    Raises:
+        Refused: there is none, or it is none that an engine would take.
+    """
+    image = document.get("image")
+    found = image.get("reference") if isinstance(image, dict) else None
+    if not isinstance(found, str) or not _REFERENCE.fullmatch(found):
+        raise Refused("the bundle does not say how its image is named", NO_BUNDLE)
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do what the command line says, and return the exit code: 11 where the bundle is refused."""
+    top = argparse.ArgumentParser(description="Check a bundle of reprobuild, and unpack it.")
+    top.add_argument("file", metavar="FILE", help="the bundle, or the name that its parts have in common")
+    top.add_argument("-o", "--out", default="frozen", help="a new folder [default: frozen]")
+    top.add_argument("--check", action="store_true", help="compare every byte, and unpack nothing")
+    top.add_argument(
+        "--signers",
+        metavar="FILE",
+        help="take only what one of these signed (ssh-keygen(1), ALLOWED SIGNERS)",
+    )
+    top.add_argument(
+        "--load", choices=["docker", "podman", "apptainer"], help="bring the image into an engine"
+    )
+    options = top.parse_args(argv)
+    try:
+        with open_bundle(options.file, options.signers or "") as bundle:
+            if bundle.signature:
+                say(
+                    "signed by %s"
+                    % (
+                        escaped(bundle.signer)
+                        if bundle.signer
+                        else "somebody: nobody looked by whom (--signers)"
+                    )
+                )
+            if options.check:
+                check(bundle)
+                say("%s is whole: %d files" % (options.file, len(bundle.members)))
+                return 0
+            new = unpack(
+                bundle, options.out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None
+            )
+            say(
+                "%s in %s; its README.md says what can be done with it"
+                % ("unpacked" if new else "whole, and there already", options.out)
+            )
+            if _has_their_page(bundle, options.out):
+                say(
+                    "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
+                )
+            if options.load:
+                load(options.out, options.load, _reference(bundle.document))
+    except Refused as err:
+        say("error: %s\n\nhint: %s" % (err, err.hint))
+        return 11
+    except OSError as err:
+        place = "%s: " % escaped(str(err.filename)) if err.filename else ""
+        say("error: %s%s\n\nhint: check the path, its permissions and the space left" % (place, err.strerror))
+        return 11
+    except KeyboardInterrupt:
+        say("interrupted; run it again to go on")
+        return 130
+    return 0
+
+
+def _has_their_page(bundle: Bundle, out: str) -> bool:
+    """Tell whether the page there is the one that came along; a check of the image writes another."""
+    path = os.path.join(out, PAGE)
+    sent = [member.sha256 for member in bundle.members if member.path == PAGE]
+    return os.path.isfile(path) and hash_file(path) in sent
+
+
+def _moving() -> Callable[[int, int], None]:
+    """Return what shows on a terminal, once a second, that it is going on."""
+    last = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > 1 or done == total:
+            last = time.monotonic()
+            print(
+                "  %d of %d MB" % (done / 1e6, total / 1e6),
+                end="\n" if done == total else "\r",
+                file=sys.stderr,
+            )
+
+    return show
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""What of a folder of results that came from others is believed: what follows from its lock and its layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprobuild.errors import BuildError, LockError, ShipError, UsageError
+from reprobuild.explain import LABEL
+from reprobuild.image.build import LAYOUT, Image
+from reprobuild.image.layout import Layout, layout_digest, read_layout
+from reprobuild.lock import Lock
+from reprobuild.render import render
+from reprobuild.report.page import render_html
+from reprobuild.results import REPORT, VERDICT, read_image
+from reprobuild.ship import provenance, sbom
+from reprobuild.ship.contents import legacy_manifest
+from reprobuild.ship.papers import LARGEST_PAPER, certified
+from reprobuild.verify.verdict import Verdict
+from reprobuild.whole import write_file
+
+_HOSTILE = "whoever made this bundle made it wrong, or to harm: ask for another one"
+
+
+def check_results(out: Path, *, certificate: bool) -> tuple[Lock, Image]:
+    """Return lock and image of a folder of results whose files belong together.
+
+    The tree is computed from the layers, and the image must name the lock in its label.
+
+    Args:
+        out: the folder.
+        certificate: its certificate, where it has one, came along, and must be one of this image.
+
+    Raises:
+        ShipError: they do not.
+    """
+    try:
+        lock, image = read_image(out)
+        layout = read_layout(out / LAYOUT)
+    except (BuildError, LockError, UsageError) as err:
+        raise ShipError(f"the bundle holds no folder of results: {err}", hint=_HOSTILE) from None
+    missing = [digest for _, digest, _ in layout.layers if not layout.blob(digest).is_file()]
+    if image.layout != LAYOUT or layout.config_digest != image.config or missing:
+        raise ShipError("the image of the bundle is not the one that its image.json names", hint=_HOSTILE)
+    legacy = layout.folder / "manifest.json"
+    if legacy.exists() and legacy.read_bytes() != legacy_manifest(layout, image):
+        raise ShipError("the manifest.json of the bundle names another image than its index", hint=_HOSTILE)
+    _check_tree(layout, lock, image)
+    if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
+        raise ShipError(f"the {VERDICT} of the bundle is no certificate of its image", hint=_HOSTILE)
+    return lock, image
+
+
+def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
+    try:
+        tree = layout_digest(layout)
+    except BuildError as err:
+        raise ShipError(f"the image of the bundle cannot be read: {err}", hint=_HOSTILE) from None
+    if tree != image.tree:
+        raise ShipError(
+            f"the layers of the bundle are {tree}, and not what its image.json says", hint=_HOSTILE
+        )
+    if ((layout.config.get("config") or {}).get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
+        raise ShipError("the image of the bundle was made of another lock than that beside it", hint=_HOSTILE)
+
+
+def doubtful(out: Path, lock: Lock, image: Image) -> tuple[str, ...]:
+    """Return the names of the papers and recipes there that do not follow from the lock.
+
+    Another version of this program may have written them in its own way, so they are no reason to refuse the rest.
+    """
+    ours = {name: text.encode() for name, text in render(lock).items()}
+    ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
+    there = ((out / name, content) for name, content in ours.items() if (out / name).is_file())
+    return tuple(sorted(path.name for path, content in there if path.read_bytes() != content))
+
+
+def own_page(out: Path, lock: Lock, image: Image) -> bool:
+    """Replace the page that came along by that of the certificate beside it; return whether it was another.
+
+    A browser does whatever stands in a page, and the one that came is of whoever sent it. Without a certificate of
+    this image it goes.
+
+    Args:
+        out: a folder of results that `check_results` took.
+        lock, image: of it.
+    """
+    place = out / REPORT
+    if not place.exists():
+        return False
+    verdict = _certificate(out, lock, image)
+    if verdict is None:
+        place.unlink()
+        return True
+    page = render_html(lock, image, verdict).encode()
+    if place.read_bytes() == page:
+        return False
+    write_file(place, page)
+    return True
+
+
+def _certificate(out: Path, lock: Lock, image: Image) -> Verdict | None:
+    """Return the verdict there, None where there is no certificate of this image."""
+    if not (out / VERDICT).exists():
+        return None
+    with (out / VERDICT).open("rb") as stream:
+        return certified(stream.read(LARGEST_PAPER + 1), lock, image)

@@ -1,0 +1,217 @@
+"""What says to belong to an image in a registry, and what of it is believed.
+
+Anybody who may write to a repository can attach anything to an image in it. The image's own configuration names the
+digest of its lock; a certificate must be of this image, lock and tree, and says what somebody saw on his machine: it is
+not signed. Bill of materials and provenance must be what follows from the lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.builders import BUILDERS, NATIVE
+from reprobuild.errors import FetchError, LockError, ShipError
+from reprobuild.explain import LABEL
+from reprobuild.image.build import Image
+from reprobuild.lock import BaseImage, Lock, read_lock
+from reprobuild.net import NotFound
+from reprobuild.registry.manifest import OTHER
+from reprobuild.registry.repository import Descriptor, Repository
+from reprobuild.results import LOCK
+from reprobuild.ship.papers import (
+    FILES,
+    KINDS,
+    LARGEST_PAPER,
+    TYPES,
+    Kind,
+    Paper,
+    certified,
+    provenance_of,
+    read_artifact,
+)
+from reprobuild.ship.sbom import cyclonedx
+from reprobuild.store import Store
+from reprobuild.whole import write_file
+
+# Of one kind; a registry may list any number, and each is a request.
+MOST_OF_A_KIND = 20
+# Each is asked for patiently, which takes a while.
+MOST_FAILED = 3
+_NOT_OURS = (
+    "it was pushed by another tool, or copied without what belongs to it: `docker pull` takes it as it is; push it "
+    "with `reprobuild push`, and copy it with its referrers (`oras cp -r`)"
+)
+
+
+class Offers(Struct, frozen=True, kw_only=True):
+    """What says to belong to an image, by its kind; `strangers` is the number of all others, which are not read."""
+
+    by_kind: Mapping[Kind, list[Descriptor]]
+    strangers: int
+
+
+class Belonging(Struct, frozen=True, kw_only=True):
+    """A paper that was found: its kind, the digest of its manifest, the file that it became, or why none."""
+
+    kind: Kind
+    digest: str
+    file: str = ""
+    why: str = ""
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    """A paper of a registry, before it is known whether it is believed."""
+
+    paper: Paper
+    manifest: str
+
+
+class _Runtime(Struct, rename="pascal"):
+    labels: dict[str, str] | None = None
+
+
+class _Config(Struct):
+    config: _Runtime | None = None
+
+
+def lock_named(repository: Repository, found: BaseImage, store: Store) -> str:
+    """Return the digest of the lock that an image's own configuration names; empty where it names none.
+
+    Args:
+        repository: where the image is.
+        found: the image, whose configuration is in the store.
+        store: has it.
+
+    Raises:
+        ShipError: the configuration cannot be read.
+    """
+    content = store.verified(found.config.sha256, "the configuration").read_bytes()
+    try:
+        runtime = msgspec.json.decode(content, type=_Config).config
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise ShipError(f"the configuration of {repository.reference} cannot be read", hint=OTHER) from None
+    return ((runtime and runtime.labels) or {}).get(LABEL, "")
+
+
+def offers_of(repository: Repository, digest: str, named: str) -> Offers:
+    """Ask a registry what says to belong to an image; of each kind so many are looked at.
+
+    Args:
+        repository: where the image is.
+        digest: of its manifest.
+        named: the digest of its lock: what says to be that is looked at first.
+
+    Raises:
+        ShipError, FetchError: see `Repository.referrers`.
+    """
+    listed = sorted(
+        repository.referrers(digest).found, key=lambda one: (one.annotations or {}).get(LABEL) != named
+    )
+    offers: dict[Kind, list[Descriptor]] = {
+        kind: [one for one in listed if one.artifact_type == TYPES[kind]][:MOST_OF_A_KIND] for kind in KINDS
+    }
+    return Offers(by_kind=offers, strangers=len(listed) - sum(map(len, offers.values())))
+
+
+def _contents(repository: Repository, kind: Kind, offers: Offers, subject: str) -> Iterator[_Found]:
+    """Yield the papers of a kind that are for this image. What is broken is passed over: others may be whole.
+
+    Raises:
+        FetchError: so many could not be had that it is not the papers.
+    """
+    failed = 0
+    for one in offers.by_kind[kind]:
+        try:
+            layer = read_artifact(repository.manifest(one.digest), kind, subject)
+            content = repository.blob(layer, LARGEST_PAPER) if layer else None
+        except (NotFound, ShipError):
+            continue
+        except FetchError:
+            failed += 1
+            if failed > MOST_FAILED:
+                raise
+            continue
+        if content is not None:
+            yield _Found(paper=Paper(kind=kind, content=content), manifest=one.digest)
+
+
+def find_lock(repository: Repository, offers: Offers, digest: str, named: str, store: Store) -> Lock:
+    """Return the lock whose digest the image's own configuration names, whoever attached it.
+
+    Args:
+        repository: where the image is.
+        offers: what says to belong to it.
+        digest: of its manifest.
+        named: the digest of the lock.
+        store: for what is read.
+
+    Raises:
+        ShipError: there is none, or it is of a version that this program does not know.
+        FetchError: see `_contents`.
+    """
+    for one in _contents(repository, "lock", offers, digest) if named else ():
+        if one.paper.digest == named:
+            with store.scratch() as folder:
+                (folder / LOCK).write_bytes(one.paper.content)
+                try:
+                    return read_lock(folder / LOCK)
+                except LockError as err:
+                    told = str(err).replace(str(folder / LOCK), f"the lock of {repository.reference}")
+                    raise ShipError(told, hint="use the reprobuild that pushed it") from None
+    raise ShipError(f"{repository.reference} has no lock of reprobuild", hint=_NOT_OURS)
+
+
+def write_believed(
+    repository: Repository, offers: Offers, lock: Lock, image: Image, out: Path
+) -> tuple[str, tuple[Belonging, ...]]:
+    """Write the papers of an image that can be believed into a folder of results.
+
+    No certificate becomes `verdict.json`, which is that of this machine: who attached it may have written anything.
+
+    Returns:
+        The builder of the image, which its provenance tells, and every paper that is for this image.
+    """
+    told: list[Belonging] = []
+    builder = NATIVE
+    for kind in ("lock", "sbom", "provenance"):
+        for one in _contents(repository, kind, offers, image.manifest):
+            makers = _makers(kind, one.paper.content, lock, image)
+            builder = makers[0] if makers and kind == "provenance" else builder
+            if makers and kind != "lock":
+                write_file(out / FILES[kind], one.paper.content)
+            why = "" if makers else "it does not follow from the lock: of another reprobuild, or made up"
+            told.append(_belonging(one, FILES[kind] if makers else "", why))
+    certificates = [
+        (verdict.made, one)
+        for one in _contents(repository, "certificate", offers, image.manifest)
+        if (verdict := certified(one.paper.content, lock, image))
+    ]
+    for _, one in sorted(certificates, key=lambda pair: (pair[0], pair[1].paper.digest), reverse=True):
+        told.append(_belonging(one, _keep(one.paper.content, out), ""))
+    return builder, tuple(told)
+
+
+def _makers(kind: Kind, content: bytes, lock: Lock, image: Image) -> list[str]:
+    """Return the builders of which a paper says what is true; none where it follows from no lock like this."""
+    if kind == "lock":
+        return [NATIVE] if hashlib.sha256(content).hexdigest() == lock.digest else []
+    if kind == "sbom":
+        return [NATIVE] if content == cyclonedx(lock) else []
+    made = ((name, msgspec.structs.replace(image, builder=name)) for name in (NATIVE, *BUILDERS))
+    return [name for name, one in made if provenance_of(lock, one) == content]
+
+
+def _keep(content: bytes, out: Path) -> str:
+    """Write a certificate under the name of its digest, and return that."""
+    name = f"verdict-{hashlib.sha256(content).hexdigest()}.json"
+    write_file(out / name, content)
+    return name
+
+
+def _belonging(one: _Found, file: str, why: str) -> Belonging:
+    return Belonging(kind=one.paper.kind, digest=one.manifest, file=file, why=why)

@@ -1,0 +1,244 @@
+"""What goes into a bundle: the files of a folder of results, the inputs of its lock, and what is written for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild import secrets
+from reprobuild.brought import take_runtime
+from reprobuild.errors import BuildError, ShipError, UsageError
+from reprobuild.image.build import Image
+from reprobuild.image.layout import Layout, read_layout
+from reprobuild.image.single import filename
+from reprobuild.lock import Artefact, Base, Lock
+from reprobuild.report.page import render_html
+from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.ship.provenance import FILE as PROVENANCE
+from reprobuild.ship.provenance import provenance
+from reprobuild.ship.readme import render_readme
+from reprobuild.ship.sbom import FILE as SBOM
+from reprobuild.ship.sbom import cyclonedx
+from reprobuild.store import Store
+from reprobuild.verify.certificate import read_certificate
+
+Part = Literal["wheels", "debs", "context", "sif", "reprobuild"]
+LISTED: tuple[Part, ...] = tuple(part for part in get_args(Part) if part != "sif")
+PROGRAM = "unbundle.py"
+_RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
+# A recipe with thousands of packages has 2 MB. Archives are packed, or were looked into when they were made.
+_LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar")
+_AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """A file that goes into a bundle: its path there, and its bytes or where they are.
+
+    `sha256` is empty where it is not known yet; where it is, the bytes are held against it.
+    """
+
+    path: str
+    content: bytes | Path
+    sha256: str = ""
+
+
+def program() -> bytes:
+    """Return the program that unpacks bundles with Python alone."""
+    return files("reprobuild.ship.alone").joinpath(PROGRAM).read_bytes()
+
+
+def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
+    """Return the parts that a comma-separated list names, and the SIF where it is wanted; `all` is all others.
+
+    Raises:
+        UsageError: one of them is none.
+    """
+    found: set[Part] = {"sif"} if sif else set()
+    for word in filter(None, text.split(",")):
+        named = [part for part in LISTED if word in (part, "all")]
+        if not named:
+            raise UsageError(
+                f"--with {text}: {word!r} is no part of a bundle", hint=f"there are: {', '.join(LISTED)}, all"
+            )
+        found |= set(named)
+    return frozenset(found)
+
+
+def python_inputs(lock: Lock) -> list[Artefact]:
+    """Return the inputs of a lock that are Python's: interpreter, wheels, source distributions, conda's packages."""
+    files = (
+        [one.file for one in lock.wheels]
+        + [one.file for one in lock.sdists]
+        + [one.file for one in lock.conda]
+    )
+    return ([lock.interpreter.file] if lock.interpreter.file else []) + files
+
+
+def system_inputs(lock: Lock) -> list[Artefact]:
+    """Return the inputs of a lock that are the system's: packages, and layers of an image below them."""
+    found: list[Artefact] = []
+    for base in (lock.base, lock.devel):
+        found += _system(base) if base else []
+    return found
+
+
+def _system(base: Base) -> list[Artefact]:
+    layers = [base.image.config, *(layer.file for layer in base.image.layers)] if base.image else []
+    return [*(deb.file for deb in (*base.packages, *base.tools)), *layers]
+
+
+def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]) -> list[File]:
+    """Return every file of the bundle of a folder of results, in the order in which they stand there.
+
+    Args:
+        out: the folder of results, whose lock and image were read.
+        store: has the inputs.
+        parts: what goes in beside the image, the recipe, the sources and what is known of them.
+
+    Raises:
+        ShipError: something of it is missing or damaged, or a file that no digest holds looks like a secret.
+        FetchError: an input is not in the store.
+    """
+    layout = _layout(out, image)
+    sif = image.sif.removeprefix("sha256:") if "sif" in parts else ""
+    image = msgspec.structs.replace(
+        image, sif=f"sha256:{sif}" if sif else "", sqsh=""
+    )  # those that are in it
+    papers = {
+        "README.md": render_readme(lock, image, parts, certified=(out / VERDICT).exists()).encode(),
+        PROGRAM: program(),
+        IMAGE: msgspec.json.format(msgspec.json.encode(image)) + b"\n",
+        SBOM: cyclonedx(lock),
+        PROVENANCE: provenance(lock, image),
+    }
+    found = [
+        *(File(path=name, content=content) for name, content in papers.items()),
+        File(path=LOCK, content=out / LOCK, sha256=image.lock),
+        *_proof(out, lock, image),
+        *(File(path=name, content=_present(out / name)) for name in _RECIPE),
+        *_layout_files(layout, image),
+    ]
+    inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
+    inputs += [(one, "") for one in python_inputs(lock)] if "wheels" in parts else []
+    inputs += [(one, "") for one in system_inputs(lock)] if "debs" in parts else []
+    found += _inputs(inputs, store)
+    if {"wheels", "debs"} <= parts:
+        found += _runtime(out, lock, store)
+    found += _context(out) if "context" in parts else []
+    if "sif" in parts:
+        found.append(File(path=filename("sif"), content=_single(out, sif), sha256=sif))
+    _refuse_secrets(found)
+    return found
+
+
+def _refuse_secrets(found: Sequence[File]) -> None:
+    """Stop where a file that nothing but its place brings in looks like a secret: the last of several gates."""
+    for file in found:
+        if file.sha256 or file.path.endswith(_ARCHIVES):
+            continue
+        content = file.content
+        if isinstance(content, Path):
+            if content.stat().st_size > _LARGEST_TEXT:
+                continue
+            content = content.read_bytes()
+        for line, rule in secrets.find(content):
+            raise ShipError(
+                f"{file.path}:{line}: this looks like a secret ({rule}), and is not handed to others",
+                hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
+            )
+
+
+def _layout(out: Path, image: Image) -> Layout:
+    try:
+        return read_layout(out / image.layout)
+    except BuildError as err:
+        raise ShipError(str(err), hint=_AGAIN) from None
+
+
+def _present(path: Path) -> Path:
+    if path.is_symlink() or not path.is_file():
+        raise ShipError(f"{path} is missing, or no plain file", hint=_AGAIN)
+    return path
+
+
+def _proof(out: Path, lock: Lock, image: Image) -> Iterator[File]:
+    if not (out / VERDICT).exists():
+        return
+    certificate = read_certificate(out)
+    told = certificate.verdict
+    if (told.lock, told.image, told.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
+        raise ShipError(
+            f"{out / VERDICT} is the certificate of another image",
+            hint="check this one: `reprobuild verify OUT`",
+        )
+    yield File(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
+    # That of OUT also tells of this machine's store and its day, which are nothing to others.
+    yield File(path=REPORT, content=render_html(lock, image, told).encode())
+
+
+def legacy_manifest(layout: Layout, image: Image) -> bytes:
+    """Return what a Docker with the classic image store reads of a layout, in place of its index."""
+    digests = [layout.config_digest, *(digest for _, digest, _ in layout.layers)]
+    blobs = [f"blobs/sha256/{digest.removeprefix('sha256:')}" for digest in digests]
+    legacy = [{"Config": blobs[0], "RepoTags": [image.reference], "Layers": blobs[1:]}]
+    return json.dumps(legacy, sort_keys=True).encode()
+
+
+def _layout_files(layout: Layout, image: Image) -> Iterator[File]:
+    """Yield the files of a layout, and what a Docker with the classic image store looks for in it."""
+    for name in ("index.json", "oci-layout"):
+        yield File(path=f"{image.layout}/{name}", content=_present(layout.folder / name))
+    yield File(path=f"{image.layout}/manifest.json", content=legacy_manifest(layout, image))
+    digests = (image.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
+    for digest in sorted({digest.removeprefix("sha256:") for digest in digests}):
+        yield File(
+            path=f"{image.layout}/blobs/sha256/{digest}", content=_present(layout.blob(digest)), sha256=digest
+        )
+
+
+def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[File]:
+    """Yield inputs by their place in a store, and those that have one under the name that people know; each once."""
+    seen: set[str] = set()
+    for artefact, name in inputs:
+        sha256 = artefact.sha256
+        for path in filter(None, (name, _in_store(sha256))):
+            if path not in seen:
+                seen.add(path)
+                yield File(path=path, content=store.verified(sha256, artefact.filename), sha256=sha256)
+
+
+def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[File]:
+    """Yield our own files in the image, where they are at hand: another version of this program has others."""
+    if lock.realised and take_runtime(out, lock, store):
+        sha256 = lock.realised.runtime
+        yield File(
+            path=_in_store(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256
+        )
+
+
+def _in_store(sha256: str) -> str:
+    return f"store/blobs/{sha256[:2]}/{sha256}"
+
+
+def _context(out: Path) -> Iterator[File]:
+    folder = out / "context"
+    if not folder.is_dir():
+        raise ShipError(f"{folder} is missing", hint=_AGAIN)
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_dir():
+            yield File(path=path.relative_to(out).as_posix(), content=_present(path))
+
+
+def _single(out: Path, sha256: str) -> Path:
+    path = out / filename("sif")
+    if not sha256 or not path.is_file():
+        raise ShipError(
+            f"{out} holds no SIF", hint=f"write it: `reprobuild build {out / LOCK} -o {out} --sif`"
+        )
+    return path

@@ -1,0 +1,133 @@
+"""pull: an image of a registry, and what belongs to it, as a folder of results.
+
+Nothing is believed. The image is what its digest says; its tree is computed from its layers; `belonging` says which
+lock and which papers are taken. Names of files are ours, whatever a registry calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import FetchError, ShipError
+from reprobuild.fetch import fetch
+from reprobuild.image.build import LAYOUT, Image
+from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.oci import link_layout
+from reprobuild.keep import keep
+from reprobuild.lock import BaseImage, Lock, write_lock
+from reprobuild.net import NotFound, Refused
+from reprobuild.registry.manifest import OTHER, find_image
+from reprobuild.registry.reference import Reference, parse_reference
+from reprobuild.registry.repository import Repository
+from reprobuild.render import render
+from reprobuild.results import IMAGE, LOCK, former_image
+from reprobuild.session import Session
+from reprobuild.ship.belonging import Belonging, find_lock, lock_named, offers_of, write_believed
+from reprobuild.ship.papers import name_of
+from reprobuild.ship.remote import open_net, shipping
+from reprobuild.store import Store
+from reprobuild.whole import write_file
+
+_AGAIN = f"pull again: what came is kept. If it goes wrong in the same way, {OTHER}"
+
+
+class Pulled(Struct, frozen=True, kw_only=True):
+    """What became of a pull.
+
+    Attributes:
+        out: the folder of results.
+        reference: HOST/NAME@DIGEST.
+        image: as `image.json` has it.
+        brought: the number of blobs that were missing in the store.
+        referrers: what belongs to the image.
+        strangers: how many others say to belong to it; nothing of them was read.
+    """
+
+    out: Path
+    reference: str
+    image: Image
+    brought: int
+    referrers: tuple[Belonging, ...]
+    strangers: int
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `pull --json` prints."""
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, out=str(self.out)))
+        return found
+
+
+def pull(text: str, out: Path, session: Session, services: Mapping[str, str], platform: str = "") -> Pulled:
+    """Bring an image, and what belongs to it, into the store, and write a folder of results.
+
+    Args:
+        text: the reference: HOST/NAME:TAG or HOST/NAME@DIGEST.
+        out: the folder; it may hold what an earlier pull of the same image left.
+        session: what the program works with.
+        services: the user's own addresses of services.
+        platform: where there are images for several; empty for the only one.
+
+    Raises:
+        UsageError: the reference is none.
+        ShipError: the registry cannot be reached, refuses, or gives other things than it says; the image has no lock;
+            `out` holds another image.
+    """
+    reference = parse_reference(text, "REF")
+    net, hub = open_net(session, services)
+    store = session.store
+    with shipping():
+        found = find_image(reference, platform, net, store, hub).image
+        exact = Reference(host=reference.host, name=reference.name, digest=found.digest)
+        _refuse_other(out, found.digest)
+        repository = Repository(exact, net, hub)
+        named = lock_named(repository, found, store)
+        offers = offers_of(repository, found.digest, named)
+        lock = find_lock(repository, offers, found.digest, named, store)
+        wanted = [found.config, *(layer.file for layer in found.layers)]
+        try:
+            brought = fetch(wanted, store, net, session.progress)
+        except (NotFound, Refused):
+            raise
+        except FetchError as err:
+            raise ShipError(str(err), hint=_AGAIN) from None
+        image = _write_image(lock, found, out, store)
+        builder, referrers = write_believed(repository, offers, lock, image, out)
+        image = msgspec.structs.replace(image, builder=builder)
+        keep(lock, out / LOCK, store, "pull")
+        write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    session.say(f"pulled {exact} into {out}: {brought} blobs brought")
+    return Pulled(
+        out=out, reference=str(exact), image=image, brought=brought, strangers=offers.strangers,
+        referrers=referrers,
+    )  # fmt: skip
+
+
+def _refuse_other(out: Path, digest: str) -> None:
+    former = former_image(out)
+    if former is not None and former.manifest != digest:
+        raise ShipError(
+            f"{out} holds another image, {former.manifest[:80]!r}",
+            hint="name another folder: `reprobuild pull REF -o OUT`",
+        )
+
+
+def _write_image(lock: Lock, found: BaseImage, out: Path, store: Store) -> Image:
+    """Write the layout, the lock and the recipe; return the image, whose tree is computed from the layers."""
+    reference = name_of(lock)
+    blobs = [found.config.sha256, *(layer.file.sha256 for layer in found.layers)]
+    link_layout(out / LAYOUT, store, found.digest.removeprefix("sha256:"), blobs, lock.platform, reference)
+    layout = read_layout(out / LAYOUT)
+    tree = layout_digest(layout)
+    write_lock(lock, out / LOCK)
+    for name, text in render(lock).items():
+        if name != "requirements.txt":
+            write_file(out / name, text.encode())
+    return Image(
+        layout=LAYOUT, reference=reference, tree=tree, config=layout.config_digest, manifest=layout.manifest,
+        layers=len(layout.layers), lock=lock.digest,
+    )  # fmt: skip

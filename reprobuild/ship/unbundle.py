@@ -1,0 +1,156 @@
+"""unbundle: a bundle to a folder of results, and its inputs to a store; every byte is compared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+from reprobuild.errors import ShipError
+from reprobuild.keep import keep
+from reprobuild.results import LOCK, REPORT, VERDICT, read_image
+from reprobuild.ship.alone.unbundle import (
+    Bundle,
+    Member,
+    Refused,
+    open_bundle,
+    unpack,
+)
+from reprobuild.ship.believing import check_results, doubtful, own_page
+from reprobuild.ship.signing import looking_by
+from reprobuild.store import Store, hash_file
+
+
+class Unbundled(Struct, frozen=True, kw_only=True):
+    """What came of a bundle.
+
+    Attributes:
+        out: the folder of results.
+        new: False where it stood there already, whole.
+        members: how many files the bundle has.
+        inputs: how many inputs of the lock came with it and are in the store.
+        signed: the bundle has a signature.
+        signer: of those asked for, the one who signed; empty where nobody was asked for.
+        lock, manifest: digests of lock (hex) and image.
+        certified: the bundle has a certificate, which is one of this image.
+        doubted: the names of papers and recipes of it that do not follow from the lock; the page of the certificate,
+            which is written anew, is among them where another one came.
+    """
+
+    out: str
+    new: bool
+    members: int
+    inputs: int
+    signed: bool
+    signer: str
+    lock: str
+    manifest: str
+    certified: bool
+    doubted: tuple[str, ...]
+
+
+def unbundle(
+    file: Path, out: Path, store: Store, env: Mapping[str, str], *, signers: Path | None, say: Callable[[str], None],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Unbundled:  # fmt: skip
+    """Unpack a bundle into a folder of results, which appears whole, and put its inputs into the store.
+
+    Args:
+        file: the bundle, or what the names of its parts have in common.
+        out: a new folder.
+        store: takes the inputs, and keeps the lock.
+        env: the user's environment, for `ssh-keygen`.
+        signers: a file of allowed signers (ssh-keygen(1)), of whom one must have signed; None to ask for nobody.
+        say: is told each step.
+        progress: told (bytes so far, bytes in all).
+
+    Raises:
+        ShipError: a part is missing, a copy was cut, a byte is not what it must be, nobody of those asked for signed,
+            or the files do not belong together. What is whole is kept for the next run, but nothing is in `out`.
+    """
+    with _opened(file, signers, env) as found:
+        if found.signature and not signers:
+            say("it is signed; nobody looked by whom (--signers)")
+        say(f"unbundle: {len(found.members)} files, every byte compared")
+        named = {(member.path, member.sha256) for member in found.members}
+        inputs = [member for member in found.members if member.path.startswith("store/blobs/")]
+
+        made_up: list[str] = []
+
+        def settle(tree: str | Path) -> None:
+            look(Path(tree), certificate=True)
+            bring(Path(tree))
+
+        def look(tree: Path, *, certificate: bool) -> None:
+            lock, image = check_results(tree, certificate=certificate)
+            if (REPORT, _sha256(tree / REPORT)) in named and own_page(tree, lock, image):
+                made_up.append(REPORT)
+
+        def bring(tree: Path) -> None:
+            for member in inputs:
+                _take(tree / member.path, member.sha256, store)
+            _drop(tree, inputs, store)
+
+        new = unpack(found, str(out), progress=progress, settle=settle)
+        if not new:
+            # The other program may have unpacked it: it checks less, and leaves the inputs there.
+            look(out, certificate=(VERDICT, _sha256(out / VERDICT)) in named)
+            bring(out)
+        lock, image = read_image(out)
+        doubted = tuple(sorted((*doubtful(out, lock, image), *made_up)))
+        if doubted:
+            say(
+                f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}"
+            )
+        keep(lock, out / LOCK, store, "unbundle")
+        brought = sum(store.has(member.sha256) for member in inputs)
+        return Unbundled(
+            out=str(out), new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
+            signer=found.signer, lock=lock.digest, manifest=image.manifest,
+            certified=VERDICT in dict(named), doubted=doubted,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterator[Bundle]:
+    try:
+        with open_bundle(str(file), str(signers) if signers else "", looking_by(env)) as found:
+            yield found
+    except Refused as err:
+        raise ShipError(str(err), hint=err.hint) from None
+
+
+def _sha256(path: Path) -> str:
+    return hash_file(path) if path.is_file() else ""
+
+
+def _drop(tree: Path, inputs: Sequence[Member], store: Store) -> None:
+    """Remove inputs that the store has from a folder of results, and the folders that get empty by that.
+
+    The user may have made a store of that very folder (`--store OUT/store`): then all of it stays.
+    """
+    if store.root.resolve().is_relative_to(tree.resolve()):
+        return
+    for member in inputs:
+        (tree / member.path).unlink(missing_ok=True)
+    folders = {tree / folder for member in inputs for folder in PurePosixPath(member.path).parents[:-1]}
+    for folder in sorted(folders, reverse=True):  # what is below comes first
+        with contextlib.suppress(OSError):  # something else is in it, or it is gone already
+            folder.rmdir()
+
+
+def _take(path: Path, sha256: str, store: Store) -> None:
+    """Bring a file into the store, by hard link where both are on one file system."""
+    if store.has(sha256) or not path.is_file():
+        return
+    with store.scratch() as folder:
+        part = folder / "input"
+        try:
+            os.link(path, part)
+        except OSError:
+            shutil.copyfile(path, part)
+        store.adopt(part, sha256)

@@ -1,0 +1,86 @@
+"""A small folder of results, and its bundle; registries on loopback are not asked through a proxy."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.image.build import build_image
+from reprobuild.lock import Artefact, Deb, write_lock
+from reprobuild.render import render
+from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.ship.bundle import Bundled, Wanted, bundle
+from reprobuild.store import Store
+from tests.image.made import SITE, Made, file
+from tests.verify.samples import make_verdict
+
+EVERY = frozenset({"wheels", "debs", "context"})
+LONG = (
+    "a-name-that-is-longer-than-the-hundred-bytes-for-which-the-oldest-tar-has-room-in-its-header-" + "x" * 40
+)
+
+
+@dataclass(frozen=True)
+class Results:
+    """A folder of results, and the store that it was made with."""
+
+    out: Path
+    store: Store
+
+    def bundle(self, target: Path, **more: object) -> Bundled:
+        """Write its bundle, with all inputs."""
+        wanted = msgspec.convert({"parts": EVERY, **more}, Wanted)
+        target.parent.mkdir(exist_ok=True)
+        return bundle(self.out, target, self.store, wanted, os.environ, say=lambda text: None)
+
+
+def make_results(folder: Path, size: int = 200_000) -> Results:
+    """Build an image of a wheel of `size` bytes and a source, and write what `build` and `verify` write beside it."""
+    made = Made(folder / "made")
+    noise = random.Random(5)
+    wheel = made.wheel("some", {"some/__init__.py": b"", "some/data": noise.randbytes(size)})
+    made.compiled(wheel.file.sha256, {f"{SITE}/some/__pycache__/__init__.cpython-311.pyc": b"code"})
+    made.source("mylib", [file("mylib.py", b"print(1)\n"), file("README", noise.randbytes(size // 4))])
+    deb = noise.randbytes(size // 2)
+    package = Deb(
+        name="bash", version="1-1", architecture="amd64", essential=False,
+        file=Artefact(filename="bash.deb", sha256=made.store.add(deb), size=len(deb)),
+    )  # fmt: skip
+    plain = made.lock()
+    assert plain.realised is not None
+    lock = msgspec.structs.replace(
+        plain, base=msgspec.structs.replace(plain.base, packages=(package,)),
+        realised=msgspec.structs.replace(plain.realised, runtime=made.store.add(b"our own files")),
+    )  # fmt: skip
+    out = folder / "out"
+    image = build_image(lock, made.store, out, files={}, reference="reprobuild:small")
+    write_lock(lock, out / LOCK)
+    (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+    (out / VERDICT).write_bytes(
+        msgspec.json.encode(make_verdict(tree=image.tree, image=image.manifest, lock=f"sha256:{lock.digest}"))
+    )
+    (out / REPORT).write_text("<p>fine</p>\n")
+    for name, text in render(lock).items():
+        if name != "requirements.txt":
+            (out / name).write_text(text)
+    (out / "context" / "wheels").mkdir(parents=True)
+    os.link(made.store.blob(wheel.file.sha256), out / "context" / "wheels" / wheel.file.filename)
+    (out / "context" / LONG).write_text("long\n")
+    return Results(out=out, store=made.store)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return make_results(tmp_path / "sender")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1,localhost")
+    monkeypatch.setenv("NETRC", "/nonexistent/netrc")

@@ -1,0 +1,59 @@
+"""Small folders of results, as a build leaves them, that are made in milliseconds; and what works with them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from reprobuild.config import image_config
+from reprobuild.image.build import Image
+from reprobuild.image.layout import layout_digest
+from reprobuild.lock import Lock, Realised, write_lock
+from reprobuild.net import Net
+from reprobuild.session import Session
+from reprobuild.store import Store
+from tests.image.layouts import image_of, write_image
+from tests.registry.pushing import file, layer
+from tests.verify.samples import make_lock, make_verdict
+
+NOWHERE = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Return bytes that no compressor makes smaller."""
+    return random.Random(seed).randbytes(size)
+
+
+def make_results(
+    out: Path, contents: Mapping[str, bytes] | None = None, *, certificate: bool = True, seed: int = 42
+) -> tuple[Lock, Image]:
+    """Write a folder of results whose image has a layer for each content, and return what it holds."""
+    found = {"etc/one": noise(300_000, 1), "etc/two": noise(200_000, 2)} if contents is None else contents
+    out.mkdir(parents=True)
+    realised = Realised(base="1" * 64, runtime="2" * 64, wheels=(), bytecode=())
+    lock = make_lock(realised=realised, seed=seed)
+    write_lock(lock, out / "reprobuild.lock")
+    layers = [layer([file(path, content)]) for path, content in found.items()]
+    layout = write_image(out / "image", layers, image_config(lock))
+    image = msgspec.structs.replace(image_of(layout), tree=layout_digest(layout), lock=lock.digest)
+    (out / "image.json").write_bytes(msgspec.json.encode(image))
+    if certificate:
+        (out / "verdict.json").write_bytes(certificate_of(lock, image))
+    return lock, image
+
+
+def certificate_of(lock: Lock, image: Image, made: str = "2026-11-22T05:00:00Z") -> bytes:
+    """Return a certificate of an image."""
+    verdict = make_verdict(image=image.manifest, tree=image.tree, lock=f"sha256:{lock.digest}", made=made)
+    return msgspec.json.encode(verdict)
+
+
+def make_session(store: Path, env: Mapping[str, str] = NOWHERE) -> Session:
+    """Return a session that says nothing."""
+    return Session(
+        store=Store(store), net=Net(), env=env, folder=store.parent, say=lambda _: None,
+        progress=lambda *_: None, now=0,
+    )  # fmt: skip
