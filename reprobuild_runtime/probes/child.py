@@ -19,7 +19,7 @@ if os.path.dirname(os.path.dirname(_HERE)) not in sys.path:
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
 from reprobuild_runtime.digest import digest  # noqa: E402  after the paths
-from reprobuild_runtime.probes import bench, controls, expectations, ranks  # noqa: E402
+from reprobuild_runtime.probes import bench, controls, expectations, ranks  # noqa: E402  after the paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,30 +169,36 @@ TASKS: "Dict[str, Any]" = {
 
 def main(argv: "List[str]") -> int:
     """Do one task; 0, also where it fails, which the last line says."""
+    do(json.loads(argv[0]), {})
+    return 0
+
+
+def do(ask: "Dict[str, Any]", about: "Dict[str, Any]") -> bool:
+    """Do one task, and tell whether it came to its end; `about` stands in each line that is said."""
     from importlib import import_module
 
     _die_with_parent()
-    ask = json.loads(argv[0])
     sys.stdout.flush()
     data = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
     def say(line: "Dict[str, Any]") -> None:
-        data.write(json.dumps(line) + "\n")
+        data.write(json.dumps({**about, **line}) + "\n")
         data.flush()
 
     try:
         torch = import_module("torch")
     except Exception as err:
         say({"no torch": f"torch does not import: {type(err).__name__}: {err}"})
-        return 0
+        return False
     say({"imported": "torch"})
     try:
         TASKS[ask["task"]](torch, ask, say)
         say({"done": True})
     except Exception as err:
         say({"failed": f"{type(err).__name__}: {err}"[:2000]})
-    return 0
+        return False
+    return True
 
 
 def _die_with_parent() -> None:

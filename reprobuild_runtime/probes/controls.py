@@ -149,7 +149,8 @@ def fresh(cured: "Dict[str, str]") -> "List[Dict[str, Any]]":
     Args:
         cured: the environment that has the seed.
     """
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("REPROBUILD_")}  # noqa: TID251
+    environment = os.environ  # noqa: TID251  a child's is made of it
+    plain = {key: value for key, value in environment.items() if not key.startswith("REPROBUILD_")}
     plain.pop("PYTHONHASHSEED", None)
     bare = [sys.executable, "-S", "-c"]
     return [

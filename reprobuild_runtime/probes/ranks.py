@@ -1,5 +1,7 @@
 """One rank of the collectives: sums over all ranks, again and again, each round in a fresh process group."""
 
+# ruff: noqa: TID251  torchrun says in the environment which rank of its machine this is
+
 import datetime
 import functools
 import os
@@ -28,6 +30,11 @@ _LACKING = {
     ),
     "bfloat16": re.compile(r"\bInvalid scalar type\b"),
 }
+# Between nodes alone: nothing is added on the way, and each rank adds by itself. Each must come to the same, so a rank
+# that does not computes wrongly, where a sum that all were given shows nobody.
+OWN_SUM = "all_gather, summed by each rank"
+# What goes into a sum, without any: where that differs each time, so does what all others hold.
+OWN_NUMBERS = "numbers of each rank"
 CONTROL = "arrival_order"
 CONTROL_RUNS = 5
 # A sum over the ranks that is 0, 1 or 2 in any order but the one in which it is computed.
@@ -45,6 +52,11 @@ def names(device: str) -> "List[str]":
     return [*reduced, SCATTERED, "all_reduce that cancels"]
 
 
+def between(device: str) -> "List[str]":
+    """Return the names of those between nodes that every torch has."""
+    return [*(name for name in names(device) if name not in optional(device)), OWN_SUM, OWN_NUMBERS]
+
+
 def optional(device: str) -> "List[str]":
     """Return the names of those that not every torch has: of gloo's, for NCCL has all."""
     return [name for name in names(device) if device == "cpu" and any(word in name for word in _LACKING)]
@@ -60,23 +72,35 @@ def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
         return
     # Torch's NCCL keeps from NVLS in this mode; the switch itself, without the import of torch's compiler.
     torch.set_deterministic_debug_mode("error")
-    device = f"cuda:{rank}" if backend == "nccl" else "cpu"
+    number_here = rank if "folder" in ask else int(os.environ["LOCAL_RANK"])
+    device = f"cuda:{number_here}" if backend == "nccl" else "cpu"
     if backend == "nccl":
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(number_here)
+    limit = datetime.timedelta(seconds=ask["limit"])
+    store = _stores(distributed, ask, limit)
     for number in range(ask["rounds"]):
         say({"begin": f"round {number}"})
         distributed.init_process_group(
-            backend, init_method="file://" + os.path.join(ask["folder"], f"rendezvous-{number}"),
-            rank=rank, world_size=ask["world"], timeout=datetime.timedelta(seconds=ask["limit"]),
-        )  # fmt: skip
+            backend, store=store(f"rendezvous-{number}"), rank=rank, world_size=ask["world"], timeout=limit
+        )
         try:
             for name, compute in _probes(torch, distributed, ask, device).items():
                 say({"probe": name, **_told(name, compute, ask["repeats"], backend)})
             if number == 0:
-                for mode, compute in _control(torch, distributed, ask, device).items():
+                for mode, compute in _control(torch, distributed, ask, device, store("arrivals")).items():
                     say({"control": mode, **_told(CONTROL, compute, CONTROL_RUNS, backend)})
         finally:
             distributed.destroy_process_group()
+
+
+def _stores(distributed: "Any", ask: "Dict[str, Any]", limit: "datetime.timedelta") -> "Callable[[str], Any]":
+    """Return what gives a store by its name: files in a folder of this machine, or of torchrun, which said where."""
+    if "folder" in ask:
+        return lambda name: distributed.FileStore(os.path.join(ask["folder"], name), ask["world"])
+    from torch.distributed.rendezvous import rendezvous
+
+    shared = next(rendezvous("env://", timeout=limit))[0]
+    return lambda name: distributed.PrefixStore(name, shared)
 
 
 def _has_gloo(distributed: "Any") -> bool:
@@ -113,14 +137,13 @@ def _values(torch: "Any", rank: int, device: str, count: int, dtype: "Any") -> "
 
 
 def _control(
-    torch: "Any", distributed: "Any", ask: "Dict[str, Any]", device: str
+    torch: "Any", distributed: "Any", ask: "Dict[str, Any]", device: str, store: "Any"
 ) -> "Dict[str, Callable[[], Any]]":
     """Return a sum over the ranks in the order in which they arrive, and, to cure it, in their own order.
 
     A sum of two has no order to show, so this needs three ranks.
     """
     rank, world = ask["rank"], ask["world"]
-    store = distributed.FileStore(os.path.join(ask["folder"], "arrivals"), world)
     runs = iter(range(1 << 30))
 
     def compute(ordered: bool) -> "Any":
@@ -168,10 +191,22 @@ def _probes(
         distributed.all_reduce(tensor)
         return tensor
 
+    def own_sum() -> "Any":
+        mine = values(4096, torch.float32)
+        gathered = [torch.empty_like(mine) for _ in range(world)]
+        distributed.all_gather(gathered, mine)
+        total = torch.zeros_like(mine)
+        for each in gathered:
+            total += each / 3
+        return total
+
     found: "Dict[str, Callable[[], Any]]" = {}
     for dtype in DTYPES:
         for name, count in sizes(device).items():
             found[f"all_reduce {dtype} {name}"] = functools.partial(reduced, count, getattr(torch, dtype))
     found[SCATTERED] = scattered
     found["all_reduce that cancels"] = cancelled
+    if "folder" not in ask:
+        found[OWN_SUM] = own_sum
+        found[OWN_NUMBERS] = functools.partial(values, 4096, torch.float32)
     return found

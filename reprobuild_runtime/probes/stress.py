@@ -59,7 +59,7 @@ class Disturbance:
 
 def _streams(torch: "Any") -> "List[Any]":
     # With one connection all streams are one queue: nothing would run beside the probe.
-    if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":  # noqa: TID251
+    if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":  # noqa: TID251  CUDA read it, too
         return []
     return [torch.cuda.Stream(priority=priority) for priority in (0, -1)]
 

@@ -23,7 +23,7 @@ def gpt(b: "Bench", checkpointed: bool = True) -> "Any":
     nn, torch = b.nn, b.torch
     width = b.pick(64, 256)
 
-    class Block(nn.Module):  # type: ignore[name-defined, misc]
+    class Block(nn.Module):  # type: ignore[name-defined, misc]  # torch has no types here
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -39,7 +39,7 @@ def gpt(b: "Bench", checkpointed: bool = True) -> "Any":
             x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
             return x + self.mlp(self.second(x))
 
-    class Model(nn.Module):  # type: ignore[name-defined, misc]
+    class Model(nn.Module):  # type: ignore[name-defined, misc]  # torch has no types here
         def __init__(self) -> None:
             super().__init__()
             self.tokens, self.places = nn.Embedding(VOCABULARY, width), nn.Embedding(128, width)
@@ -124,7 +124,7 @@ def train_resnet(b: "Bench") -> "List[Any]":
     nn = b.nn
     width, side = b.pick(16, 64), b.pick(24, 64)
 
-    class Block(nn.Module):  # type: ignore[name-defined, misc]
+    class Block(nn.Module):  # type: ignore[name-defined, misc]  # torch has no types here
         def __init__(self) -> None:
             super().__init__()
             parts = [

@@ -1,0 +1,145 @@
+"""One node's share of collectives between nodes: torchrun, twice; lines of JSON on standard output.
+
+    python between.py '{"device": "cpu", "seed": 7, "nodes": 3, "ranks": 1, "address": "192.0.2.1",
+                        "second": "192.0.2.2", "port": 20000, "limit": 300, "repeats": 3}'
+
+`SLURM_PROCID` says which of the nodes this is; `address` is the first one's, `second` the next one's. `ranks` is how
+many are on each node, or "gpu" for one on each of its GPUs. torchrun starts this file again as each rank. What ranks
+say is judged outside of the image, where the lines of all nodes are.
+"""
+
+# ruff: noqa: TID251  who this is, torchrun and Slurm say in the environment
+
+import json
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our file names must hide no module
+    del sys.path[0]
+if os.path.dirname(os.path.dirname(_HERE)) not in sys.path:
+    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+LAUNCHES = 2
+_SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+
+
+def main(argv: "List[str]") -> int:
+    """Be the node's torchrun, or one rank that it started; 0 where all went to its end."""
+    ask = json.loads(argv[0])
+    return _rank(ask) if "launch" in ask else _node(ask)
+
+
+def _node(ask: "Dict[str, Any]") -> int:
+    """Run torchrun as often as is to be compared; one that failed is not followed by another."""
+    import subprocess
+
+    from reprobuild_runtime.probes.gather import environ_of
+
+    _say({"came": True})
+    environ = environ_of("profile", ask["seed"])
+    environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"  # a node that is lost ends the others
+    environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun itself sets it, which it would say at length
+    if (
+        "GLOO_SOCKET_IFNAME" not in environ
+    ):  # gloo itself takes what the host's own name leads to, often loopback
+        found = interface(ask["address"], ask["second"])
+        environ.update({"GLOO_SOCKET_IFNAME": found} if found else {})
+    for launch in range(LAUNCHES):
+        taken = _taken(ask["port"] + launch) if os.environ["SLURM_PROCID"] == "0" else ""
+        if taken:
+            _say({"failed": taken})
+            return 1
+        code = subprocess.call(torchrun(ask, launch), env=environ, stdin=subprocess.DEVNULL)
+        _say({"launch": launch, "code": code})
+        if code:
+            return 1
+    return 0
+
+
+def torchrun(ask: "Dict[str, Any]", launch: int) -> "List[str]":
+    """Return the command; its words are those that each torchrun since the first, of torch 1.9, knows."""
+    port = ask["port"] + launch  # the first may still be known to the kernel
+    return [
+        sys.executable, "-m", "torch.distributed.run",
+        "--nnodes", str(ask["nodes"]), "--nproc_per_node", str(ask["ranks"]),
+        "--node_rank", os.environ["SLURM_PROCID"], "--master_addr", ask["address"], "--master_port", str(port),
+        "--rdzv_id", f"reprobuild-{ask['port']}-{launch}", "--rdzv_conf", f"timeout={ask['limit']}",
+        "--max_restarts", "0", "--monitor_interval", "1",
+        os.path.join(_HERE, "between.py"), json.dumps({**ask, "launch": launch}),
+    ]  # fmt: skip
+
+
+def _rank(ask: "Dict[str, Any]") -> int:
+    """Take part as one rank; what it says is told by its number."""
+    from reprobuild_runtime.probes import child
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    backend = "nccl" if ask["device"] == "cuda" else "gloo"
+    task = {"task": "collective", "backend": backend, "rank": rank, "world": world, "rounds": 2, **ask}
+    done = child.do(task, {"rank": rank, "world": world, "launch": ask["launch"]})
+    return 0 if done else 1
+
+
+def _taken(port: int) -> str:
+    """Return why the ranks cannot meet at a port of this machine; empty where they can, for all that is known."""
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as torch itself listens
+        try:
+            probe.bind(("", port))
+            probe.listen(1)
+        except OSError as err:
+            return f"port {port}, chosen by chance for the ranks to meet, cannot be had here: {err.strerror}"
+    return ""
+
+
+def interface(*addresses: str) -> str:
+    """Return the name of the interface by which this machine reaches the others; empty where that is not known.
+
+    The first address may be this machine's own, and its own name may lead to loopback (127.0.1.1 on Debian), where
+    nobody else comes: then it is the next address that shows the way. Loopback is the answer where all lead there.
+    """
+    import socket
+
+    found = []
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((address, 9))  # a datagram's socket: nothing is sent
+                found.append(probe.getsockname()[0])
+        except OSError:
+            continue
+    own = next((each for each in found if not each.startswith("127.")), found[0] if found else "")
+    return _named(own) if own else ""
+
+
+def _named(own: str) -> str:
+    """Return the name of the interface that has an address; empty where none has: gloo chooses for itself then."""
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                asked = struct.pack("256s", name.encode()[:15])
+                has = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)[20:24]
+            except OSError:  # it has no address of this kind
+                continue
+            if socket.inet_ntoa(has) == own:
+                return name
+    return ""
+
+
+def _say(line: "Dict[str, Any]") -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""Made certificates of made nodes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reprobuild.fleet.answers import Table
+from reprobuild.fleet.folder import CERTIFICATE
+from reprobuild.fleet.gathering import Fleet, Image, gather
+from reprobuild.verify.verdict import Determinism, Smoke, Verdict
+from tests.verify.samples import EXPECTED, make_smoke, make_verdict
+
+IMAGE = Image(tree="sha256:1", seed=42, profile="torch")
+OTHER = "f" * 64
+
+
+def certificate(smoke: Smoke | None = None, **more: Any) -> Verdict:
+    """Return what a node says where all is well."""
+    own = Determinism(cpu="identical", gpu="not-applicable", collectives="identical")
+    made = make_verdict(smoke=(smoke or make_smoke(),), determinism=own, round_trip="not-run")
+    return msgspec.structs.replace(made, **more)
+
+
+def changed(
+    *names: str, mode: str = "strict", digest: str | None = OTHER, verdict: str = "IDENTICAL"
+) -> Smoke:
+    """Return a smoke test in which some probes gave something else, or nothing."""
+    smoke = make_smoke()
+    probes = []
+    for probe in smoke.probes:
+        if probe.name in names:
+            seen = msgspec.structs.replace(probe.modes[mode], digest=digest, again=digest, verdict=verdict)  # type: ignore[index]  # a mode by its name
+            own = "drift" if verdict == "DRIFT" else probe.verdict
+            probe = msgspec.structs.replace(probe, modes={**probe.modes, mode: seen}, verdict=own)
+        probes.append(probe)
+    assert [probe.name for probe in probes if probe.name in names]
+    return msgspec.structs.replace(smoke, probes=tuple(probes))
+
+
+def on(cpu: str, smoke: Smoke | None = None, **facts: Any) -> Smoke:
+    """Return a smoke test of another processor, with a digest of its own in each mode of one probe."""
+    smoke = smoke or changed("conv2d", digest=hashlib.sha256(cpu.encode()).hexdigest())
+    return msgspec.structs.replace(smoke, fingerprint={**smoke.fingerprint, "cpu_model": cpu, **facts})
+
+
+def write(folder: Path, **nodes: Verdict | bytes) -> None:
+    """Write the certificates of nodes into a folder."""
+    folder.mkdir(exist_ok=True)
+    for node, found in nodes.items():
+        data = found if isinstance(found, bytes) else msgspec.json.encode(found)
+        (folder / f"{node}{CERTIFICATE}").write_bytes(data)
+
+
+def gathered(folder: Path, *asked: str) -> Fleet:
+    """Return what is made of a folder."""
+    return gather(folder, IMAGE, Table(EXPECTED), asked)

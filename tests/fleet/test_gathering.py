@@ -1,0 +1,175 @@
+"""A folder of certificates comes from nodes: what hangs, died, refused or lies is told by name, and harms nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.errors import UsageError
+from reprobuild.fleet.answers import Table
+from reprobuild.fleet.text import render_fleet
+from reprobuild.verify.verdict import Verdict
+from tests.fleet.samples import certificate, changed, gathered, write
+from tests.verify.samples import EXPECTED, make_smoke
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the certificates of three nodes that say the same."""
+    write(tmp_path, a=certificate(), b=certificate(), c=certificate())
+    return tmp_path
+
+
+def test_nodes_without_an_answer_are_told_with_what_is_known_of_them(folder: Path) -> None:
+    (folder / "nodes").write_text("a\nb\nc\nhung\ndead\nkilled\nnever\nsorry\n")
+    for node in ("hung", "dead", "killed"):
+        (folder / f"{node}.began").touch()
+    (folder / "dead.ended").write_text("3\n")
+    (folder / "killed.ended").write_text("137\n")
+    (folder / "sorry.error").write_text("no engine\x1b[2J answers\n")
+    found = gathered(folder)
+    assert {each.node: (each.kind, each.why) for each in found.silent} == {
+        "hung": ("hangs", "it began, and has neither answered nor ended"),
+        "dead": ("died", "its process ended with exit code 3"),
+        "killed": ("died", "its process was killed by signal 9, as for too much memory"),
+        "never": ("absent", "it has not begun"),
+        "sorry": ("refused", "no engine\\x1b[2J answers\\n"),
+    }
+    assert (found.verdict, len(found.groups[0].nodes)) == ("inconclusive", 3)
+    text = render_fleet(found)
+    assert "never: never began: it has not begun" in text
+    assert "fleet: inconclusive; 3 of 8 nodes answered" in text
+    assert "\x1b" not in text
+
+
+def deep(levels: int) -> bytes:
+    smoke = msgspec.structs.replace(make_smoke(), fingerprint={"settings": 1})
+    nest = b'{"settings":' * levels + b"1" + b"}" * levels
+    return msgspec.json.encode(certificate(smoke)).replace(b'{"settings":1}', nest)
+
+
+def talkative() -> bytes:
+    smoke = make_smoke()
+    told = {**smoke.fingerprint, "settings": {f"name{number}": "x" * 100 for number in range(400)}}
+    return msgspec.json.encode(certificate(msgspec.structs.replace(smoke, fingerprint=told)))
+
+
+def renamed() -> bytes:
+    text = msgspec.json.encode(certificate()).decode()
+    return text.replace('"name":"index_add"', '"name":"evil_probe"').encode()
+
+
+WHOLE = msgspec.json.encode(certificate())
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (WHOLE[: len(WHOLE) // 2], "is no certificate of reprobuild, or a damaged one"),
+        (b"", "is no certificate of reprobuild, or a damaged one"),
+        (b"\0" * 100, "is no certificate of reprobuild, or a damaged one"),
+        (b"[" * 100_000, "is no certificate of reprobuild, or a damaged one"),
+        (b" " * ((32 << 20) + 1), "has more than 32 MB"),
+        (msgspec.json.encode(certificate(tree="sha256:2")), "is the certificate of another image"),
+        (msgspec.json.encode(certificate(seed=43)), "was made with seed 43"),
+        (msgspec.json.encode(certificate(version=99)), "form 99"),
+        (talkative(), "tells more of its platform than there is to tell"),
+        (renamed(), "an answer that this image does not give: evil_probe (strict)"),
+    ],
+    ids=["torn", "empty", "zeros", "brackets", "large", "image", "seed", "form", "talkative", "renamed"],
+)  # fmt: skip
+def test_a_hostile_certificate_is_no_answer(data: bytes, why: str, folder: Path) -> None:
+    write(folder, evil=data)
+    found = gathered(folder)
+    (silent,) = found.silent
+    assert (silent.node, silent.kind) == ("evil", "unreadable")
+    assert why in silent.why
+    assert found.groups[0].nodes == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("levels", [400, 600, 800, 900, 950, 980])
+def test_a_platform_of_many_levels_is_told_and_ends_nothing(levels: int, folder: Path) -> None:
+    """How deep is too deep differs between Pythons."""
+    write(folder, evil=deep(levels))
+    found = gathered(folder)
+    assert [
+        each.why for each in found.silent if "nested too deeply" in each.why or "damaged" in each.why
+    ] or [one for one in found.groups if one.nodes == ("evil",)]
+    assert found.verdict == "inconclusive"
+    assert ("a", "b", "c") in [one.nodes for one in found.groups]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda path: path.symlink_to("a.json"),
+        lambda path: path.mkdir(),
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+    ],
+    ids=["link", "folder", "pipe", "device"],
+)
+@pytest.mark.parametrize("suffix", [".json", ".error", ".ended"])
+def test_what_is_no_file_is_not_read(plant: Callable[[Path], None], suffix: str, folder: Path) -> None:
+    plant(folder / f"evil{suffix}")
+    found = gathered(folder)
+    (silent,) = found.silent
+    assert silent.node == "evil"
+    assert found.groups[0].nodes == ("a", "b", "c")
+
+
+def test_names_that_no_node_has_are_left_alone_and_strangers_are_named(folder: Path) -> None:
+    for name in ("\x1b[31m.json", "two words.json", "-option.json", ".hidden.json", "x" * 250 + ".json"):
+        (folder / name).write_bytes(WHOLE)
+    write(folder, stranger=certificate(changed("index_add")))
+    found = gathered(folder, "a", "b", "c")
+    assert (found.verdict, found.strangers) == ("same", ("stranger", "x" * 250))
+    assert "stranger: answered, and was not asked; it is not counted" in render_fleet(found)
+
+
+def test_a_certificate_that_says_nothing_of_a_machine_is_no_answer(folder: Path) -> None:
+    write(folder, blank=certificate(msgspec.structs.replace(make_smoke(), fingerprint={})))
+    write(folder, none=msgspec.structs.replace(certificate(), smoke=()))
+    found = gathered(folder)
+    assert [(each.node, each.kind, each.why) for each in found.silent] == [
+        ("blank", "refused", "its certificate tells of no smoke test"),
+        ("none", "refused", "its certificate tells of no smoke test"),
+    ]
+
+
+@pytest.mark.parametrize("content", ["a b/../c\n", "a\n\x1b[2J\n"])
+def test_a_list_of_nodes_with_no_names_is_refused(content: str, folder: Path) -> None:
+    (folder / "nodes").write_text(content)
+    with pytest.raises(UsageError, match="is no name of a node") as caught:
+        gathered(folder)
+    assert caught.value.hint == (
+        "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --member FOLDER` on a node writes one"
+    )
+
+
+@pytest.mark.parametrize("plant", [lambda path: path.symlink_to("a.json"), Path.mkdir, os.mkfifo])
+def test_a_list_of_nodes_that_is_no_file_is_refused(plant: Callable[[Path], None], folder: Path) -> None:
+    plant(folder / "nodes")
+    with pytest.raises(UsageError, match="nodes is a link, or otherwise no file") as caught:
+        gathered(folder)
+    assert caught.value.hint.startswith("a fleet's folder has NODE.json for each node: ")
+
+
+def test_who_reads_another_programs_certificate_is_told_what_to_do() -> None:
+    with pytest.raises(UsageError) as caught:
+        list(Table(EXPECTED).read("evil", msgspec.json.decode(renamed(), type=Verdict)))
+    assert (
+        caught.value.hint
+        == "was it made by another reprobuild? Check the node again, with the one that is here"
+    )
+
+
+def test_a_folder_without_nodes_is_no_fleet(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no certificate of any node"):
+        gathered(tmp_path)
+    with pytest.raises(UsageError, match="is no folder of certificates"):
+        gathered(tmp_path / "none")

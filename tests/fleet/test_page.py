@@ -1,0 +1,167 @@
+"""What came of a fleet stands on the page, where there is one of this image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.fleet.page import keep_on_page, on_page, write_down
+from reprobuild.image.build import Image
+from reprobuild.net import Net
+from reprobuild.report.page.answers import computes_the_same
+from reprobuild.session import Session
+from reprobuild.store import Store
+from reprobuild.verify.verdict import Determinism
+from tests.conftest import reprobuild
+from tests.fleet.samples import certificate, changed, gathered, on, write
+from tests.image.made import Made
+from tests.store.sealing import built, sealed
+from tests.verify.samples import make_lock, make_verdict
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """A session with an empty store."""
+    return Session(
+        store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
+        progress=lambda done, whole: None, now=1_795_000_000,
+    )  # fmt: skip
+
+
+def test_nodes_are_named_on_the_page(
+    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, out = tmp_path / "nodes", tmp_path / "out"
+    good, odd = certificate(), certificate(changed("index_add"))
+    write(nodes, a=good, b=good, c=good, n2=odd, alone=certificate(on("another")))
+    (nodes / "dead.ended").write_text("3\n")
+    fleet = gathered(nodes)
+    out.mkdir()
+    verdict = make_verdict()
+    image = Image(
+        layout="image", reference="r:1", tree=fleet.tree, config="c", manifest=verdict.image, layers=1
+    )
+    write_down(make_lock(), image, out, session, fleet)
+    assert [path.name for path in out.iterdir()] == ["fleet.json"]  # without a verdict there is no page
+    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    write_down(make_lock(), image, out, session, fleet)
+    page = (out / "report.html").read_text()
+    for said in (
+        "Not on every node", "<b>n2</b>", "index_add (strict)", "<b>dead</b>", "5 of 6 nodes answered, of 2 platforms.",
+        "Alone on its platform: nothing is known of it by comparison.",
+    ):  # fmt: skip
+        assert said in page
+    (out / "report.html").unlink()
+    other = msgspec.structs.replace(image, manifest="sha256:other")
+    write_down(make_lock(), other, out, session, fleet)
+    assert not (out / "report.html").exists()
+    (out / "verdict.json").write_bytes(b"{")
+    write_down(make_lock(), image, out, session, fleet)
+    assert "report.html is not written again: " in capsys.readouterr().out
+    assert not (out / "report.html").exists()
+
+
+def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
+    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By what the nodes said, and not by a file that may have come with the folder."""
+    verdict, out = make_verdict(), tmp_path / "out"
+    nodes = out / "fleet" / "20260101-000000-abcdef"
+    nodes.mkdir(parents=True)
+    write(nodes, a=certificate(), b=certificate(), n2=certificate(changed("index_add")))
+    fleet = msgspec.structs.replace(gathered(nodes), made="2026-01-01T00:00:00Z")
+    image = Image(
+        layout="image", reference="r:1", tree=fleet.tree, config="c", manifest=verdict.image, layers=1
+    )
+    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    page = out / "report.html"
+    keep_on_page(make_lock(), image, out, session)
+    assert not page.exists()
+    write_down(make_lock(), image, out, session, fleet)
+    page.write_text("without nodes")
+    keep_on_page(make_lock(), msgspec.structs.replace(image, tree="sha256:other"), out, session)
+    assert page.read_text() == "without nodes"
+    keep_on_page(make_lock(), image, out, session)
+    assert "<b>n2</b>" in page.read_text()
+    assert "Gathered 2026-01-01T00:00:00Z, from " in page.read_text()
+    assert nodes.name in page.read_text()
+    assert "warning" not in capsys.readouterr().out
+    good = msgspec.structs.replace(fleet.groups[0], odd=())
+    (out / "fleet.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(fleet, groups=(good,))))
+    keep_on_page(make_lock(), image, out, session)
+    assert "<b>n2</b>" in page.read_text()
+    moved = tmp_path / "moved"
+    out.rename(moved)
+    page = moved / "report.html"
+    page.write_text("without nodes")
+    keep_on_page(make_lock(), image, moved, session)
+    assert "<b>n2</b>" in page.read_text()
+    (moved / "fleet").rename(tmp_path / "elsewhere")
+    page.write_text("without nodes")
+    keep_on_page(make_lock(), image, moved, session)
+    assert page.read_text() == "without nodes"
+    assert (
+        "warning: the nodes are not on report.html: what they said is not there any more"
+        in capsys.readouterr().out
+    )
+    moved.rename(out)
+    (out / "fleet.json").write_bytes(b"{")
+    keep_on_page(make_lock(), image, out, session)
+    assert "warning: the nodes are not on report.html: fleet.json: " in capsys.readouterr().out
+
+
+def test_two_nodes_without_a_majority_are_both_named(tmp_path: Path) -> None:
+    write(tmp_path, a=certificate(), b=certificate(changed("index_add")))
+    found = on_page(gathered(tmp_path))
+    assert found.verdict == "differ"
+    assert {one.node for one in found.wrong} == {"a", "b"}
+    assert {one.answers for one in found.wrong} == {("index_add (strict)",)}
+
+
+def test_what_is_not_compared_stands_on_the_page(tmp_path: Path) -> None:
+    """Nodes without an answer, and probes that drift, leave a fleet open: nothing on the page is better than that."""
+    lacks = certificate(changed("conv2d", digest=None, verdict="SKIPPED"))
+    write(tmp_path, a=certificate(), b=certificate(), n2=lacks)
+    fleet = gathered(tmp_path)
+    assert fleet.verdict == "inconclusive"
+    found = on_page(fleet)
+    assert [(one.node, one.answers) for one in found.lacking] == [("n2", ("conv2d (strict)",))]
+    assert computes_the_same(make_verdict(), found).tone == "open"
+    loose = msgspec.structs.replace(
+        fleet, groups=(msgspec.structs.replace(fleet.groups[0], loose={"conv2d (profile)": ("a", "n2")}),)
+    )
+    said = "conv2d (profile) on cpu is not compared: it drifts with the image's profile on a, n2"
+    assert said in on_page(loose).notes
+    assert said not in found.notes
+
+
+def test_an_answer_does_not_hang_on_what_is_written(tmp_path: Path) -> None:
+    made, nodes, out = Made(tmp_path / "made"), tmp_path / "nodes", tmp_path / "out"
+    image = built(sealed(made, "alpha"), tmp_path / "given.lock", made.store, out)
+    good = certificate(tree=image.tree, image=image.manifest)
+    write(nodes, a=good, b=good, c=good, n2=certificate(changed("index_add"), tree=image.tree))
+    (out / "verdict.json").write_bytes(msgspec.json.encode(good))
+    (out / "report.html").mkdir()
+    (out / "fleet.json").mkdir()
+    done = reprobuild("verify", out, "--gather", nodes, "--store", made.store.root)
+    assert done.returncode == 8, done.stderr
+    assert "n2: differs from 3 of its platform" in done.stdout
+    assert "warning: report.html is not written again: " in done.stderr
+    assert "warning: fleet.json is not written: " in done.stderr
+
+
+def test_a_node_that_drifts_and_has_nothing_to_compare_is_named(tmp_path: Path) -> None:
+    own = Determinism(cpu="identical", gpu="drift", collectives="identical")
+    write(tmp_path, a=certificate(), n2=certificate(determinism=own), c=certificate())
+    fleet = gathered(tmp_path)
+    assert fleet.verdict == "differ"
+    found = on_page(fleet)
+    assert [(one.node, one.said) for one in found.wrong] == [("n2", "drifts: by its own certificate: cuda")]
+    assert found.silent == ()
+    answer = computes_the_same(make_verdict(), found)
+    assert (answer.tone, answer.sentence) == (
+        "bad",
+        "Nodes of one platform gave different bytes, or drift: n2.",
+    )

@@ -1,0 +1,148 @@
+"""The step of a fleet on a real Slurm, with no image: which nodes it asks, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from reprobuild.fleet import slurm
+from reprobuild.fleet.text import render_fleet
+from tests.conftest import ROOT
+from tests.fleet.planted import PACKAGES, SLURM, prepare
+from tests.fleet.samples import gathered
+
+# By words: folder, nodes, deadline, how long the others are waited for, and what runs on each node.
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from reprobuild.fleet import slurm
+folder, nodes, deadline, patience, line = sys.argv[1:]
+env = dict(os.environ)
+with slurm.granted(slurm.Wanted(nodes=int(nodes)), env, print) as job:
+    command, times = ["sh", "-c", line], {"deadline": int(deadline), "patience": int(patience)}
+    slurm.run_step(job, job.nodes, command, Path(folder), env, **times)
+"""
+# One that takes nothing along when it is ended, as a srun that is killed does not.
+ORPHANS = """#!/bin/sh
+setsid "$(dirname "$0")/real-srun" "$@" & exec sleep 600
+"""
+
+
+def on_slurm(folder: Path, script: str) -> None:
+    """Run a script in a folder, on a new cluster of three nodes."""
+    prepare()
+    done = subprocess.run(
+        [*SLURM, "--folder", str(PACKAGES), "--", "bash", "-euc", script], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_only_the_step_is_ended_in_a_job_of_somebody_else(tmp_path: Path) -> None:
+    check = shlex.join([sys.executable, "-c", PROGRAM])
+    (tmp_path / "srun").write_text(ORPHANS)
+    (tmp_path / "srun").chmod(0o755)
+    inside = f"""
+        mkdir late && ln -s "$(command -v srun)" late/real-srun && cp srun late
+        srun --nodes=1 --ntasks=1 --overlap --job-name=theirs sleep 600 & sleep 2
+        PATH="$PWD/late:$PATH" {check} hung 2 4 0 'sleep 600'
+        sleep 3; squeue --noheader --steps --format=%j > steps
+        {check} one 1 30 0 true
+    """
+    on_slurm(tmp_path, f"salloc --quiet --nodes=2 bash -euc {shlex.quote(inside)}")
+    assert (tmp_path / "steps").read_text().split() == ["theirs"]
+    assert not [path.name for path in (tmp_path / "hung").glob("*.ended") if path.read_text() == "0\n"]
+    assert [path.name for path in (tmp_path / "one").glob("*.ended")] == ["n1.ended"]
+
+
+# On one node everything of Slurm's is killed at once, and the process itself, as where it loses power.
+LOSES_POWER = r"""
+    test "$SLURMD_NODENAME" = n2 || exit 0
+    stepd=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$PPID/status)
+    for one in /proc/[0-9]*; do
+        tr '\0' ' ' < $one/cmdline | grep -q '^slurmd -D -N n2 ' && daemon=${one#/proc/}
+    done
+    kill -9 $daemon $stepd $PPID $$
+"""
+# Two nodes have come to the rendezvous, and give up; one never ends.
+HANGS = """test "$SLURMD_NODENAME" != n3 || exec sleep 600; echo '{"came": true}'; exit 1"""
+
+
+def test_a_node_that_loses_power_is_told_from_one_that_hangs(tmp_path: Path) -> None:
+    """Slurm itself finds out, and ends what it waits for; a node that does not end is waited for as long as is said."""
+    check = shlex.join([sys.executable, "-c", PROGRAM])
+    script = f"""
+        {check} collectives-cpu 3 200 2 {shlex.quote(HANGS)}
+        echo SlurmdTimeout=6 >> "$SLURM_CONF"; scontrol reconfigure
+        {check} . 3 200 0 {shlex.quote(LOSES_POWER)}
+    """
+    on_slurm(tmp_path, script)
+    found = gathered(tmp_path)
+    assert [(each.node, each.kind) for each in found.silent] == [
+        ("n1", "died"),
+        ("n2", "lost"),
+        ("n3", "died"),
+    ]
+    assert found.silent[1].why.startswith("Slurm does not reach it any more: down"), found.silent
+    assert "n2: lost: Slurm does not reach it any more" in render_fleet(found)
+    (between,) = found.collectives
+    assert (between.verdict, between.absent) == ("unfinished", ("n3",))
+    assert between.open == (
+        "n3 did not come to the rendezvous: it had not ended when it was no longer waited for",
+        "n1, n2, n3: had a part in it, and no answer of its own",
+    )
+
+
+def scripted(folder: Path, monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> dict[str, str]:
+    """Put scripts in the place of Slurm's programs, and return an environment in a job of theirs."""
+    for name, line in answers.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    assert shutil.which("srun") == str(folder / "srun")
+    return {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7"}
+
+
+def test_a_node_that_failed_and_is_there_again_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Slurm says to that is what a real one said; nothing here can be started again."""
+    env = scripted(tmp_path, monkeypatch, {
+        "scontrol": 'case "$*" in *hostnames*) printf "n1\\nn2\\n" ;; *) exit 1 ;; esac',
+        "squeue": "echo 'n[1-2]'", "srun": "echo 'srun: error: Node failure on n[1-2]' >&2",
+        "sinfo": "echo 'n1|idle|none'; echo 'n2|allocated*|none'",
+    })  # fmt: skip
+    with slurm.granted(slurm.Wanted(), env, print) as job:
+        slurm.run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
+        assert slurm.address_of("n2", env) == "n2"  # Slurm does not say
+    assert {path.name: path.read_text() for path in (tmp_path / "fleet").glob("*.lost")} == {
+        "n1.lost": "Slurm says that it failed",
+        "n2.lost": "Slurm does not reach it any more: allocated*, none",
+    }
+
+
+def test_ten_thousand_names_are_no_word_of_a_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes no word of more than 128 KiB. Slurm's programs here are scripts that answer as it does."""
+    names = [f"rack{number:05}-of-a-large-site" for number in range(10_000)]
+    (tmp_path / "names").write_text("\n".join(names))
+    answers: Mapping[str, str] = {
+        "squeue": "echo 'rack[00000-09999]-of-a-large-site'", "scontrol": f"cat {shlex.quote(str(tmp_path / 'names'))}",
+        "srun": f'printf "%s\\n" "$@" > {shlex.quote(str(tmp_path / "asked"))}',
+    }  # fmt: skip
+    env = scripted(tmp_path, monkeypatch, answers)
+    with slurm.granted(slurm.Wanted(), env, lambda text: None) as job:
+        assert job.nodes == tuple(names)
+        slurm.run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
+    listed = next(
+        word for word in (tmp_path / "asked").read_text().splitlines() if word.startswith("--nodelist=")
+    )
+    assert Path(listed.partition("=")[2]).read_text().split() == names
