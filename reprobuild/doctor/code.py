@@ -1,0 +1,45 @@
+"""The CUDA code of an image, from its lock, its certificate, and the wheel of torch where a store has that."""
+
+from __future__ import annotations
+
+import re
+
+from reprobuild.lock import Lock
+from reprobuild.preflight.gpus import compiled_of
+from reprobuild.resolve.cuda.rules import Compiled
+from reprobuild.resolve.cuda.torch_build import known_torch_build
+from reprobuild.store import Store
+from reprobuild.verify.document import flat
+from reprobuild.verify.verdict import Verdict
+
+_LABEL = re.compile(r"[^+]+\+cu(\d{1,2})(\d)(?:\..*)?")
+_VERSION = re.compile(r"\d{1,3}\.\d{1,3}")
+
+
+def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> Compiled | None:
+    """Return what CUDA code an image has; None where it has none. `cuda` is empty where its version is not known.
+
+    Args:
+        lock: of the image.
+        verdict: its certificate, whose fingerprints say whether torch was built with CUDA.
+        store: a wheel of torch in it is read.
+
+    Raises:
+        BuildError: the wheel of torch is hostile or damaged.
+    """
+    found = compiled_of(lock, store)
+    torch = next(
+        (wheel for wheel in lock.wheels if wheel.name == "torch" and wheel.role == "environment"), None
+    )
+    if found or torch is None or store.has(torch.file.sha256) or known_torch_build(torch.file, store):
+        return found
+    told = {
+        name: value for smoke in (verdict.smoke if verdict else ()) for name, value in flat(smoke.fingerprint)
+    }
+    what = f"torch {torch.version}"
+    if label := _LABEL.fullmatch(torch.version):
+        return Compiled(what=what, cuda=f"{label[1]}.{label[2]}")
+    if _VERSION.fullmatch(told.get("cuda.version", "")):
+        return Compiled(what=what, cuda=told["cuda.version"])
+    without = torch.version.endswith("+cpu") or told.get("cuda_build") == "false"
+    return None if without else Compiled(what=what, cuda="")

@@ -1,0 +1,100 @@
+"""The folders that are written to, and the file systems below them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from reprobuild.doctor.model import Disk
+from reprobuild.engines import docker, docker_images, podman
+from reprobuild.errors import EngineError
+
+
+def default_folders(env: Mapping[str, str], store: Path, results: Path) -> dict[str, Path]:
+    """Return the folders that are written to by their role: ours, and those of our own for Apptainer.
+
+    Docker and podman tell theirs: see `engine_folders`.
+    """
+    home = Path(env.get("HOME", "/"))
+    return {
+        "store": store,
+        "temporary": Path(env.get("TMPDIR") or "/tmp"),
+        "results": results,
+        "apptainer": Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "reprobuild",
+    }
+
+
+def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[str, Path]:
+    """Return where Docker and podman keep images, by their names; nothing of what is not known, or elsewhere.
+
+    Args:
+        answering: the names of engines that answer.
+        env: the user's environment.
+    """
+    found: dict[str, Path] = {}
+    with contextlib.suppress(EngineError):
+        if docker.NAME in answering and env.get("DOCKER_HOST", "unix:").startswith("unix:"):
+            # A daemon that is asked through a socket may be in another container, or around this one: then none exists.
+            places = [Path(place) for place in docker_images.folders(env) if place]
+            if place := next(filter(_exists, places), None):
+                found[docker.NAME] = place
+    with contextlib.suppress(EngineError):
+        if podman.NAME in answering and (told := podman.folder(env)):
+            found[podman.NAME] = Path(told)
+    return found
+
+
+def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
+    """Return the disk of each folder, or of the first of its parents that is there.
+
+    Args:
+        folders: by their role.
+        root: where /proc is.
+    """
+    kinds = _mounts(root)
+    found = []
+    for role, folder in folders.items():
+        place = next((path for path in (folder, *folder.absolute().parents) if _exists(path)), Path("/"))
+        try:
+            about = os.statvfs(place)
+        except OSError:
+            continue
+        values: dict[str, Any] = {
+            "role": role, "path": str(folder), "free": about.f_bavail * about.f_frsize,
+            "kind": _kind(place, kinds), "noexec": bool(about.f_flag & os.ST_NOEXEC),
+            "readonly": bool(about.f_flag & os.ST_RDONLY), "writable": os.access(place, os.W_OK | os.X_OK),
+        }  # fmt: skip
+        found.append(Disk(**values))
+    return tuple(found)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # below a folder that may not be entered
+        return False
+
+
+def _mounts(root: Path) -> dict[str, str]:
+    """Return {mount point: file system} as proc_pid_mountinfo(5) has it; a later mount hides an earlier one."""
+    try:
+        lines = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) >= 5 and after:
+            place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+            found[place] = after.split()[0]
+    return found
+
+
+def _kind(place: Path, kinds: Mapping[str, str]) -> str:
+    real = place.resolve()
+    return next((kinds[str(path)] for path in (real, *real.parents) if str(path) in kinds), "")

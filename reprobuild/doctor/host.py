@@ -1,0 +1,235 @@
+"""The facts of this machine, gathered: the one place of the doctor that looks at it. Nothing is set or changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import pwd
+import re
+import resource
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
+
+from reprobuild import proc
+from reprobuild.doctor.disks import engine_folders, these_disks
+from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespaces
+from reprobuild.doctor.remedies import managers
+from reprobuild.engines import ENGINES, apptainer, docker, gpu, podman
+from reprobuild.engines.model import Engine
+from reprobuild.errors import EngineError
+from reprobuild.image.squash import find_program
+from reprobuild.preflight import this_machine
+from reprobuild.sandbox import can_layer, check_namespaces
+
+# Programs of package managers, the first that is there counts. Homebrew may be beside another one.
+_MANAGERS = {"apt-get": "apt", "dnf": "dnf", "yum": "yum", "zypper": "zypper", "apk": "apk", "pacman": "pacman",
+             "brew": "brew"}  # fmt: skip
+_SETTINGS = (
+    "kernel.unprivileged_userns_clone", "kernel.apparmor_restrict_unprivileged_userns", "user.max_user_namespaces",
+)  # fmt: skip
+_SOCKET = "var/run/docker.sock"
+_CDI = ("etc/cdi", "var/run/cdi")  # https://github.com/cncf-tags/container-device-interface
+_UNIFIED = "sys/fs/cgroup", "memory.max"
+_MEMORY_V1 = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+_SECONDS = 30
+_LONGEST = 300
+ROOT = Path("/")
+
+
+def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = ROOT) -> Host:
+    """Return what this machine is.
+
+    Args:
+        env: the user's environment.
+        folders: the folders that are written to, by their role (`Disk.role`); those of engines that answer are added.
+        root: where /etc, /proc, /sys and /dev are.
+    """
+    path = env.get("PATH", os.defpath)
+    programs = frozenset(name for name in PROGRAMS if shutil.which(name, path=path))
+    # Each may wait for a daemon or a driver.
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        asked = [pool.submit(_engine, name, env, path) for name in ENGINES]
+        machine, squashfs = pool.submit(this_machine, env), pool.submit(_squashfs, env)
+        namespaces = pool.submit(_namespaces, root)
+        about = os.uname()
+        engines = tuple(engine.result() for engine in asked)
+        places = engine_folders([engine.name for engine in engines if engine.version], env)
+        return Host(
+            system=about.sysname, machine=about.machine, kernel=about.release, distribution=_distribution(root),
+            manager=_manager(path), modules="LMOD_CMD" in env or "MODULESHOME" in env, container=_in_container(root),
+            systemd=(root / "run/systemd/system").is_dir(), root=os.geteuid() == 0,
+            user=_user(), glibc=platform.libc_ver()[1], cpu=_cpu(root),
+            flags=machine.result().flags, cpus=_cpus(), memory=_memory(root),
+            engines=engines, programs=programs, squashfs=squashfs.result(),
+            namespaces=namespaces.result(), cgroup=_cgroup(root), docker=_docker(env, root),
+            subordinate=_subordinate(root, _user()), disks=these_disks({**folders, **places}, root),
+            vendors=gpu.vendors(root), gpus=machine.result().gpus, cdi=_has_cdi(root), fabric=_fabric(root),
+            scheduler="slurm" if shutil.which("sbatch", path=path) else "",
+        )  # fmt: skip
+
+
+def _engine(name: str, env: Mapping[str, str], path: str) -> EngineFound:
+    module = cast(Engine, {"docker": docker, "podman": podman, "apptainer": apptainer}[name])
+    names = tuple(apptainer.PROGRAMS) if name == apptainer.NAME else (name,)
+    program = next((found for one in names if (found := shutil.which(one, path=path))), "")
+    version = module.version(env) or ""
+    complaint = "" if version or not program else _complaint(name, program, env)
+    return EngineFound(name=name, version=_short(version), program=program, complaint=complaint)
+
+
+def _complaint(name: str, program: str, env: Mapping[str, str]) -> str:
+    """Return the last line of what an engine's program says where the engine does not answer."""
+    try:
+        argv = [program, "version" if name == apptainer.NAME else "info"]
+        proc.run(argv, env=env, purpose=f"ask {name} how it is", timeout=_SECONDS)
+    except proc.Failed as err:
+        lines = err.stderr.strip().splitlines()
+        return _short(lines[-1]) if lines else f"it exits with code {err.code}"
+    except EngineError as err:
+        return _short(str(err))
+    return ""
+
+
+def _short(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)[:_LONGEST]
+
+
+def _squashfs(env: Mapping[str, str]) -> str:
+    """Return the version of mksquashfs, a complaint where it is too old, nothing where it is absent."""
+    if not shutil.which("mksquashfs", path=env.get("PATH", os.defpath)):
+        return ""
+    try:
+        return ".".join(map(str, find_program(env)))
+    except EngineError as err:
+        return _short(str(err))
+
+
+def _namespaces(root: Path) -> Namespaces:
+    settings = {}
+    for name in _SETTINGS:
+        value = _text(root / "proc/sys" / name.replace(".", "/")).strip()
+        if value:
+            settings[name] = _short(value)
+    try:
+        check_namespaces()
+        return Namespaces(overlay=can_layer(), settings=settings)
+    except EngineError as err:
+        return Namespaces(complaint=_short(str(err)), overlay=False, settings=settings)
+
+
+def _text(path: Path) -> str:
+    """Return a small file of the system, nothing where it is not there or not to be read."""
+    with contextlib.suppress(OSError, ValueError), path.open(errors="replace") as stream:
+        return stream.read(1 << 20)
+    return ""
+
+
+def _distribution(root: Path) -> str:
+    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root / "etc/os-release"), re.MULTILINE)
+    return _short(found[1]) if found else ""
+
+
+def _manager(path: str) -> str:
+    found = next((_MANAGERS[name] for name in _MANAGERS if shutil.which(name, path=path)), "")
+    return found if found in managers() else ""
+
+
+def _in_container(root: Path) -> bool:
+    return (root / ".dockerenv").exists() or (root / "run/.containerenv").exists()
+
+
+def _user() -> str:
+    """Return the user's name, or the number where no file and no service knows it."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return str(os.geteuid())
+
+
+def _cpu(root: Path) -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    return _short(found[1].strip()) if found else ""
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+
+
+def _memory(root: Path) -> int:
+    """Return the memory of the machine, or what the control groups leave of it that this process is in.
+
+    A job's own group is far below the root, and each of those above it may have a limit, too: cgroups(7), cgroup-v2 and
+    cgroup-v1/memory of the kernel's documentation.
+    """
+    found = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    whole = int(found[1]) << 10 if found else 0
+    limits = [text for path in _limits(root) if (text := _text(path).strip()[:20]).isdecimal()]
+    return min([whole, *map(int, limits)]) if whole else 0
+
+
+def _limits(root: Path) -> Iterator[Path]:
+    """Yield the files that may limit this process's memory: of its groups and all above them, in both versions."""
+    places = [(_UNIFIED, ""), (_MEMORY_V1, "")]  # in a container its own group may be the root
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, place = (*line.split(":", 2), "", "")[:3]
+        if not controllers:
+            places.append((_UNIFIED, place))
+        elif "memory" in controllers.split(","):
+            places.append((_MEMORY_V1, place))
+    for (folder, name), place in places:
+        parts = [part for part in place.split("/") if part not in ("", ".", "..")]
+        for number in range(len(parts) + 1):
+            yield root.joinpath(folder, *parts[:number], name)
+
+
+def _cgroup(root: Path) -> str:
+    folder = root / "sys/fs/cgroup"
+    if (folder / "cgroup.controllers").exists():
+        return "2"
+    if (folder / "unified/cgroup.controllers").exists() or (folder / "unified/cgroup.procs").exists():
+        return "hybrid"
+    return "1" if (folder / "memory").is_dir() or (folder / "cpu").is_dir() else ""
+
+
+def _docker(env: Mapping[str, str], root: Path) -> str:
+    if env.get("DOCKER_HOST"):
+        return "elsewhere"
+    socket = root / _SOCKET
+    try:
+        socket.stat()
+    except PermissionError:
+        return "refused"
+    except OSError:
+        return "absent"
+    return "there" if os.access(socket, os.W_OK) else "refused"
+
+
+def _subordinate(root: Path, user: str) -> bool | None:
+    """Tell whether files give the user subordinate ids; None where /etc/nsswitch.conf asks a service (subid(5))."""
+    source = re.search(r"^subid:\s*(.+)$", _text(root / "etc/nsswitch.conf"), re.MULTILINE)
+    if source and source[1].split() != ["files"]:
+        return None
+    names = {user, str(os.geteuid())}
+    files = [_text(root / "etc" / name).splitlines() for name in ("subuid", "subgid")]
+    return all(any(line.partition(":")[0] in names for line in lines) for lines in files)
+
+
+def _has_cdi(root: Path) -> bool:
+    return any(any((root / folder).glob("*nvidia*")) for folder in _CDI)
+
+
+def _fabric(root: Path) -> Fabric:
+    def names(folder: str) -> tuple[str, ...]:
+        with contextlib.suppress(OSError):
+            return tuple(sorted(_short(path.name) for path in (root / folder).iterdir()))
+        return ()
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return Fabric(
+        devices=names("sys/class/infiniband"),
+        nodes=tuple(name for name in names("dev/infiniband") if name.startswith("uverbs")),
+        locked=-1 if limit == resource.RLIM_INFINITY else limit, interfaces=names("sys/class/net"),
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""What of the platform in a certificate is another on a machine. Pure: facts in, findings out.
+
+Which facts change results is `verify.platform`'s to say: here are those that a machine tells without the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from reprobuild.doctor.model import Finding, Host
+from reprobuild.report.difference import safe
+from reprobuild.verify.document import flat
+from reprobuild.verify.platform import explains
+from reprobuild.verify.verdict import Deviation, Verdict
+
+_SHOWN = 200
+# What each level of ATen's kernels asks of a processor, the highest first:
+# https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/DispatchStub.cpp
+_LEVELS = {"AVX512": {"avx512vl", "avx512bw", "avx512dq", "fma"}, "AVX2": {"avx2", "fma"}}
+
+
+def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[Finding]:
+    """Yield which facts are others than the certificate's, and what that means for its digests."""
+    if verdict is None:
+        yield Finding(
+            name="certificate", state="unknown", seen="there is none beside the lock",
+            meaning="whether this platform gives the same numbers is not known",
+            fix="copy verdict.json beside reprobuild.lock",
+        )  # fmt: skip
+        return
+    compared = False
+    for smoke in verdict.smoke:
+        then, now = dict(flat(smoke.fingerprint)), facts(host)
+        if smoke.device == "cuda" and not host.gpus.found:
+            continue  # that the GPU is missing is said already
+        shared = sorted(then.keys() & now.keys())
+        compared |= bool(shared)
+        for name in shared:
+            item = Deviation(scope=smoke.device, name=name, then=then[name], now=now[name])
+            if item.then != item.now and explains(smoke.device, item):
+                yield Finding(
+                    name=f"platform: {smoke.device}", state="warning",
+                    seen=f"{name} was {safe(then[name], _SHOWN)}, and is {safe(now[name], _SHOWN)} here",
+                    meaning="digests may be others than the certificate's: expected on another platform, and no drift",
+                    fix="`reprobuild verify OUT --against verdict.json` tells; for equal bytes take equal hardware",
+                )  # fmt: skip
+    if not compared:
+        yield Finding(
+            name="certificate", state="unknown", seen="it names no platform: no smoke test was run",
+            meaning="whether this platform gives the same numbers is not known",
+            fix="run `reprobuild verify OUT` where the image is, and copy its verdict.json",
+        )  # fmt: skip
+        return
+    yield Finding(
+        name="certificate", state="ok",
+        seen=f"made {safe(verdict.made, 40)}: cpu {verdict.determinism.cpu}, gpu {verdict.determinism.gpu}",
+    )  # fmt: skip
+
+
+def facts(host: Host) -> Mapping[str, str]:
+    """Return what a fingerprint has that a machine tells without the image, by the fingerprint's names."""
+    found = {"machine": host.machine, "cpu_model": host.cpu}
+    if host.machine == "x86_64" and host.flags:
+        found["cpu_capability"] = next((name for name, needs in _LEVELS.items() if needs <= host.flags), "")
+    if host.gpus.driver:
+        found["cuda.driver"] = host.gpus.driver
+    for number, gpu in enumerate(host.gpus.found):
+        found |= {f"cuda.gpus.{number}.name": gpu.name, f"cuda.gpus.{number}.capability": gpu.capability}
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,94 @@
+"""Whether the services answer that no machine configures: each is asked once, all side by side, for headers alone."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from reprobuild.doctor.model import Finding
+from reprobuild.errors import FetchError
+from reprobuild.net import Forbidden, Manners, Net, NotFound, Refused, split_credentials, told_address
+from reprobuild.services import Service, distances
+
+SECONDS = 8.0  # in all: looking up a name has no limit of its own, and may take minutes without a network
+_MANNERS = Manners(connect=4, read=5, tries=1, longest=0)
+_MEANING = "what only it has can neither be locked nor fetched here"
+_FIX = "let it through the firewall or proxy, or name a mirror with `--service NAME=URL`"
+
+
+def address(service: Service) -> str:
+    """Return the address to ask: up to the first placeholder; of an image's name, that of its registry."""
+    fixed = service.url.partition("{")[0]
+    if "://" not in fixed:
+        return f"https://{fixed.partition('/')[0]}/v2/"
+    if not urlsplit(fixed).path:
+        return f"{fixed}/"
+    return fixed.rpartition("/")[0] + "/"
+
+
+def not_probed(services: Mapping[str, Service]) -> Finding:
+    """Return the finding where the user wants no network to be used."""
+    return Finding(
+        name="services",
+        state="not-asked",
+        seen=f"{len(services)} were not probed (--offline): {', '.join(services)}",
+    )
+
+
+def probe(services: Mapping[str, Service], seconds: float = SECONDS) -> Iterator[Finding]:
+    """Ask every service, and yield a finding for each, in order.
+
+    Args:
+        services: by name.
+        seconds: after which whoever has not answered counts as silent.
+    """
+    net = Net(manners=_MANNERS, distances=distances(services))
+    whole = {address(service) for service in services.values()}
+    net.learn(
+        {}, {told_address(url).rstrip("/"): url.rstrip("/") for url in whole if told_address(url) != url}
+    )
+    asked = sorted({told_address(url) for url in whole})
+    came: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+
+    def ask(url: str) -> None:
+        came.put((url, _ask(net, url)))
+
+    for url in asked:  # not by a pool, which would wait for those that hang when the program ends
+        threading.Thread(target=ask, args=(url,), daemon=True).start()
+    answers: dict[str, str] = {}
+    end = time.monotonic() + seconds
+    while len(answers) < len(asked):
+        try:
+            url, answer = came.get(timeout=max(0.0, end - time.monotonic()))
+        except queue.Empty:
+            break
+        answers[url] = answer
+    for name, service in services.items():
+        url = told_address(address(service))
+        yield _finding(name, url, answers.get(url, f"no answer in {seconds:.0f} s"))
+
+
+def _finding(name: str, url: str, complaint: str) -> Finding:
+    told = split_credentials(url)[0]
+    if not complaint:
+        return Finding(name=f"service {name}", state="ok", seen=f"{told} answers")
+    return Finding(
+        name=f"service {name}", state="warning", seen=complaint if told in complaint else f"{told}: {complaint}",
+        meaning=_MEANING, fix=_FIX,
+    )  # fmt: skip
+
+
+def _ask(net: Net, url: str) -> str:
+    """Return nothing where somebody is there, else the complaint. A page that is not there is an answer, too."""
+    try:
+        net.probe(url)
+    except Forbidden as err:  # a proxy says so, as may a service that has no such page
+        return str(err)
+    except (NotFound, Refused):
+        return ""
+    except FetchError as err:
+        return str(err)
+    return ""

@@ -1,0 +1,86 @@
+"""What a person reads of a diagnosis: one line for each finding, what follows from it, what to do, and a last line."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from reprobuild.doctor.model import Diagnosis, Finding, State
+from reprobuild.report.difference import safe
+
+_LONGEST = 600
+_MANY = 4  # findings that say the same are told as one
+_STATE, _COLUMN, _NARROWEST = 11, 24, 60
+_ENDS: dict[State, str] = {
+    "problem": "it will not do as it is",
+    "unknown": "what could not be judged is no yes",
+    "warning": "it will do, but for what the warnings name",
+    "ok": "it will do",
+}
+_WORDS: dict[State, Callable[[int], str]] = {
+    "problem": lambda count: "problem" if count == 1 else "problems",
+    "unknown": lambda _: "unknown",
+    "warning": lambda count: "warning" if count == 1 else "warnings",
+    "not-asked": lambda _: "not asked",
+    "ok": lambda _: "ok",
+}
+
+
+def render_diagnosis(diagnosis: Diagnosis, what: str, width: int = 100) -> str:
+    """Return the lines of a diagnosis.
+
+    Args:
+        diagnosis: what was found.
+        what: the question, in the words of the last line: "this machine", "this machine for frozen".
+        width: of the terminal, in columns.
+    """
+    found = _together(diagnosis.findings)
+    column = min(_COLUMN, max((len(finding.name) for finding in found), default=0))
+    lines: list[str] = []
+    for finding, after in zip(found, (*found[1:], None), strict=True):
+        lines += _lines(finding, column, width, alone=after is None or _advice(after) != _advice(finding))
+    counts = Counter(finding.state for finding in diagnosis.findings)
+    told = ", ".join(
+        f"{counts[state]} {word(counts[state])}" for state, word in _WORDS.items() if counts[state]
+    )
+    return "\n".join([*lines, "", f"{what}: {_ENDS[diagnosis.state]} ({told})"])
+
+
+def _advice(finding: Finding) -> tuple[str, ...]:
+    return finding.state, finding.meaning, finding.fix
+
+
+def _together(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, a long row of alike ones as one: without a network that is every service."""
+    told: list[Finding] = []
+    for _, group in itertools.groupby(findings, lambda one: (*_advice(one), one.name.partition(" ")[0])):
+        row = list(group)
+        if len(row) < _MANY or not row[0].meaning:
+            told += row
+            continue
+        kind = row[0].name.partition(" ")[0]
+        names = ", ".join(one.name.partition(" ")[2] for one in row)
+        told.append(
+            msgspec.structs.replace(
+                row[0], name=f"{len(row)} {kind}s", seen=f"{names}; the first: {row[0].seen}"
+            )
+        )
+    return told
+
+
+def _lines(finding: Finding, column: int, width: int, *, alone: bool) -> Iterator[str]:
+    """Yield the lines of one finding; what the next one says, too, is left to that."""
+    parts = [("", f"{finding.state:<{_STATE}}{safe(finding.name):<{column}}  ", finding.seen)]
+    if alone:
+        parts += [(" " * _STATE, "", finding.meaning), (" " * _STATE, "fix: ", finding.fix)]
+    for indent, before, text in parts:
+        if text:
+            yield from textwrap.wrap(
+                safe(text, _LONGEST), max(width, _NARROWEST), initial_indent=indent + before,
+                subsequent_indent=" " * (_STATE + (len(before) if indent else column + 2)),
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip

@@ -1,0 +1,189 @@
+"""rebuild: the image of a folder of results is made again from its lock, and compared with what the folder says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.brought import take_context
+from reprobuild.compare import Change, compare_locks
+from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
+from reprobuild.explain import Explanation, explain
+from reprobuild.fetch import of_image
+from reprobuild.image.build import Image
+from reprobuild.image.difference import LEVELS
+from reprobuild.image.single import KINDS, Kind, filename
+from reprobuild.image.squash import Compressor, find_program
+from reprobuild.image.squashed import compressor_of
+from reprobuild.keep import keeping
+from reprobuild.lock import Lock
+from reprobuild.pipeline import Making, build
+from reprobuild.realise import is_realised
+from reprobuild.rebuild.reasons import RECIPE, reasons
+from reprobuild.results import LOCK, read_image
+from reprobuild.session import Session
+
+Level = Literal["tree", "config", "manifest", "all"]
+# From where on two images count as equal: what programs see, also the configuration, the packing, the single files.
+ACCEPTED: tuple[Level, ...] = ("tree", "config", "manifest", "all")
+SUFFIX = "-rebuilt"
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One digest: as the folder of results says it, and as it came out now; empty for what was not made."""
+
+    name: str
+    then: str
+    now: str
+
+
+class Rebuilt(Struct, frozen=True, kw_only=True):
+    """What became of a rebuild.
+
+    `rows` are the digests of `tree`, `config`, `manifest` and the single files; `lock` is that of the sealed lock.
+    `inputs` are what the two locks say differently, `recipe` the files of the recipe that are written differently,
+    `reasons` the whole in words, and `explanation` what differs file by file, where both images could be read.
+    `not_made` says of a single file why there is none.
+    """
+
+    out: str
+    rebuilt: str
+    lock: Row
+    rows: tuple[Row, ...]
+    inputs: tuple[Change, ...] = ()
+    recipe: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    not_made: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+
+    def counted(self, level: Level) -> tuple[Row, ...]:
+        """Return the digests up to a level."""
+        return self.rows if level == "all" else self.rows[: LEVELS.index(level)]
+
+    def same(self, level: Level = "all") -> bool:
+        """Return whether nothing up to a level differs, as far as it was made."""
+        return all(row.then == row.now for row in self.counted(level) if row.now)
+
+    def exit_code(self, level: Level = "all") -> int:
+        """Return 0 where nothing up to a level differs, 1 where something does, and 9 where some was not made."""
+        if not self.same(level):
+            return 1
+        return 0 if all(row.now for row in self.counted(level)) else InconclusiveError.exit_code
+
+
+def rebuild(out: Path, target: Path | None, session: Session, builder: str | None = None) -> Rebuilt:
+    """Make the image of a folder of results again from its lock, in a fresh folder, and compare the digests.
+
+    Files that the store lacks are taken from the folder's own context, and fetched only where that lacks them, too.
+    What was realised is taken as it is kept, and made again where it is kept nowhere. Each layer is laid out and packed
+    again: one that the store remembers would be compared with itself.
+
+    Args:
+        out: the folder of results; nothing in it is changed.
+        target: the new folder; None for one beside it.
+        session: its net decides whether anything may be fetched.
+        builder: what makes the image; None for what made the first one.
+
+    Raises:
+        UsageError: the folder holds no image, or the new folder is not empty.
+        FetchError: an input is gone.
+        BuildError, EngineError: see `pipeline.build`.
+    """
+    lock, image = read_image(out)
+    new = _fresh(out, target)
+    if taken := take_context(out, lock, session.store):
+        session.say(f"{taken} files that the store lacks were taken from {out / 'context'}")
+    _say_what_is_needed(lock, session)
+    session.say("each layer is laid out and packed again: this takes as long as a first build")
+    kinds, not_made = _singles(image, session.env)
+    making = Making(
+        tag=_own_name(image, lock), builder=builder or image.builder, singles=kinds,
+        compressor=_compressor(out, kinds), afresh=True,
+    )  # fmt: skip
+    with keeping(lock, new / LOCK, session.store, "rebuild"):
+        sealed, made = build(lock, new, session, making, exact=False)
+    return _compare(out, new, (lock, sealed), (image, made), not_made, session)
+
+
+def _fresh(out: Path, target: Path | None) -> Path:
+    path = out.absolute()
+    new = target or path.with_name(path.name + SUFFIX)
+    there = new.exists() or new.is_symlink()
+    if there and (not new.is_dir() or any(new.iterdir())):
+        raise UsageError(
+            f"{new} is there already, and a rebuild needs a fresh folder",
+            hint="remove it, or name another with -o",
+        )
+    return new
+
+
+def _say_what_is_needed(lock: Lock, session: Session) -> None:
+    store = session.store
+    if lock.realised is None or not is_realised(lock, store):
+        session.say("outputs of what was run once are not kept here: they are made again, and compared")
+        return
+    missing = [file.filename for file in of_image(lock) if not store.has(file.sha256)]
+    session.say(f"to fetch: {len(missing)} files" if missing else "every input is here: no network is needed")
+
+
+def _own_name(image: Image, lock: Lock) -> str | None:
+    """Return the name of the image where somebody chose it; another follows from the lock."""
+    return None if image.reference == f"reprobuild:{lock.digest[:12]}" else image.reference
+
+
+def _singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """Return the single files to make, and why others cannot be made here."""
+    wanted = tuple(kind for kind in KINDS if getattr(image, kind))
+    try:
+        if wanted:
+            find_program(env)
+    except EngineError as err:
+        return (), tuple(f"{filename(kind)} was not made: {err}" for kind in wanted)
+    return wanted, ()
+
+
+def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
+    """Return what compressed the folder's own files, as far as one is there to be read."""
+    found = [compressor_of(out / filename(kind)) for kind in kinds if (out / filename(kind)).is_file()]
+    return next((one for one in found if one), "zstd")
+
+
+def _compare(
+    out: Path, new: Path, locks: tuple[Lock, Lock], images: tuple[Image, Image], not_made: tuple[str, ...],
+    session: Session,
+) -> Rebuilt:  # fmt: skip
+    names = [*LEVELS[1:], *(kind for kind in KINDS if getattr(images[0], kind))]
+    rows = tuple(
+        Row(name=name, then=getattr(images[0], name), now=getattr(images[1], name)) for name in names
+    )
+    found = Rebuilt(
+        out=str(out), rebuilt=str(new), rows=rows, not_made=not_made,
+        lock=Row(name="lock", then=f"sha256:{locks[0].digest}", now=f"sha256:{locks[1].digest}"),
+        inputs=tuple(compare_locks(*locks)), recipe=_other_recipe(out, new),
+    )  # fmt: skip
+    explanation, why = None, ""
+    if not found.same("manifest"):
+        try:
+            explanation = explain(str(out), str(new), session.env, session.say)
+        except (
+            UsageError,
+            EngineError,
+            BuildError,
+        ) as err:  # of the first image, which may be damaged or gone
+            why = str(err)
+    return msgspec.structs.replace(
+        found, explanation=explanation,
+        reasons=reasons([row.name for row in rows if row.now and row.then != row.now], found.inputs, found.recipe, why),
+    )  # fmt: skip
+
+
+def _other_recipe(out: Path, new: Path) -> tuple[str, ...]:
+    """Return the files of the recipe that are not the same in both folders; one that is not there is not compared."""
+    return tuple(
+        name for name in RECIPE
+        if (out / name).is_file() and (out / name).read_bytes() != (new / name).read_bytes()
+    )  # fmt: skip

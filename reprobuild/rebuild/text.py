@@ -1,0 +1,42 @@
+"""What a person reads after a rebuild."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from reprobuild.rebuild import Level, Rebuilt, Row
+from reprobuild.report.difference import render_explanation, safe
+
+
+def render_rebuilt(found: Rebuilt, level: Level, *, everything: bool = False) -> str:
+    """Return the digests, then and now, why any differs, and how to check what the new image computes."""
+    return "\n".join(_lines(found, level, everything))
+
+
+def _lines(found: Rebuilt, level: Level, everything: bool) -> Iterator[str]:
+    for row in (found.lock, *found.rows):
+        yield f"{row.name:<8}  {_row(row)}"
+    yield from ("", *(safe(line, 600) for line in (*found.not_made, *found.reasons)))
+    if found.explanation:
+        yield from (render_explanation(found.explanation, everything=everything), "")
+    yield _verdict(found, level)
+    yield (
+        "what it computes is checked by: reprobuild verify "
+        f"{shlex.quote(found.rebuilt)} --against {shlex.quote(found.out)}"
+    )
+
+
+def _row(row: Row) -> str:
+    if not row.now:
+        return f"{row.then}  not made"
+    return f"{row.now}  same" if row.now == row.then else f"{row.now}  DIFFERS, was {row.then}"
+
+
+def _verdict(found: Rebuilt, level: Level) -> str:
+    if not found.same(level):
+        return f"rebuilt in {found.rebuilt}: another image than {found.out} holds"
+    if found.exit_code(level):
+        return f"rebuilt in {found.rebuilt}: the same, as far as it was made"
+    beyond = "" if found.same() else f" up to its {level}"
+    return f"rebuilt in {found.rebuilt}: the same image{beyond}"

@@ -1,0 +1,123 @@
+"""Which variables of this machine a container is given: what the site says of the job, and never over a frozen one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild import secrets
+
+# Frozen, and other on every machine by their nature: that they differ is no news.
+_OWN = re.compile(
+    r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|LC_.*|TZ|HOME|PWD|USER|HOSTNAME|REPROBUILD_.*"
+)
+# How many processes a job has, in the words of those who start them.
+_SIZES = (
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "PALS_SIZE",
+    "FLUX_JOB_SIZE",
+)
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID", "FLUX_TASK_RANK")
+DEVICE = "device"
+SUMS = "sums"  # no matter of the site: another order of additions gives other numbers
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the table: patterns of names, what they speak of, and where they are documented."""
+
+    kind: str
+    names: tuple[str, ...]
+    source: str
+
+
+class Let(Struct, frozen=True, kw_only=True):
+    """What a container is given of the site, and in words what it is not given, or what has two values."""
+
+    values: dict[str, str]
+    conflicts: tuple[str, ...]
+
+
+@cache
+def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    """Return the table, each rule with one compiled pattern for its names."""
+    raw = files("reprobuild.running").joinpath("site.toml").read_bytes()
+    table = msgspec.toml.decode(raw, type=dict[str, tuple[Rule, ...]])["rule"]
+    return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
+
+
+def kind_of(name: str) -> str:
+    """Return what a variable speaks of, empty where the table does not know it."""
+    return next((rule.kind for pattern, rule in rules() if pattern.fullmatch(name)), "")
+
+
+def let_in(
+    env: Mapping[str, str], frozen: Mapping[str, str], given: Mapping[str, str], *, named_gpus: bool
+) -> Let:  # fmt: skip
+    """Choose what of this machine's variables a container is given.
+
+    Args:
+        env: this machine's.
+        frozen: the image's own.
+        given: what the user named; it comes before both.
+        named_gpus: the user named GPUs, which a container then counts from 0.
+    """
+    values: dict[str, str] = {}
+    said: list[str] = []
+    for name in sorted(env.keys() - given.keys()):
+        value, kind = env[name], kind_of(name)
+        if name in frozen:
+            if value != frozen[name] and not _OWN.fullmatch(name):
+                both = f"here {shown(name, value)}, in the image {shown(name, frozen[name])}"
+                said.append(f"{name}: the frozen value is kept ({both}); --env {name} takes this machine's")
+        elif not kind:
+            continue
+        elif secrets.secret_variable(name, value):
+            said.append(f"{name}: looks like a secret, and stays outside; --secret {name} hands it on")
+        elif kind == SUMS:
+            said.append(f"{name}: decides the order of sums, and stays outside; --env {name} hands it on")
+        elif kind == DEVICE and named_gpus:
+            said.append(f"{name}: stays outside; the GPUs are those that --gpu names")
+        else:
+            values[name] = value
+    for name in sorted(given.keys() & frozen.keys()):
+        if given[name] != frozen[name]:
+            said.append(
+                f"{name}: the given value is used, and not the frozen one ({shown(name, frozen[name])})"
+            )
+    return Let(values=values, conflicts=tuple(said))
+
+
+def shown(name: str, value: str) -> str:
+    """Return a value as it may be printed: in one line, not of a secret."""
+    if secrets.secret_variable(name, value):
+        return "a secret"
+    text = secrets.redact(value).encode("unicode_escape").decode()
+    return text if len(text) <= 80 else text[:80] + "..."
+
+
+def processes(env: Mapping[str, str]) -> int:
+    """Return how many processes the job has that this one is of; 1 where nothing says more."""
+    found = [
+        int(env[name][:9]) for name in _SIZES if env.get(name, "").isascii() and env.get(name, "").isdigit()
+    ]
+    return max(found, default=1)
+
+
+def is_first(env: Mapping[str, str]) -> bool:
+    """Tell whether this is the process of its job that speaks for all; it is where nothing says another rank."""
+    return next((env[name] for name in _RANKS if env.get(name)), "0") == "0"
+
+
+def hidden(values: Mapping[str, str], secret: Collection[str]) -> frozenset[str]:
+    """Return the names of variables whose values no command line may show."""
+    return frozenset(
+        {*secret, *(name for name, value in values.items() if secrets.secret_variable(name, value))}
+    )

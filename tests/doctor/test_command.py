@@ -1,0 +1,51 @@
+"""`reprobuild doctor` as people call it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import reprobuild
+from tests.doctor.test_fitting import certificate, copied, lock_of
+
+ALONE = {**os.environ, "PATH": "/nonexistent", "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+
+
+def test_a_bare_machine(tmp_path: Path) -> None:
+    done = reprobuild("doctor", "--offline", "--store", tmp_path / "store", env={**ALONE, "COLUMNS": "90"})
+    assert done.returncode == 6, done.stderr
+    assert done.stderr.endswith(" s] looking at this machine\n")
+    assert "problem    sandbox " in done.stdout
+    assert "problem    engine           no engine answers (docker, podman, apptainer)\n" in done.stdout
+    assert "not-asked  services " in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("this machine: it will not do as it is (")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_for_an_image(option: list[str], tmp_path: Path) -> None:
+    out = copied(tmp_path, lock_of(), None)
+    done = reprobuild("doctor", "--for", out, "--store", tmp_path / "store", *option, env=ALONE)
+    assert done.returncode == 6
+    assert done.stderr.endswith(" s] looking at this machine\n")
+    if not option:
+        assert done.stdout.splitlines()[-1].startswith(f"this machine for {out}: it will not do as it is (")
+        return
+    found = json.loads(done.stdout)
+    assert found["state"] == "problem"
+    assert {one["name"]: one["state"] for one in found["findings"]}["certificate"] == "unknown"
+    assert found["host"]["system"] == "Linux"
+
+
+def test_what_cannot_be_judged(tmp_path: Path) -> None:
+    done = reprobuild("doctor", "--for", tmp_path / "gone")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error: there is no lock at ")
+    out = copied(tmp_path, lock_of(), certificate())
+    assert reprobuild("doctor", "--for", out).returncode == 2
+    done = reprobuild("doctor", "--offline", "--service", "no-such=https://made.test/")
+    assert done.returncode == 2
+    assert "there is no service named 'no-such'" in done.stderr

@@ -1,0 +1,87 @@
+"""Services are asked for real, on the loopback: those that answer, refuse, err, hang, and are not there."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from reprobuild.doctor.services import address, not_probed, probe
+from reprobuild.services import Service, read_services
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers with the code that the path names; /hang never."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/hang"):
+            time.sleep(3)
+            return
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]  # our own, on a server of http.server
+        self.send_response(int(self.path.strip("/")))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, list[str]]]:
+    """An address on the loopback, and the paths that were asked for."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+        server.asked = []  # type: ignore[attr-defined]  # our own, on a server of http.server
+        server.daemon_threads = True
+        server.block_on_close = False
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]  # our own, on a server of http.server
+        server.shutdown()
+        thread.join()
+
+
+def service(url: str) -> Service:
+    return Service(url=url, note="made", status="unverified live")
+
+
+def test_who_answers(served: tuple[str, list[str]]) -> None:
+    root, asked = served
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{unused.getsockname()[1]}/x/"
+        services = {
+            "well": service(f"{root}/200/{{name}}"), "again": service(f"{root}/200/{{version}}/x"),
+            "empty": service(f"{root}/404/"), "login": service(f"{root}/401/"), "forbids": service(f"{root}/403/"),
+            "errs": service(f"{root}/500/"), "hangs": service(f"{root}/hang/"), "closed": service(closed),
+            "odd": service("http://user:hidden-password@127.0.0.1:1/{x}"),
+        }  # fmt: skip
+        began = time.monotonic()
+        found = {finding.name.removeprefix("service "): finding for finding in probe(services, 2)}
+    assert time.monotonic() - began < 20
+    assert {name: finding.state for name, finding in found.items()} == {
+        "well": "ok", "again": "ok", "empty": "ok", "login": "ok", "forbids": "warning", "errs": "warning",
+        "hangs": "warning", "closed": "warning", "odd": "warning",
+    }  # fmt: skip
+    assert sorted(asked) == ["/200/", "/401/", "/403/", "/404/", "/500/"]  # each once
+    assert "HTTP 403" in found["forbids"].seen
+    assert "HTTP 500" in found["errs"].seen
+    assert found["hangs"].seen == f"{root}/hang/: no answer in 2 s"
+    assert "refused" in found["closed"].seen
+    assert "hidden-password" not in str(found)
+    assert all(
+        "--service NAME=URL" in finding.fix for finding in found.values() if finding.state == "warning"
+    )
+
+
+def test_addresses_that_are_asked() -> None:
+    services = read_services({})
+    found = {name: address(one) for name, one in services.items()}
+    assert {url.partition("://")[0] for url in found.values()} == {"https"}
+    assert not [url for url in found.values() if "{" in url or not url.endswith("/")]
+    assert found["nvidia-pytorch"] == "https://nvcr.io/v2/"
+    assert found["docker-hub"].endswith(".io/")
+    assert all(name in not_probed(services).seen for name in services)

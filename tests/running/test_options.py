@@ -1,0 +1,90 @@
+"""The words of `run`: what they mean, and what is said of those that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from reprobuild.engines.model import Limit
+from reprobuild.errors import UsageError
+from reprobuild.running import prepare
+from reprobuild.running.options import (
+    Wanted,
+    read_limits,
+    read_size,
+    read_user,
+    read_variables,
+    read_volumes,
+)
+from tests.verify.samples import make_lock
+
+FORM = (
+    "for example --limit nofile=1048576, --limit memlock=unlimited; "
+    "NAME is one of memlock, stack, nofile, nproc, core"
+)
+USERS = "caller, image, or numbers: --user 1000:1000, --user $(id -u):$(id -g)"
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def test_volumes() -> None:
+    pairs, read_only = read_volumes(("/a b:/c d:ro", "/e:/f", "/e:/g:rw"))
+    assert pairs == (("/a b", "/c d"), ("/e", "/f"), ("/e", "/g"))
+    assert read_only == {"/c d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("8g", 8 << 30), ("512M", 512 << 20), ("64", 64), ("1k", 1024), ("2GiB", 2 << 30), ("7b", 7)]
+)  # fmt: skip
+def test_sizes(text: str, size: int) -> None:
+    assert read_size(text) == size
+
+
+def test_limits() -> None:
+    assert read_limits(("nofile=10:20", "memlock=unlimited", "stack=5:-1")) == (
+        Limit(name="nofile", soft=10, hard=20),
+        Limit(name="memlock", soft=-1, hard=-1),
+        Limit(name="stack", soft=5, hard=-1),
+    )
+
+
+def test_users() -> None:
+    assert [read_user(text) for text in ("image", "caller", "5", "5:6")] == ["", "caller", "5:5", "5:6"]
+
+
+@pytest.mark.parametrize(
+    ("read", "what", "hint"),
+    [
+        (lambda: read_volumes(("a:b",)), "--volume a:b: not of the form", "for example --volume data:/data:ro"),
+        (lambda: read_volumes(("a:/b:rx",)), "--volume a:/b:rx: not of the form", "for example --volume"),
+        (lambda: read_volumes((":/b",)), "--volume :/b: not of the form", "for example --volume"),
+        (lambda: read_size("0"), "--shm-size 0: not a size", "for example --shm-size 8g"),
+        (lambda: read_size("-1g"), "--shm-size -1g: not a size", "for example --shm-size 8g"),
+        (lambda: read_limits(("rss=1",)), "--limit rss=1: not of the form", FORM),
+        (lambda: read_limits(("nofile=2:1",)), "--limit nofile=2:1: not of the form", "for example --limit nofile="),
+        (lambda: read_limits(("nofile",)), "--limit nofile: not of the form", "for example --limit nofile="),
+        (lambda: read_limits(("core=unlimited:5",)), "--limit core=unlimited:5: not", "for example --limit nofile="),
+        (lambda: read_user("root"), "--user root: not a user", USERS),
+        (
+            lambda: read_variables(Wanted(hidden=("GONE",)), {}),
+            "--secret GONE: it is not set here, or empty", "export it before: read -rs GONE; export GONE",
+        ),
+        (
+            lambda: prepare(make_lock(), (), Wanted(workdir="data"), {}),
+            "--workdir data: not a path in the container",
+            "it begins with /; mount a folder of this machine with -v HOST:CONTAINER",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(read: Callable[[], object], what: str, hint: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        read()
+    assert str(failed.value).startswith(what)
+    assert hint in failed.value.hint
+
+
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="--secret takes the name of a variable alone") as failed:
+        read_variables(Wanted(hidden=(f"HF_TOKEN={TOKEN}",)), {})
+    assert TOKEN not in str(failed.value)
+    assert failed.value.hint == "export the variable first, and give its name: --secret WANDB_API_KEY"

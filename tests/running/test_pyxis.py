@@ -1,0 +1,216 @@
+"""The command line that is formed for pyxis, which is not in Debian: by an srun that writes down what it was given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.image.build import Image
+from reprobuild.lock import Setting, write_lock
+from reprobuild.running.options import Wanted
+from reprobuild.running.pyxis import _sha256
+from reprobuild.running.slurm import own_command, words_of
+from reprobuild.store import Store
+from tests.conftest import reprobuild
+from tests.verify.samples import make_lock
+
+SQUASHFS = b"hsqs and so on"
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+SRUN = """#!{python}
+import json, os, sys
+if sys.argv[1:] == ["--help"]:
+    print("{help}")
+else:
+    json.dump({{"words": sys.argv[1:], "env": dict(os.environ)}}, open("{said}", "w"))
+    sys.exit(3)
+"""
+
+
+def plant_srun(folder: Path, helped: str) -> None:
+    (folder / "bin").mkdir()
+    text = SRUN.format(python=sys.executable, help=helped, said=folder / "said.json")
+    (folder / "bin" / "srun").write_text(text)
+    (folder / "bin" / "srun").chmod(0o755)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A folder of results that says to hold a squashfs."""
+    lock = make_lock(environment=(Setting(name="OMP_NUM_THREADS", value="4"),))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    write_lock(lock, folder / "reprobuild.lock")
+    image = Image(
+        layout="image", reference="reprobuild:test", tree="sha256:1", config="sha256:2", manifest="sha256:3", layers=1,
+        lock=lock.digest, sqsh=f"sha256:{hashlib.sha256(SQUASHFS).hexdigest()}",
+    )  # fmt: skip
+    (folder / "image.json").write_bytes(msgspec.json.encode(image))
+    (folder / "image.sqsh").write_bytes(SQUASHFS)
+    return folder
+
+
+def srun(out: Path, *words: str, code: int = 3, pyxis: bool = True, **env: str) -> dict[str, Any]:
+    """Run with an srun that has pyxis or not; return what it was given and what was said."""
+    if not (out.parent / "bin").exists():
+        plant_srun(out.parent, "--container-image=PATH [pyxis]" if pyxis else "usage: srun")
+    path = f"{out.parent / 'bin'}:{os.environ['PATH']}"
+    cache = str(out.parent / "cache")
+    done = reprobuild("run", out, *words, env={**os.environ, "XDG_CACHE_HOME": cache, **env, "PATH": path})
+    assert done.returncode == code, done.stderr
+    said = out.parent / "said.json"
+    return {"stderr": done.stderr, **(json.loads(said.read_text()) if said.exists() else {})}
+
+
+def test_pyxis(out: Path) -> None:
+    found = srun(
+        out, "--srun", "-N 2 --job-name 'a b'", "--seed", "7", "-v", "/data:/data:ro", "-v", "/runs:/runs",
+        "--secret", "HF_TOKEN", "--env", "OMP_NUM_THREADS=8", "--gpu", "none", "--", "python", "train.py", "a b",
+        HF_TOKEN=TOKEN, NCCL_SOCKET_IFNAME="ib0", SLURM_JOB_ID="5",
+    )  # fmt: skip
+    words = found["words"]
+    assert words[:6] == [
+        "-N", "2", "--job-name", "a b", f"--container-image={out / 'image.sqsh'}", "--no-container-mount-home",
+    ]  # fmt: skip
+    assert "--no-container-entrypoint" in words
+    assert "--container-workdir=/src" in words
+    assert "--container-mounts=/data:/data:ro,/runs:/runs" in words
+    # The image's own value comes first with pyxis, so what takes its place is named.
+    assert "--container-env=OMP_NUM_THREADS" in words
+    assert "--export=HF_TOKEN,NCCL_SOCKET_IFNAME,OMP_NUM_THREADS,REPROBUILD_SEED" in words
+    after = words[words.index("--") + 1 :]
+    assert after[1:3] == ["-I", "-S"]
+    assert after[3].endswith("reprobuild_runtime/entrypoint.py")
+    assert after[4:] == ["python", "train.py", "a b"]
+    assert TOKEN not in " ".join(words) + found["stderr"]
+    given = ("HF_TOKEN", "REPROBUILD_SEED", "OMP_NUM_THREADS", "SLURM_JOB_ID")
+    assert [found["env"][name] for name in given] == [TOKEN, "7", "8", "5"]
+    assert "OMP_NUM_THREADS: the given value is used, and not the frozen one (4)" in found["stderr"]
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "hint"),
+    [
+        (("--shm-size", "1g"), "pyxis cannot be told --shm-size: it runs as", "leave it out, or choose --engine"),
+        (("--limit", "core=0"), "pyxis cannot be told --limit", "leave it out, or choose --engine apptainer"),
+        (("--env", "a b=c"), "pyxis cannot be told the variable 'a b'", "give it a name of letters, digits and _"),
+        (("-v", "/a,b:/c"), "pyxis cannot be told the folder /a,b",
+            "mount it by a link with another name, or choose --engine apptainer"),
+        (("--env", f"LD_OWN={TOKEN}"), "pyxis cannot be given LD_OWN out of sight: srun itself would look at it",
+            "give it another name, or choose --engine apptainer"),
+    ],
+)  # fmt: skip
+def test_what_pyxis_cannot_be_told(words: tuple[str, ...], what: str, hint: str, out: Path) -> None:
+    said = srun(out, "--srun", "", *words, "--", "true", code=125)["stderr"]
+    assert f"error: {what}" in said
+    assert f"hint: {hint}" in said
+    assert TOKEN not in said
+
+
+@pytest.mark.parametrize(
+    "option", ["--export=ALL", "--expo=ALL", "--container-name=x", "--no-container-mount-home"]
+)
+def test_an_option_that_run_says_itself(option: str, out: Path) -> None:
+    said = srun(out, "--srun", f"-N 2 {option}", "--", "true", code=125)["stderr"]
+    assert f"error: --srun {option}: with pyxis, `run` says this itself" in said
+    hint = "leave it out; --env and --secret hand variables on, -v folders; or choose --engine apptainer"
+    assert f"hint: {hint}" in said
+    assert not (out.parent / "said.json").exists()
+
+
+def test_options_that_begin_alike_are_handed_on(out: Path) -> None:
+    words = srun(out, "--srun", "--exclusive --exclude=n1 --container-writable", "--", "true")["words"]
+    assert words[:3] == ["--exclusive", "--exclude=n1", "--container-writable"]
+
+
+def test_what_srun_itself_would_look_at_is_set_in_the_container(out: Path) -> None:
+    found = srun(
+        out, "--srun", "", "--env", "PATH=/mine/bin", "--env", "LD_PRELOAD=/mine.so", "--env", "SLURM_CPU_BIND=none",
+        "--env", "ENROOT_DATA_PATH=/e", "--env", "A=b", "--gpu", "none", "--", "true", SLURM_JOB_ID="5",
+    )  # fmt: skip
+    words, env = found["words"], found["env"]
+    after = words[words.index("--") + 1 :]
+    assert after[:5] == [
+        "/usr/bin/env", "ENROOT_DATA_PATH=/e", "LD_PRELOAD=/mine.so", "PATH=/mine/bin", "SLURM_CPU_BIND=none",
+    ]  # fmt: skip
+    assert after[6:8] == ["-I", "-S"]
+    assert "--export=A" in words
+    assert env["PATH"].startswith(f"{out.parent / 'bin'}:")
+    assert {"LD_PRELOAD", "SLURM_CPU_BIND", "ENROOT_DATA_PATH"}.isdisjoint(env)
+    assert (env["A"], env["SLURM_JOB_ID"]) == ("b", "5")
+
+
+def test_another_squashfs_is_not_started(out: Path) -> None:
+    """Also after the right one was seen and remembered, and where size and time of writing are the same."""
+    srun(out, "--srun", "", "--", "true")
+    squashfs = out / "image.sqsh"
+    before = squashfs.stat()
+    (out.parent / "said.json").unlink()
+    squashfs.write_bytes(SQUASHFS.replace(b"so", b"SO"))
+    os.utime(squashfs, ns=(before.st_atime_ns, before.st_mtime_ns))
+    said = srun(out, "--srun", "", "--", "true", code=125)["stderr"]
+    assert f"error: {squashfs} is not the one of this image: it is sha256:" in said
+    assert f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh" in said
+    assert not (out.parent / "said.json").exists()
+
+
+def test_a_squashfs_is_read_once(tmp_path: Path) -> None:
+    squashfs, store = tmp_path / "image.sqsh", Store(tmp_path / "store")
+    squashfs.write_bytes(SQUASHFS)
+    digest = hashlib.sha256(SQUASHFS).hexdigest()
+    assert _sha256(squashfs, store) == digest
+    (kept,) = (tmp_path / "store" / "made").iterdir()
+    assert json.loads(kept.read_text()) == digest
+    kept.write_text('"remembered"')
+    assert _sha256(squashfs, store) == "remembered"
+    squashfs.write_bytes(b"another, longer one")
+    assert _sha256(squashfs, store) == hashlib.sha256(b"another, longer one").hexdigest()
+
+
+def test_no_squashfs(out: Path) -> None:
+    (out / "image.sqsh").unlink()
+    said = srun(out, "--srun", "", "--", "true", code=125)["stderr"]
+    assert f"error: pyxis starts {out / 'image.sqsh'}, which is not there" in said
+    assert (
+        f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh; or choose --engine apptainer"
+        in said
+    )
+
+
+def test_options_that_cannot_be_read(out: Path) -> None:
+    said = srun(out, "--srun", "-N '2", "--", "true", code=125)["stderr"]
+    assert "hint: quote it as for a shell: --srun '-N 2 --exclusive'" in said
+
+
+def test_no_srun(out: Path) -> None:
+    done = reprobuild("run", out, "--srun", "", "--", "true", env={**os.environ, "PATH": "/nonexistent"})
+    assert done.returncode == 125
+    assert "hint: run this where `srun` is, on a login node or in a job" in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--engine", "apptainer")])
+def test_without_pyxis_each_rank_runs_itself(words: tuple[str, ...], out: Path) -> None:
+    found = srun(
+        out, "--srun", "-n 3", *words, "--secret", "HF_TOKEN", "--", "id", pyxis=bool(words), HF_TOKEN=TOKEN
+    )
+    expected = ["-n", "3", "--", sys.executable, "-m", "reprobuild.cli", "run", str(out), *words]
+    assert found["words"] == [*expected, "--gpu", "auto", "--secret", "HF_TOKEN", "--", "id"]
+    assert found["env"]["HF_TOKEN"] == TOKEN
+
+
+def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
+    wanted = Wanted(
+        seed=0, variables=("A=b",), hidden=("T",), volumes=("/a:/b:ro",), workdir="/w", user="1:2", shm_size="8g",
+        limits=("core=0",), network="host", engine="podman", gpus="none",
+    )  # fmt: skip
+    assert " ".join(words_of(wanted)) == (
+        "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none --env A=b --secret T "
+        "--volume /a:/b:ro --limit core=0"
+    )
+    assert own_command(Path("/o"), ["x"], Wanted(), [])[-3:] == ["auto", "--", "x"]

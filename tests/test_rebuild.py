@@ -1,0 +1,244 @@
+"""`rebuild`: the image again from its lock, what is brought by the folder itself, and why another came out."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.archive import Entry, TarWriter, read_tar
+from reprobuild.brought import take_runtime
+from reprobuild.compare import Change
+from reprobuild.image.blobs import LEVEL, write_layer
+from reprobuild.image.content import arranged, text
+from reprobuild.image.layers import recipe_items
+from reprobuild.image.plan import WheelPart, plan
+from reprobuild.image.single import KINDS
+from reprobuild.image.squashed import compressor_of
+from reprobuild.listing import keep_listing, known_listing
+from reprobuild.lock import EPOCH, read_lock, write_lock
+from reprobuild.rebuild.reasons import reasons
+from reprobuild.results import read_image
+from reprobuild.store import Store
+from tests.conftest import Built, reprobuild
+from tests.image.made import Made
+from tests.store.sealing import built, sealed
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path / "made")
+
+
+@pytest.fixture
+def out(made: Made, tmp_path: Path) -> Path:
+    """A folder of results of a small lock."""
+    built(sealed(made, "alpha", "beta"), tmp_path / "given.lock", made.store, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def rebuilt(
+    out: Path, store: Path, *more: str | Path, code: int = 0, env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Rebuild without network, and return the document."""
+    done = reprobuild("rebuild", out, "--store", store, "--offline", "--json", *more, env=env)
+    assert done.returncode == code, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_the_same_from_the_store(out: Path, made: Made) -> None:
+    done = reprobuild("rebuild", out, "--store", made.store.root, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert "every input is here: no network is needed" in done.stderr
+    new = out.with_name("out-rebuilt")
+    assert f"rebuilt in {new}: the same image" in done.stdout
+    assert f"reprobuild verify {new} --against {out}" in done.stdout
+    assert read_image(new) == read_image(out)
+
+
+def test_a_layer_that_is_remembered_wrongly_is_seen(made: Made, tmp_path: Path) -> None:
+    """Each layer is made again in the store that built the image, too: what it remembers is not asked."""
+    lock = sealed(made, "alpha")
+    recipe = next(
+        one for one in plan(lock, made.store) if any(isinstance(part, WheelPart) for part in one.parts)
+    )
+    with recipe_items(recipe, made.store) as items:
+        more = arranged([*items, text("opt/env/planted", b"by nobody's recipe", "nobody")])
+        layer = write_layer(more, recipe.title, recipe.epoch, made.store)
+    made.store.remember(recipe.key(LEVEL), msgspec.to_builtins(layer))
+    built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
+    found = rebuilt(tmp_path / "out", made.store.root, code=1)
+    assert [file["path"] for file in found["explanation"]["files"]] == ["opt/env/planted"]
+    assert any("the lock is the same and the tree is not" in reason for reason in found["reasons"])
+
+
+def test_a_base_that_is_listed_wrongly_is_seen(made: Made, tmp_path: Path) -> None:
+    lock = sealed(made, "alpha")
+    kept = keep_listing(made.base, [Entry(path="etc", type="directory", mode=0o700)], made.store)
+    assert known_listing(made.base, made.store) == kept
+    built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
+    found = rebuilt(tmp_path / "out", made.store.root, code=1)
+    assert [row["name"] for row in found["rows"] if row["then"] != row["now"]] == ["tree"]
+
+
+def test_the_same_from_nothing_but_the_folder(out: Path, tmp_path: Path) -> None:
+    found = rebuilt(out, tmp_path / "empty", "-o", tmp_path / "again")
+    assert found["same"] is True
+    assert [(row["name"], row["then"] == row["now"]) for row in found["rows"]] == [
+        ("tree", True),
+        ("config", True),
+        ("manifest", True),
+    ]
+    assert found["reasons"] == []
+    assert read_image(tmp_path / "again") == read_image(out)
+
+
+def test_what_is_changed_in_the_folder_is_not_taken(out: Path, tmp_path: Path) -> None:
+    wheels = sorted((out / "context" / "wheels").iterdir())
+    changed, linked = wheels
+    content = bytearray(changed.read_bytes())
+    content[-1] ^= 1
+    changed.unlink()
+    changed.write_bytes(content)
+    aside = tmp_path / "aside.whl"
+    linked.rename(aside)
+    linked.symlink_to(aside)
+    os.mkfifo(out / "context" / "wheels" / "pipe")
+    done = reprobuild("rebuild", out, "--store", tmp_path / "empty", "--offline")
+    assert done.returncode == 5
+    assert "to fetch: 2 files" in done.stderr
+    assert changed.name in done.stderr or linked.name in done.stderr
+
+
+def test_a_damaged_payload_is_no_runtime_package(out: Path, made: Made, tmp_path: Path) -> None:
+    lock = read_lock(out / "reprobuild.lock")
+    assert lock.realised
+    (place,) = (out / "context").glob("lock-*/payload.tar")
+    place.unlink()
+    place.write_bytes(b"no tar" * 1000)
+    made.store.blob(lock.realised.runtime).unlink()
+    done = reprobuild("rebuild", out, "--store", made.store.root, "--offline")
+    # The made-up base has no Python that could compile it again.
+    assert done.returncode == 7, done.stderr
+    assert "outputs of what was run once are not kept here: they are made again" in done.stderr
+
+
+def test_the_program_that_is_in_the_image_is_known_without_its_store(out: Path, tmp_path: Path) -> None:
+    """Months later, elsewhere: what the image's own probes answer must be expected, not those of another version."""
+    lock, empty = read_lock(out / "reprobuild.lock"), Store(tmp_path / "empty")
+    assert lock.realised
+    assert take_runtime(out, lock, empty)
+    assert empty.verified(lock.realised.runtime, "it").is_file()
+    assert take_runtime(tmp_path / "nothing", lock, empty)
+    assert not take_runtime(tmp_path / "nothing", lock, Store(tmp_path / "other"))
+
+
+def test_a_fresh_folder(out: Path, made: Made, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    for target in (tmp_path / "taken", tmp_path / "taken" / "file"):
+        done = reprobuild("rebuild", out, "-o", target, "--store", made.store.root)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"error: {target} is there already, and a rebuild needs a fresh folder" in done.stderr
+        assert "hint: remove it, or name another with -o" in done.stderr
+    (tmp_path / "empty").mkdir()
+    rebuilt(out, made.store.root, "-o", tmp_path / "empty")
+
+
+def test_another_packing_and_another_tree(out: Path, made: Made, tmp_path: Path) -> None:
+    document = json.loads((out / "image.json").read_bytes())
+    shutil.rmtree(out / "image")  # so that the folder's word is all that there is
+    (out / "image.json").write_text(json.dumps({**document, "manifest": "sha256:" + "0" * 64}))
+    found = rebuilt(out, made.store.root, "-o", tmp_path / "one", code=1)
+    assert any("the same tree, packed otherwise" in reason for reason in found["reasons"])
+    assert any("which files differ is not known" in reason for reason in found["reasons"])
+    assert rebuilt(out, made.store.root, "-o", tmp_path / "two", "--level", "tree")["same"] is True
+    (out / "image.json").write_text(json.dumps({**document, "tree": "sha256:" + "0" * 64}))
+    found = rebuilt(out, made.store.root, "-o", tmp_path / "three", "--level", "tree", code=1)
+    assert any("the lock is the same and the tree is not" in reason for reason in found["reasons"])
+
+
+def test_single_files(out: Path, made: Made, tmp_path: Path, squashfs: dict[str, str]) -> None:
+    write_lock(read_lock(out / "reprobuild.lock"), tmp_path / "again.lock")
+    first = tmp_path / "single"
+    done = reprobuild(
+        "build", tmp_path / "again.lock", "-o", first, "--store", made.store.root, "--sif", "--sqsh",
+        "--squashfs", "gzip", env=squashfs,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [compressor_of(first / f"image.{kind}") for kind in KINDS] == ["gzip", "gzip"]
+    found = rebuilt(first, made.store.root, "-o", tmp_path / "again", env=squashfs)
+    assert [row["name"] for row in found["rows"]] == ["tree", "config", "manifest", "sif", "sqsh"]
+    bare = {**os.environ, "PATH": "/nonexistent"}
+    found = rebuilt(first, made.store.root, "-o", tmp_path / "bare", code=9, env=bare)
+    assert [row["now"] for row in found["rows"]][3:] == ["", ""]
+    assert found["not_made"][0].startswith("image.sif was not made: ")
+    assert rebuilt(first, made.store.root, "-o", tmp_path / "bare2", "--level", "manifest", env=bare)["same"]
+
+
+def test_what_compressed_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "image.sif").write_bytes(b"hsqs")
+    assert compressor_of(tmp_path / "image.sif") is None
+    (tmp_path / "image.sif").write_bytes(b"nothing")
+    assert compressor_of(tmp_path / "image.sif") is None
+
+
+def test_a_runtime_package_that_is_kept_nowhere(built_example: Built, tmp_path: Path) -> None:
+    """Sealed by a reprobuild whose own part is gone: what is made instead, and every file of it, is named."""
+    store = Store(built_example.store)
+    realised = built_example.lock.realised
+    assert realised
+    lock = msgspec.structs.replace(
+        built_example.lock, realised=msgspec.structs.replace(realised, runtime=_older(store, realised.runtime))
+    )  # fmt: skip
+    assert lock.realised
+    first = tmp_path / "first"
+    built(lock, tmp_path / "older.lock", store, first)
+    shutil.rmtree(first / "context")
+    store.blob(lock.realised.runtime).unlink()
+    found = rebuilt(first, built_example.store, code=1)
+    assert [(change["kind"], change["name"]) for change in found["inputs"]] == [
+        ("realised", "runtime package")
+    ]
+    assert any(
+        reason.startswith("runtime package: ") and "another version of it" in reason
+        for reason in found["reasons"]
+    )
+    files = [file["path"] for file in found["explanation"]["files"]]
+    assert "opt/reprobuild/lib/reprobuild_runtime/older.py" in files
+    assert not [path for path in files if not path.startswith("opt/reprobuild/")]
+
+
+def _older(store: Store, runtime: str) -> str:
+    """Return the runtime package with a file that this reprobuild does not have."""
+    stream = io.BytesIO()
+    writer = TarWriter(stream, EPOCH)
+    with store.blob(runtime).open("rb") as tar:
+        files = {entry.path: content() for entry, content in read_tar(tar)} | {"older.py": b"# older\n"}
+    for name, content in sorted(files.items()):
+        writer.file(name, content)
+    writer.close()
+    return store.add(stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("differing", "name", "recipe", "said"),
+    [
+        (["tree", "config", "manifest"], "base tree", (), "base tree: the lock says 111111111111, and 222222222222"),
+        (["tree", "config", "manifest"], "wheel of fast", (), "it was run again since what had come out was kept"),
+        (["sif"], "", ("Apptainer.def",), "Apptainer.def: this reprobuild writes them otherwise"),
+        (["sif", "sqsh"], "", (), "sif and sqsh: of the same tree, by another mksquashfs"),
+    ],
+)  # fmt: skip
+def test_reasons(differing: list[str], name: str, recipe: tuple[str, ...], said: str) -> None:
+    change = Change(kind="realised", name=name, one="1" * 64, other="2" * 64)
+    assert any(said in reason for reason in reasons(differing, [change] if name else [], recipe, ""))
+    assert reasons([], [], (), "") == ()
