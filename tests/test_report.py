@@ -1,9 +1,8 @@
-"""What people read at the end: text lines, and a page that no captured value can change."""
+"""What people read at the end: lines of text that no captured value can change."""
 
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from reprobuild.decisions import Decisions
 from reprobuild.image.build import Image
 from reprobuild.report.determinism import against_lines, certificate_lines
-from reprobuild.report.html import render_html
 from reprobuild.report.text import (
     describe,
     render_rulings,
@@ -25,146 +23,24 @@ from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 from reprobuild.verify.verdict import (
     Against,
-    Collectives,
     Comparison,
     Determinism,
     Deviation,
     Difference,
-    Smoke,
 )
 from tests.conftest import EXAMPLE
+from tests.report.samples import deviation, hostile_smoke
 from tests.verify.samples import EXPECTED, make_lock, make_smoke, make_verdict, ruling
 
 IMAGE = Image(
     layout="image", reference="reprobuild:0123456789ab", tree="sha256:1", config="sha256:2", manifest="sha256:3",
     layers=4,
 )  # fmt: skip
-HOSTILE = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "</td></table><iframe src=//example.org>",
-    "&lt;b&gt;",
-    "identical</td><td>",
-]
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[tuple[str, str]] = set()
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {(name, value or "") for name, value in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text += f"\n{data}"
-
-
-def deviation(bad: str) -> Deviation:
-    return Deviation(scope=bad, name=bad, then=bad, now=None)
-
-
-def hostile_smoke(bad: str) -> Smoke:
-    """Return a smoke test in which all text that a container can give is this."""
-    smoke = make_smoke(verdict="inconclusive", open=(bad,), expectations=bad)
-    mode = msgspec.structs.replace(smoke.probes[0].modes["strict"], verdict="ERROR", why=bad)
-    probe = msgspec.structs.replace(
-        smoke.probes[0], name=bad, kind=bad, dtype=bad, shape=bad, why=bad, verdict="drift",
-        modes={"strict": mode},
-    )  # fmt: skip
-    control = msgspec.structs.replace(
-        smoke.controls[0], name=bad, why=bad, modes={bad: mode}, verdict="ineffective"
-    )
-    several = Collectives(verdict="drift", backend=bad, world=2, why=bad, probes=(probe,), algorithms=(bad,))
-    return msgspec.structs.replace(
-        smoke, probes=(probe,), controls=(control,), comparator={bad: False}, collectives=several,
-        fingerprint={bad: bad, "nested": {bad: [bad], "a": {"b": bad}}}, hook="drift", left_out=(bad,),
-    )  # fmt: skip
-
-
-PLAIN_TAGS = {"html", "meta", "title", "style", "h1", "h2", "table", "tr", "th", "td", "p"}
-
-
-def page(bad: str = "plain") -> tuple[str, Page]:
-    lock = make_lock(
-        rulings=(
-            ruling(bad, bad, "unresolved", bad, kind=bad, accepted=True),
-            ruling("torch", "torch==1.0"),
-        )
-    )
-    verdict = make_verdict(
-        "inconclusive", "not-covered", "residue", made=bad, program=bad, profile=bad,
-        smoke=(hostile_smoke(bad),),
-        comparisons=(Comparison(name=bad, verdict="drift", detail=bad),),
-        differences=(Difference(list=bad, captured=bad, image=bad, reason=bad, code="unexplained"),),
-        notes=(bad,), engine=bad, gpus=bad,
-        against=Against(certificate=bad, made=bad, verdict="differ", compared=1, failed=(deviation(bad),),
-                        beside=(deviation(bad),), platform=(deviation(bad),), other=(deviation(bad),),
-                        unmatched=(deviation(bad),)),
-    )  # fmt: skip
-    image = Image(layout="image", reference=bad, tree=bad, config=bad, manifest=bad, layers=1)
-    text = render_html(lock, image, verdict)
-    return text, Page(text)
-
-
-@pytest.mark.parametrize("bad", HOSTILE)
-def test_hostile_values_stay_text(bad: str) -> None:
-    text, parsed = page(bad)
-    assert parsed.tags <= PLAIN_TAGS
-    assert {name for name, _ in parsed.attributes} <= {"lang", "charset", "class"}
-    assert parsed.text.count(bad) > 40
-    plain, _ = page()
-    assert text.count("<td") == plain.count("<td")
-
-
-def test_no_address_outside_the_page_and_no_script() -> None:
-    text, parsed = page()
-    assert "script" not in parsed.tags
-    assert not {name for name, _ in parsed.attributes} & {"src", "href", "action", "style"}
-    for word in ("http:", "https:", "url(", "@import", "//"):
-        assert word not in text
-
-
-def test_the_page_has_every_answer() -> None:
-    _, parsed = page("this value")
-    for text in ("inconclusive", "not-covered", "residue", "drift", "requirements.txt:1", "torch", "42"):
-        assert f"\n{text}" in parsed.text
-    classes = {value for name, value in parsed.attributes if name == "class"}
-    assert classes == {"inconclusive", "not-covered", "residue", "drift", "ineffective"}
-
-
-def test_the_page_has_the_probes() -> None:
-    text = render_html(make_lock(), IMAGE, make_verdict())
-    smoke = make_smoke()
-    digest = smoke.probes[0].modes["strict"].digest
-    assert digest
-    seen = f"IDENTICAL, N = 10 in 2, &lt; 30.0%, {digest[:12]}"
-    assert text.count(f"<td>{seen}</td>") == 4
-    assert "<h2>Smoke test, cpu: identical</h2>" in text
-    assert "<h2>Collectives, cpu: identical: gloo, 4 ranks</h2>" in text
-    for name in (*(p.name for p in smoke.probes), *(c.name for c in smoke.controls), *smoke.comparator):
-        assert f"<td>{name}</td>" in text
-    assert "default: DRIFT, N = 10 in 2: 3 different results; strict: IDENTICAL" in text
-    assert "<td>threads</td><td>2</td>" in text
-    assert text.count("<td>never covered</td>") == 2
-
-
-def test_a_page_without_anything_to_tell() -> None:
-    text = render_html(make_lock(rulings=()), IMAGE, make_verdict(smoke=()))
-    assert text.count("<p>none</p>") == 5
-    assert text.startswith("<!doctype html>")
-    assert "unexplained" not in text
 
 
 def test_an_unexplained_difference_is_called_so() -> None:
     difference = Difference(list="env.txt", captured="A", image="", reason="", code="unexplained")
     verdict = make_verdict(round_trip="residue", differences=(difference,))
-    assert "<td>unexplained</td>" in render_html(make_lock(), IMAGE, verdict)
     lines = render_text(make_lock(), IMAGE, verdict, Path("my results")).splitlines()
     assert "  env.txt: captured A, image nothing: UNEXPLAINED" in lines
 
@@ -263,9 +139,6 @@ def test_what_comes_from_the_image_cannot_write_to_the_terminal() -> None:
     text = render_text(make_lock(), IMAGE, verdict, Path("out"))
     assert text.count("gone") > 10
     assert all(character.isprintable() or character == "\n" for character in text)
-    page_text = render_html(make_lock(), IMAGE, verdict)
-    assert page_text.count("gone") > 40
-    assert all(character.isprintable() or character == "\n" for character in page_text)
 
 
 def test_the_smallest_number_of_runs_is_told() -> None:
@@ -307,6 +180,24 @@ def test_deviations() -> None:
     text = render_rulings(make_lock(rulings=(gone,)))
     assert text.splitlines()[:3] == ["requirements.txt  1 unresolved", "deviations:", f"  {line}"]
     assert text.endswith(f"lock      sha256:{make_lock(rulings=(gone,)).digest}")
+
+
+def test_a_ruling_is_one_line() -> None:
+    several = ruling("python", "", "replaced", "uv exited 2\nerror: no\n  cause: DNS", kind="python-patch")
+    assert describe(several).endswith("python: replaced (python-patch): uv exited 2; error: no; cause: DNS")
+
+
+@pytest.mark.parametrize(("count", "full"), [(12, 12), (13, 3)])
+def test_many_deviations_of_one_kind_are_told_in_short(count: int, full: int) -> None:
+    gone = tuple(ruling(f"a{n:02}", "", "replaced", "gone", kind="withdrawn") for n in range(count))
+    other = ruling("b", "", "unresolved", "never was", kind="unknown-package")
+    lines = render_rulings(make_lock(rulings=(*gone, other))).splitlines()
+    told = lines[lines.index("deviations:") + 1 : lines.index("")]
+    assert [line for line in told if "gone" in line] == [f"  {describe(one)}" for one in gone[:full]]
+    assert f"  {describe(other)}" in told
+    short = [line for line in told if "more (withdrawn)" in line]
+    names = ", ".join(one.subject for one in gone[3:])
+    assert short == ([f"  10 more (withdrawn), whose reasons the lock has: {names}"] if full < count else [])
 
 
 def test_a_lock_without_rulings() -> None:

@@ -17,6 +17,9 @@ from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.verdict import Verdict
 
+_MANY = 12  # deviations of one kind, all of which are told with their reasons
+_FIRST = 3  # those that are where there are more
+
 
 def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> str:
     """Return the closing lines of `from-snapshot`; `out` is the folder of results as the user named it."""
@@ -61,7 +64,19 @@ def _counts(lock: Lock) -> list[str]:
 def _deviations(lock: Lock) -> list[str]:
     if not lock.deviations:
         return ["deviations: none"]
-    return ["deviations:", *(f"  {describe(ruling)}" for ruling in lock.deviations)]
+    told = ["deviations:"]
+    kinds = Counter(ruling.kind for ruling in lock.deviations)
+    seen: dict[str, list[str]] = {}
+    for ruling in lock.deviations:
+        alike = seen.setdefault(ruling.kind, [])
+        alike.append(ruling.subject)
+        if kinds[ruling.kind] <= _MANY or len(alike) <= _FIRST:
+            told.append(f"  {describe(ruling)}")
+        elif len(alike) == kinds[ruling.kind]:
+            told.append(
+                f"  {len(alike) - _FIRST} more ({ruling.kind}), whose reasons the lock has: {', '.join(alike[_FIRST:])}"
+            )
+    return told
 
 
 def _conflicts(lock: Lock) -> list[str]:
@@ -71,7 +86,8 @@ def _conflicts(lock: Lock) -> list[str]:
 
 def describe(ruling: Ruling) -> str:
     """Return one line for a ruling."""
-    return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
+    reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # of a program that was asked
+    return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {reason}"
 
 
 def _round_trip(verdict: Verdict) -> list[str]:

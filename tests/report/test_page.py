@@ -1,0 +1,190 @@
+"""The page: no captured value can change it, it asks nobody for anything, and it has every answer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from reprobuild.lock import Setting
+from reprobuild.report.page import render_html
+from reprobuild.report.page.markup import LONGEST, text
+from reprobuild.verify.verdict import Difference
+from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
+from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling
+
+LIMIT = 1_000_000  # bytes of a page of 500 packages
+# All that the page has: its own markup, pictures, one style and one script.
+TAGS = {
+    "html", "head", "meta", "title", "link", "style", "body", "a", "header", "p", "h1", "h2", "h3", "div",
+    "svg", "path", "strong", "nav", "ul", "li", "main", "section", "details", "summary", "span", "table",
+    "caption", "thead", "tbody", "tr", "th", "td", "code", "small", "figure", "figcaption", "b", "desc", "text",
+    "g", "circle", "rect", "dl", "dt", "dd", "label", "input", "output", "pre", "footer", "script",
+}  # fmt: skip
+# What acts, or leads away.
+DANGEROUS = {
+    "src",
+    "action",
+    "style",
+    "srcdoc",
+    "formaction",
+    "poster",
+    "data",
+    "srcset",
+    "xlink:href",
+    "ping",
+}
+
+
+@pytest.mark.parametrize("bad", HOSTILE)
+def test_hostile_values_stay_text(bad: str) -> None:
+    content = full_page(bad)
+    parsed = Page(content)
+    assert parsed.tags <= TAGS
+    names = {name for name, _ in parsed.attributes}
+    assert not names & DANGEROUS
+    assert not [name for name in names if name.startswith("on")]
+    assert {value for name, value in parsed.attributes if name == "href"} <= {"data:,"} | {
+        value for _, value in parsed.attributes if value.startswith("#")
+    }
+    assert parsed.text.count(bad) > 100
+    # As many elements as where the text is harmless.
+    assert content.count("<td") == full_page().count("<td")
+    assert [content.count(end) for end in ("</script>", "</style>")] == [1, 1]
+
+
+def test_what_does_not_print_is_written_out() -> None:
+    bad = "a\x1b[31m\r\n\x00\u202e\u2066\u200b\ufeff\x85z"
+    content = full_page(bad)
+    assert all(character.isprintable() or character == "\n" for character in content)
+    assert '<i class="x">\\u202e</i><i class="x">\\u2066</i><i class="x">\\u200b</i>' in content
+    assert str(text("a\\u202e")) == "a\\u202e"  # those who wrote that get no mark
+    assert str(text("\ud800")) == '<i class="x">\\ud800</i>'  # no lock can hold it
+
+
+def test_what_stands_beside_it_is_escaped_too() -> None:
+    assert str(text("<b>\x00<i>")) == '&lt;b&gt;<i class="x">\\x00</i>&lt;i&gt;'
+
+
+def test_marks_do_not_paint_over_other_lines() -> None:
+    assert text("e" + "\u0301" * 3) == "e" + "\u0301" * 3
+    assert str(text("e" + "\u0301" * 50)).count("\u0301") == 3
+
+
+def test_long_values_are_cut_and_say_so() -> None:
+    shown = text(LONG)
+    assert len(shown) < LONGEST + 100
+    assert "[... 20,011 characters ...]" in shown
+    assert len(full_page(LONG).encode()) < LIMIT
+
+
+def test_a_command_is_never_cut() -> None:
+    assert f"echo {LONG}" in Page(full_page(LONG)).text
+
+
+def test_no_address_outside_the_page() -> None:
+    for content in (full_page(), large_page(50, 50, 50)):
+        for word in ("http:", "https:", "@import", "src=", "//planted"):
+            assert word not in content
+        links = re.findall(r'href="([^"]*)"', content)
+        inside = {link[1:] for link in links if link.startswith("#")}
+        assert set(links) == {"data:,"} | {f"#{id_}" for id_ in inside}
+        ids = re.findall(r' id="([^"]*)"', content)
+        assert inside <= set(ids)
+        assert len(ids) == len(set(ids))
+        named = {id_ for ids in re.findall(r'aria-labelledby="([^"]*)"', content) for id_ in ids.split()}
+        assert named <= set(ids)
+
+
+def test_the_policy_allows_the_pages_own_style_and_script_alone() -> None:
+    content = full_page()
+    (allowed,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', content)
+    rules = dict(rule.split(" ", 1) for rule in allowed.replace("&#x27;", "'").split("; "))
+    for kind, name in (("style-src", "style"), ("script-src", "script")):
+        (inline,) = re.findall(f"<{name}>(.*?)</{name}>", content, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        assert rules.pop(kind) == f"'sha256-{digest}'"
+    assert rules == {
+        "default-src": "'none'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert content.index("Content-Security-Policy") < content.index("<style>")
+
+
+def test_the_page_of_500_packages_is_under_a_megabyte() -> None:
+    content = large_page()
+    assert content.count("-distribution-") >= 1000  # each among the packages, and among the captured lines
+    assert len(content.encode()) < LIMIT
+
+
+def test_more_rows_than_anybody_reads_are_counted() -> None:
+    differences = (Difference(list="l", captured="c", image="", reason="r", code="decision"),) * 2345
+    content = render_html(make_lock(), IMAGE, make_verdict(differences=differences))
+    assert "And 345 more, in the files beside this page." in content
+
+
+def test_the_page_has_the_probes() -> None:
+    content = render_html(make_lock(), IMAGE, make_verdict())
+    smoke = make_smoke()
+    digest = smoke.probes[0].modes["strict"].digest
+    assert digest
+    cell = (
+        f"<td>identical<small>N = 10 in 2, &lt; 30.0%</small><small><code>{digest[:12]}</code></small></td>"
+    )
+    assert content.count(cell) == 4
+    parsed = Page(content)
+    for name in (*(p.name for p in smoke.probes), *(c.name for c in smoke.controls), *smoke.comparator):
+        assert f"\n{name}" in parsed.text
+    assert "\ndefault: drift, N = 10 in 2: 3 different results" in parsed.text
+    # The picture has a mark for each mode of each probe, and says so to those who do not see it.
+    marks = sum(len(probe.modes) for probe in smoke.probes)
+    assert content.count('class="m-same"') == marks + 1  # one in the legend
+    assert f"scatter: {len(smoke.probes)} probes in 4 modes" in parsed.text
+
+
+def test_a_page_without_anything_to_tell() -> None:
+    content = render_html(make_lock(rulings=(), environment=()), IMAGE, make_verdict(smoke=()))
+    parsed = Page(content)
+    for said in (
+        "None: nothing was replaced, and nothing is missing.",
+        "The image sets no variable of the captured environment.", "No smoke test was run, or the image has no torch.",
+        "None: every requirement of a package is met by another.",
+        "Nothing is known: the page was made without a store.", "No line differs.",
+    ):  # fmt: skip
+        assert f"\n{said}" in parsed.text
+
+
+@pytest.mark.parametrize("file", ["env.txt", "env.nul", "printenv.txt"])
+def test_variables_are_told_whatever_their_file_is_called(file: str) -> None:
+    lines = (
+        ruling("LANG", "", "pinned", "it changes text", kind="locale", file=file),
+        ruling("TERM", "", "excluded", "of a terminal", kind="session", file=file),
+    )
+    settings = (Setting(name="LANG", value="C.UTF-8"),)
+    content = render_html(make_lock(rulings=lines, environment=settings), IMAGE, make_verdict())
+    environment = content.partition('id="environment"')[2].partition("</section>")[0]
+    assert "it changes text" in environment
+    assert "session: of a terminal" in environment
+
+
+@pytest.mark.parametrize(("count", "tables"), [(12, 1), (13, 2)])
+def test_many_deviations_are_told_by_kind(count: int, tables: int) -> None:
+    gone = tuple(ruling(f"a{n}", "", "replaced", "gone", kind="withdrawn") for n in range(count - 1))
+    other = ruling("b", "", "unresolved", "never was", kind="unknown-package")
+    content = render_html(make_lock(rulings=(*gone, other)), IMAGE, make_verdict())
+    found = content.partition('id="deviations"')[2].partition("</section>")[0]
+    assert found.count("<table") == tables
+    assert ("replaced: withdrawn" in found, "unresolved: unknown-package" in found) == ((tables == 2,) * 2)
+    assert found.count("requirements.txt:1") == count
+
+
+def test_the_sections_are_in_order() -> None:
+    titles = re.findall(r'<h2 id="([a-z-]+)-title">', full_page())
+    assert titles == [
+        "know", "round-trip", "deviations", "environment", "packages", "probes", "work", "nodes", "against",
+        "half-life", "running", "conflicts", "lines", "identity",
+    ]  # fmt: skip
