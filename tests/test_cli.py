@@ -20,7 +20,7 @@ import click
 import msgspec
 import pytest
 
-from reprobuild import checks, cli, errors, pipeline
+from reprobuild import checks, cli, errors, pipeline, running
 from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
@@ -91,9 +91,9 @@ def results(tmp_path: Path) -> Path:
 
 def make_results(out: Path, lock: Lock) -> Path:
     out.mkdir()
-    write_lock(lock, out / pipeline.LOCK)
+    write_lock(lock, out / "reprobuild.lock")
     image = msgspec.structs.replace(IMAGE, lock=lock.digest)
-    (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(image))
+    (out / "image.json").write_bytes(msgspec.json.encode(image))
     return out
 
 
@@ -101,7 +101,7 @@ def make_results(out: Path, lock: Lock) -> Path:
 def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
     """An engine of prepared answers, in the place of the one that answers on this machine."""
     prepared = PreparedEngine(good_answers())
-    for module in (pipeline, checks):
+    for module in (running, checks):
         monkeypatch.setattr(module, "find_engine", lambda name, env: prepared)
     return prepared
 
@@ -115,7 +115,9 @@ def test_verbs_are_the_modules() -> None:
         "__init__",
         "__main__",
         "common",
+        "fleets",
         "interrupt",
+        "progress",
     }
 
 
@@ -161,8 +163,8 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
     ]
     codes = {kind.exit_code for kind in kinds}
     assert len(kinds) == len(codes)
-    shipped_later = {errors.ShipError.exit_code} if "bundle" not in VERBS else set()
-    assert {int(code) for code, _ in rows} == {0, 1, cli.INTERRUPTED} | codes - shipped_later
+    told = {int(code) for code, _ in rows}
+    assert told == {0, 1, cli.INTERRUPTED} | codes
 
 
 # --- the error format ------------------------------------------------------------------------
@@ -259,6 +261,15 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
         assert found.stderr.startswith(
             "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, "
         )
+
+
+def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path: Path) -> None:
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
+    found = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", tmp_path / "out", env=env)
+    assert found.returncode == 6
+    assert "no container engine answers" in found.stderr
+    assert "leave the checks out with --no-verify" in found.stderr
+    assert not (tmp_path / "out").exists()
 
 
 # --- results ---------------------------------------------------------------------------------
@@ -481,7 +492,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             Making(builder="podman", tag="a:1"),
         ]
 
-    monkeypatch.setattr("reprobuild.cli.lock.resolve", lambda *_: lock)
+    monkeypatch.setattr("reprobuild.resolve.compose.resolve", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
@@ -555,8 +566,18 @@ def test_run_without_a_seed(said: Said, results: Path, engine: PreparedEngine) -
             "--env NOT_SET_HERE: it is not set here",
             "give its value: --env NOT_SET_HERE=VALUE",
         ),
-        ("-v", "data", "--volume data: not of the form HOST:CONTAINER", "for example --volume data:/data"),
-        ("-v", "a:b", "--volume a:b: not of the form HOST:CONTAINER", "for example --volume data:/data"),
+        (
+            "-v",
+            "data",
+            "--volume data: not of the form HOST:CONTAINER[:ro]",
+            "for example --volume data:/data:ro",
+        ),
+        (
+            "-v",
+            "a:b",
+            "--volume a:b: not of the form HOST:CONTAINER[:ro]",
+            "for example --volume data:/data:ro",
+        ),
     ],
 )
 def test_run_with_what_cannot_be(

@@ -10,11 +10,15 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
+from reprobuild.cli import progress
 from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
 
+NAME = "reprobuild"
+COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
 INTERRUPTED = 130
 OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
 
@@ -32,15 +36,22 @@ VERBS = {
     "capture": "Take a snapshot of this environment.",
     "from-snapshot": "Snapshot to checked image: the main job.",
     "show": "What is in a snapshot, and what is missing.",
+    "compare": "What differs between two environments, likeliest culprit first.",
     "lock": "Pin every line of a snapshot.",
     "fetch": "Bring all that a lock names into the store.",
     "render": "Write Dockerfile, Apptainer.def and pylock.toml of a sealed lock.",
     "build": "Build the image of a lock.",
     "verify": "Check an image again, now, here.",
-    "run": "Run a command in the image, seeded.",
-    "compare": "What differs between two environments, likeliest culprit first.",
-    "store": "Clean the store, or verify it.",
+    "rebuild": "The image made again from its lock, and compared.",
     "diff": "Which files of two images differ, why, and which input brought them.",
+    "run": "Run a command in the image, seeded.",
+    "bundle": "Write a folder of results as one file that carries its checksums.",
+    "unbundle": "Unpack a bundle, every byte compared.",
+    "push": "Bring an image and what belongs to it into a registry.",
+    "pull": "Bring an image and what belongs to it from a registry.",
+    "store": "Clean the store, or verify it.",
+    "doctor": "What this machine lacks, and how to mend it; whether it will run an image.",
+    "completion": "What completes this command line in bash, zsh or fish.",
 }
 
 
@@ -56,6 +67,14 @@ class LazyGroup(click.Group):
         module = import_module(f"reprobuild.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the verbs by their names alone: click would import each."""
+        if incomplete.startswith("-"):
+            return super(click.Group, self).shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -85,7 +104,7 @@ def run_line(arguments: list[str]) -> int:
     """Run one command line, print its errors, and return its exit code (see `errors`)."""
     try:
         try:
-            code = cli.main(arguments, prog_name="reprobuild", standalone_mode=False)
+            code = cli.main(arguments, prog_name=NAME, standalone_mode=False)
             sys.stdout.flush()
         except BrokenPipeError:
             raise
@@ -94,15 +113,20 @@ def run_line(arguments: list[str]) -> int:
         except KeyboardInterrupt:
             return _explain(click.Abort(), arguments)
         return code if isinstance(code, int) else 0
-    except (BrokenPipeError, SystemExit):  # click makes the second of the first
+    except (BrokenPipeError, SystemExit) as end:  # click makes the second of the first
+        if COMPLETE in os.environ and isinstance(end, SystemExit):
+            return int(end.code or 0)  # so click ends a completion
         # Whoever was reading has not heard the answer, so it is none. What is left goes nowhere.
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return INTERRUPTED
+    finally:
+        progress.stop()
 
 
 def _explain(err: Exception, arguments: list[str]) -> int:
     """Print an error, and return the exit code that it calls for."""
+    progress.stop()
     if isinstance(err, ReproError):
         _print_error(str(err), err.hint)
         return OWN_FAILURE if arguments[:1] == ["run"] else err.exit_code
@@ -138,11 +162,6 @@ def _places(err: BaseException) -> str:
 
 def _print_error(what: str, hint: str) -> None:
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
-    click.echo(click.style("error: ", fg="red") + _harmless(what), err=True, color=color)
+    click.echo(click.style("error: ", fg="red") + progress.harmless(what), err=True, color=color)
     if hint:
-        click.echo("\n" + click.style("hint: ", fg="cyan") + _harmless(hint), err=True, color=color)
-
-
-def _harmless(text: str) -> str:
-    """Escape what steers a terminal: messages hold names of files that others chose."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+        click.echo("\n" + click.style("hint: ", fg="cyan") + progress.harmless(hint), err=True, color=color)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reprobuild import pipeline
+from reprobuild import pipeline, results
 from reprobuild.cli import common
 from reprobuild.keep import keeping
 from reprobuild.lock import read_lock
@@ -35,6 +35,6 @@ def command(
     with keeping(given, lock_path, session.store, "build"):
         lock, image = pipeline.build(given, out, session, common.make_making(**options))
     if as_json:
-        common.print_json(pipeline.summary(lock, image, None, out))
+        common.print_json(results.summary(lock, image, None, out))
     else:
-        click.echo(render_text(lock, image, None, out))
+        common.tell(render_text(lock, image, None, out))

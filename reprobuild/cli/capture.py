@@ -27,7 +27,7 @@ def command(out: Path | None, python: str | None, print_recipe: bool, as_json: b
       reprobuild capture -o repro/4242
     """
     if print_recipe:
-        click.echo(capture.recipe(), nl=False)
+        common.tell(capture.recipe(), nl=False)
         return 0
     active, env = common.running()
     return capture.capture(python or active, out, env=env, sink=common.hand_on, as_json=as_json)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from reprobuild.cli import progress
 from reprobuild.errors import UsageError
 
 # Verbs that need little start quickly: the rooms behind these names are imported where they are used.
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from reprobuild.image.single import Kind
     from reprobuild.image.squash import Compressor
     from reprobuild.pipeline import Making
+    from reprobuild.resolve.freeze.pip_settings import Asking
     from reprobuild.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +63,9 @@ store_option = click.option(
 )
 offline_option = click.option(
     "--offline", is_flag=True, help="Use no network; everything must be in the store."
+)
+service_option = click.option(
+    "--service", "services", metavar="NAME=URL", multiple=True, help="Another address of a service."
 )
 
 
@@ -105,13 +110,7 @@ def decision_options(function: F) -> F:
                 multiple=True,
                 help="Where a repository is.",
             ),
-            click.option(
-                "--service",
-                "services",
-                metavar="NAME=URL",
-                multiple=True,
-                help="Another address of a service.",
-            ),
+            service_option,
             click.option(
                 "--index",
                 "indexes",
@@ -170,9 +169,9 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         base=options["base"],
         platform=options["platform"],
         devel=options["devel"],
-        sources=_pairs("--source", options["sources"]),
-        services=_pairs("--service", options["services"]),
-        indexes=_pairs("--index", options["indexes"]),
+        sources=pairs("--source", options["sources"]),
+        services=pairs("--service", options["services"]),
+        indexes=pairs("--index", options["indexes"]),
         archives=tuple(parse_archive(item) for item in options["archives"]),
         debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
         channels=tuple(options["channels"]),
@@ -185,16 +184,21 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
     return merge(base, given), (found.parent if found else directory)
 
 
-def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
-    pairs = {}
+def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
+    """Return {NAME: VALUE} of an option that is given as NAME=VALUE.
+
+    Raises:
+        UsageError: one is not of that form.
+    """
+    found = {}
     for item in items:
         name, equals, value = item.partition("=")
         if not equals or not name or not value:
             raise UsageError(
                 f"{option} {item}: not of the form NAME=...", hint=f"for example {option} mylib=/path"
             )
-        pairs[name] = value
-    return pairs
+        found[name] = value
+    return found
 
 
 def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> Making:
@@ -209,7 +213,12 @@ def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compres
 
 
 def make_session(
-    store: Path | None, *, offline: bool = False, folder: Path = Path(), caches: bool = True
+    store: Path | None,
+    *,
+    offline: bool = False,
+    folder: Path = Path(),
+    caches: bool = True,
+    pip: Asking | None = None,
 ) -> Session:
     """Return what the verbs work with: this is where environment, clock and terminal are read."""
     from reprobuild.caches import Caches, user_caches
@@ -219,21 +228,25 @@ def make_session(
 
     env = dict(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True)
-
+    steps = progress.Steps()
     return Session(
         store=Store((store or cache / "reprobuild").absolute()),
         net=Net(offline=offline),
         env=env,
         folder=folder,
-        say=say,
-        progress=_progress(),
+        say=steps.say,
+        progress=steps.progress,
         now=int(time.time()),
         caches=user_caches(env) if caches else Caches(),
+        pip=pip,
     )
+
+
+def asking_pip() -> Asking:
+    """Return pip, asked for its settings from now on, in a process beside this one."""
+    from reprobuild.resolve.freeze.pip_settings import Asking
+
+    return Asking(os.environ)
 
 
 def running() -> tuple[str, dict[str, str]]:
@@ -245,28 +258,20 @@ def running() -> tuple[str, dict[str, str]]:
     return capture.interpreter(env, sys.executable), env
 
 
-def _progress() -> Callable[[int, int], None]:
-    """Return a callback that shows megabytes on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return lambda done, total: None
-    from rich.console import Console
-
-    console = Console(stderr=True)
-
-    def show(done: int, total: int) -> None:
-        of = f" of {total / 1e6:.0f}" if total else ""
-        console.print(f"  fetched {done / 1e6:.0f}{of} MB", end="\r", highlight=False)
-
-    return show
+def tell(text: str, nl: bool = True) -> None:
+    """Print a result on standard output."""
+    progress.stop()
+    click.echo(text, nl=nl)
 
 
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    tell(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def hand_on(stream: int, data: bytes) -> None:
     """Write a container's output to the stream of ours with the same number."""
+    progress.stop()
     target = sys.stdout.buffer if stream == 1 else sys.stderr.buffer
     target.write(data)
     target.flush()

@@ -34,7 +34,7 @@ def command(one: str, other: str, everything: bool, as_json: bool) -> int:
     python, env = common.running()
     found = compare(one, other, Running(python=python, env=env), session.env, session.say)
     if as_json:  # in ASCII: names of files may be no text
-        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+        common.tell(json.dumps(msgspec.to_builtins(found), indent=2))
     else:
-        click.echo(render_comparison(found, everything=everything))
+        common.tell(render_comparison(found, everything=everything))
     return 0 if found.same else 1

@@ -35,7 +35,7 @@ def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> i
     session = common.make_session(None)
     found = explain(one, other, session.env, session.say)
     if as_json:  # in ASCII: names of files may be no text
-        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+        common.tell(json.dumps(msgspec.to_builtins(found), indent=2))
     else:
-        click.echo(render_explanation(found, everything=verbose))
+        common.tell(render_explanation(found, everything=verbose))
     return 0 if LEVELS.index(found.level) >= LEVELS.index(level) else 1

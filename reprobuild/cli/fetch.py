@@ -33,5 +33,5 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     if as_json:
         common.print_json({"files": wanted, "fetched": brought, "half_life": msgspec.to_builtins(half_life)})
     else:
-        click.echo(f"{wanted} files in the store, {brought} of them fetched now")
-        click.echo(render_forecasts(half_life, session.store.root), nl=any(one.at_risk for one in half_life))
+        common.tell(f"{wanted} files in the store, {brought} of them fetched now")
+        common.tell(render_forecasts(half_life, session.store.root), nl=any(one.at_risk for one in half_life))

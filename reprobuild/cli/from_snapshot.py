@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reprobuild import pipeline
+from reprobuild import pipeline, results
 from reprobuild.checks import Checks
 from reprobuild.cli import common
 from reprobuild.report.text import render_text
@@ -50,7 +50,7 @@ def command(
         directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
     if as_json:
-        common.print_json(pipeline.summary(lock, image, verdict, out))
+        common.print_json(results.summary(lock, image, verdict, out))
     else:
-        click.echo(render_text(lock, image, verdict, out))
+        common.tell(render_text(lock, image, verdict, out))
     return verdict.exit_code if verdict else 0

@@ -8,11 +8,6 @@ from typing import Any
 import click
 
 from reprobuild.cli import common
-from reprobuild.keep import keep
-from reprobuild.lock import conflicts, write_lock
-from reprobuild.report.text import render_rulings
-from reprobuild.resolve.compose import resolve
-from reprobuild.snapshot import read_snapshot
 
 
 @click.command()
@@ -37,9 +32,16 @@ def command(
     Example:
       reprobuild lock repro/4242 -o reprobuild.lock
     """
-    decisions, folder = common.make_decisions(directory, decisions_path, **options)
-    session = common.make_session(store, folder=folder)
-    lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
+    with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
+        from reprobuild.keep import keep
+        from reprobuild.lock import conflicts, write_lock
+        from reprobuild.report.text import render_rulings
+        from reprobuild.resolve.compose import resolve
+        from reprobuild.snapshot import read_snapshot
+
+        decisions, folder = common.make_decisions(directory, decisions_path, **options)
+        session = common.make_session(store, folder=folder, pip=pip)
+        lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
     write_lock(lock, target)
     keep(lock, target, session.store, "lock")
     if as_json:
@@ -47,4 +49,4 @@ def command(
             {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(conflicts(lock))}
         )
     else:
-        click.echo(render_rulings(lock))
+        common.tell(render_rulings(lock))

@@ -30,4 +30,4 @@ def command(lock_path: Path, out: Path, as_json: bool) -> None:
     if as_json:
         common.print_json({"files": sorted(str(out / name) for name in texts)})
     else:
-        click.echo("\n".join(sorted(str(out / name) for name in texts)))
+        common.tell("\n".join(sorted(str(out / name) for name in texts)))

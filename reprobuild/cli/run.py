@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from reprobuild import pipeline
+from reprobuild import running
 from reprobuild.cli import common
+from reprobuild.running import slurm
+from reprobuild.running.options import Wanted
 
 
 class _Command(click.Command):
@@ -23,23 +26,50 @@ class _Command(click.Command):
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed; without one, one is drawn and logged.")
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable.")
-@click.option("-v", "--volume", "volumes", metavar="HOST:CONTAINER", multiple=True, help="Mount a folder.")
-@click.option("--network", default="none", show_default=True, help="The engine's name of a network.")
+@click.option(
+    "--secret", "hidden", metavar="NAME", multiple=True,
+    help="Pass a variable whose value stands on no command line.",
+)  # fmt: skip
+@click.option(
+    "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:ro]", multiple=True,
+    help="Mount a folder, for reading only with `:ro`.",
+)  # fmt: skip
+@click.option(
+    "--workdir", default="", metavar="DIR", help="Where CMD starts. [default: the job's folder of the image]"
+)
+@click.option(
+    "--user", metavar="caller|image|UID[:GID]",
+    help="Who CMD is. [default: caller where a folder is mounted for writing, else image]",
+)  # fmt: skip
+@click.option("--shm-size", metavar="SIZE", help="Shared memory, as 8g. [default: this machine's]")
+@click.option(
+    "--limit", "limits", metavar="NAME=SOFT[:HARD]", multiple=True,
+    help="A limit: memlock, stack, nofile, nproc, core. [default: memlock and stack as training needs]",
+)  # fmt: skip
+@click.option(
+    "--network", metavar="NAME",
+    help="The engine's name of a network. [default: none; host for one of several processes of a job]",
+)  # fmt: skip
+@click.option(
+    "--srun", metavar="OPTIONS",
+    help="Start CMD by srun with these options: through pyxis where it is installed, else on each rank by itself.",
+)  # fmt: skip
 @common.gpu_option
 @common.engine_option
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
-def command(
-    out: Path, seed: int | None, variables: tuple[str, ...], volumes: tuple[str, ...], network: str,
-    gpus: str, engine: str | None, arguments: tuple[str, ...],
-) -> int:  # fmt: skip
+def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: Any) -> int:
     """Run CMD in the image in OUT, seeded; its exit code is this one's.
+
+    What the scheduler, the launcher, the devices and the fabric of this site say of the job is let in; frozen variables
+    are kept, and each conflict is shown.
 
     \b
     Example:
       reprobuild run frozen --seed 7 -- python train.py
+      reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
+      reprobuild run frozen --srun '-N 2' -- torchrun --nnodes 2 train.py
     """
-    return pipeline.run(
-        out, arguments, common.make_session(None), common.hand_on,
-        seed=seed, variables=variables, volumes=volumes, network=network, engine=engine,
-        gpus=gpus,
-    )  # fmt: skip
+    session, wanted = common.make_session(None), Wanted(**options)
+    if srun is not None:
+        return slurm.run(out, arguments, session, common.hand_on, wanted, srun)
+    return running.run(out, arguments, session, common.hand_on, wanted)

@@ -39,5 +39,5 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
             }
         )
     else:
-        click.echo(render_snapshot(snapshot))
-        click.echo(render_triage(rulings))
+        common.tell(render_snapshot(snapshot))
+        common.tell(render_triage(rulings))

@@ -36,11 +36,13 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     Example:
       reprobuild store gc frozen/reprobuild.lock --dry-run
     """
-    found = collect.collect(common.make_session(store).store, locks, dry_run=dry_run, empty=empty)
+    session = common.make_session(store)
+    session.say("looking which files some lock needs")
+    found = collect.collect(session.store, locks, dry_run=dry_run, empty=empty)
     if as_json:
         common.print_json(msgspec.to_builtins(found))
     else:
-        click.echo(render_collected(found))
+        common.tell(render_collected(found))
 
 
 @command.command()
@@ -54,9 +56,10 @@ def check(store: Path | None, as_json: bool) -> int:
       reprobuild store check
     """
     session = common.make_session(store)
+    session.say("reading every file of the store")
     found = collect.check(session.store, session.progress)
     if as_json:
         common.print_json(msgspec.to_builtins(found))
     else:
-        click.echo(render_checked(found))
+        common.tell(render_checked(found))
     return FetchError.exit_code if found.damaged or found.unreadable else 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from reprobuild import pipeline
+from reprobuild import results
 from reprobuild.checks import Checks, verify
-from reprobuild.cli import common
+from reprobuild.cli import common, fleets
+from reprobuild.fleet.page import keep_on_page
 from reprobuild.report.text import render_text
 from reprobuild.verify.work import work_of_options
 
@@ -31,6 +33,7 @@ from reprobuild.verify.work import work_of_options
     help="Artefacts of one run that must differ from one another, as those of ranks.",
 )  # fmt: skip
 @click.option("--ignore", "ignored", metavar="KEY", multiple=True, help="Values of this key may differ.")
+@fleets.fleet_options
 @common.thorough_option
 @common.gpu_option
 @common.engine_option
@@ -42,16 +45,18 @@ from reprobuild.verify.work import work_of_options
 def command(
     out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, scope: str, control: bool,
     smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
-    distinct: tuple[str, ...], ignored: tuple[str, ...],
+    distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], **fleet: Any,
 ) -> int:  # fmt: skip
-    """Check the image in OUT again, now, on this machine.
+    """Check the image in OUT again, now, on this machine, or on many nodes.
 
     \b
     Example:
       reprobuild verify frozen --against frozen/verdict.json
       reprobuild verify frozen --command 'python train.py --steps 20' --artefact out.ckpt
+      reprobuild verify frozen --slurm --nodes 64 --partition gpu --srun-option=--gres=gpu:8
     """
-    lock, image = pipeline.read_image(out)
+    many = fleets.asked(fleet)
+    lock, image = results.read_image(out)
     checks = Checks(
         engine=engine,
         control=control,
@@ -62,10 +67,15 @@ def command(
         against=against,
         work=work_of_options(work, artefacts, distinct, ignored),
         ignored=ignored,
+        probes=probes,
     )
-    verdict = verify(lock, image, out, common.make_session(store), checks)
+    if many:
+        return fleets.command(lock, image, out, store, checks, fleet, as_json)
+    session = common.make_session(store)
+    verdict = verify(lock, image, out, session, checks)
+    keep_on_page(lock, image, out, session)
     if as_json:
-        common.print_json(pipeline.summary(lock, image, verdict, out))
+        common.print_json(results.summary(lock, image, verdict, out))
     else:
-        click.echo(render_text(lock, image, verdict, out))
+        common.tell(render_text(lock, image, verdict, out))
     return verdict.exit_code

@@ -1,0 +1,47 @@
+"""`reprobuild bundle`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from reprobuild.cli import common
+from reprobuild.ship.bundle import Wanted, bundle, parse_size
+from reprobuild.ship.contents import parse_parts
+from reprobuild.ship.told import render_bundled
+
+
+@click.command()
+@click.argument("out", metavar="OUT", type=common.PATH)
+@click.option(
+    "-o", "--output", "target", metavar="FILE", type=common.PATH, required=True, help="The file to write."
+)
+@click.option(
+    "--with", "parts", metavar="PART[,PART]", default="",
+    help="What goes in, too: wheels, debs (with both it can be made again offline), context (for docker build), "
+    "reprobuild, or all.",
+)  # fmt: skip
+@click.option("--sif", is_flag=True, help="OUT/image.sif goes in, too.")
+@click.option("--split", metavar="SIZE", help="In parts of this size, as 4G: FILE.001, FILE.002, ...")
+@click.option("--sign", "key", metavar="KEY", type=common.PATH, help="Sign with a key of ssh.")
+@common.store_option
+@common.json_option
+def command(
+    out: Path, target: Path, parts: str, sif: bool, split: str | None, key: Path | None, store: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write OUT as one file, which carries its checksums; `unbundle`, or unbundle.py beside it, takes it apart.
+
+    \b
+    Example:
+      reprobuild bundle frozen -o frozen.tar --with wheels,debs
+    """
+    session = common.make_session(store)
+    wanted = Wanted(parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0)
+    done = bundle(out, target, session.store, wanted, session.env, say=session.say, progress=session.progress)
+    if as_json:
+        common.print_json(msgspec.to_builtins(done))
+    else:
+        common.tell(render_bundled(done))

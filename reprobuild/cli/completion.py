@@ -1,0 +1,31 @@
+"""`reprobuild completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+
+from reprobuild import cli
+from reprobuild.cli import common
+
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+@common.json_option
+def command(shell: str, as_json: bool) -> None:
+    """Print what completes verbs, options and their values in SHELL.
+
+    \b
+    Example:
+      reprobuild completion bash > ~/.local/share/bash-completion/completions/reprobuild
+      reprobuild completion zsh > ~/.zfunc/_reprobuild
+      reprobuild completion fish > ~/.config/fish/completions/reprobuild.fish
+    """
+    made = _SHELLS[shell](cli.cli, {}, cli.NAME, cli.COMPLETE)
+    text = made.source_template % made.source_vars()
+    if as_json:
+        common.print_json({"shell": shell, "script": text})
+    else:
+        common.tell(text, nl=False)

@@ -1,0 +1,59 @@
+"""`reprobuild doctor`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+import msgspec
+
+from reprobuild.cli import common
+from reprobuild.doctor import diagnose, read_subject
+from reprobuild.doctor.code import cuda_code
+from reprobuild.doctor.disks import default_folders
+from reprobuild.doctor.fitting import judge_fit
+from reprobuild.doctor.host import this_host
+from reprobuild.doctor.text import render_diagnosis
+from reprobuild.services import read_services
+
+
+@click.command()
+@click.option(
+    "--for", "image", metavar="OUT|LOCK", type=common.PATH,
+    help="Will this machine run that image? A copied reprobuild.lock, and verdict.json beside it, are enough.",
+)  # fmt: skip
+@common.out_option
+@common.service_option
+@common.store_option
+@click.option("--offline", is_flag=True, help="Probe no service.")
+@common.json_option
+def command(
+    image: Path | None, out: Path, services: tuple[str, ...], store: Path | None, offline: bool, as_json: bool
+) -> int:
+    """What this machine lacks, and how to mend it.
+
+    Exits with 0 where it will do, 6 where it will not, and 9 where something could not be judged.
+
+    \b
+    Example:
+      reprobuild doctor --for frozen
+      reprobuild doctor
+    """
+    session = common.make_session(store, offline=offline, caches=False)
+    subject = read_subject(image) if image else None
+    probed = read_services(common.pairs("--service", services))
+    asking = "" if image or offline else f", and asking {len(probed)} services"
+    session.say(f"looking at this machine{asking}")
+    host = this_host(session.env, default_folders(session.env, session.store.root, Path.cwd() / out))
+    if subject:
+        found = judge_fit(*subject, host, cuda_code(*subject, session.store))
+    else:
+        found = diagnose(host, probed, offline=offline)
+    what = f"this machine for {image}" if image else "this machine"
+    if as_json:
+        findings = msgspec.to_builtins(found.findings)
+        common.print_json({"state": found.state, "findings": findings, "host": msgspec.to_builtins(host)})
+    else:
+        common.tell(render_diagnosis(found, what, shutil.get_terminal_size().columns))
+    return found.exit_code

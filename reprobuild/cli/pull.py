@@ -1,0 +1,38 @@
+"""`reprobuild pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reprobuild.cli import common
+from reprobuild.ship.pulling import pull
+from reprobuild.ship.told import render_pulled
+
+
+@click.command()
+@click.argument("reference", metavar="REF")
+@common.out_option
+@click.option("--platform", metavar="OS/ARCH", default="", help="Of several: linux/amd64, ...")
+@common.service_option
+@common.store_option
+@common.json_option
+def command(
+    reference: str, out: Path, platform: str, services: tuple[str, ...], store: Path | None, as_json: bool
+) -> int:
+    """Bring an image of a registry, and what belongs to it, as a folder of results.
+
+    `verify`, `run` and `build` understand the folder. What came before an interruption is kept.
+
+    \b
+    Example:
+      reprobuild pull registry.example/team/train:1 -o frozen
+    """
+    session, named = common.make_session(store), common.pairs("--service", services)
+    pulled = pull(reference, out, session, named, platform)
+    if as_json:
+        common.print_json(pulled.document)
+    else:
+        common.tell(render_pulled(pulled))
+    return 0

@@ -1,0 +1,37 @@
+"""`reprobuild push`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reprobuild import results
+from reprobuild.cli import common
+from reprobuild.ship.pushing import push
+
+
+@click.command()
+@click.argument("out", metavar="OUT", type=common.PATH)
+@click.argument("reference", metavar="REF")
+@common.service_option
+@common.store_option
+@common.json_option
+def command(out: Path, reference: str, services: tuple[str, ...], store: Path | None, as_json: bool) -> int:
+    """Bring the image in OUT into a registry, with lock, certificate, bill of materials and provenance.
+
+    Only what the registry does not have travels. Logins are those of `docker login` and `podman login`.
+
+    \b
+    Example:
+      reprobuild push frozen registry.example/team/train:1
+    """
+    lock, image = results.read_image(out)
+    pushed = push(
+        lock, image, out, reference, common.make_session(store), common.pairs("--service", services)
+    )
+    if as_json:
+        common.print_json(pushed.document)
+    else:
+        common.tell(pushed.reference)
+    return 0

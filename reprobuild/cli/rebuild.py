@@ -1,0 +1,50 @@
+"""`reprobuild rebuild`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import msgspec
+
+from reprobuild import rebuild
+from reprobuild.cli import common
+from reprobuild.rebuild.text import render_rebuilt
+
+
+@click.command()
+@click.argument("out", metavar="OUT", type=common.PATH)
+@click.option("-o", "--out", "target", type=common.PATH, help="The new folder. [default: OUT-rebuilt]")
+@click.option(
+    "--level", type=click.Choice(rebuild.ACCEPTED), default="all", show_default=True,
+    help="Up to where both must be the same: what programs see, the configuration, the packing, also SIF and squashfs.",
+)  # fmt: skip
+@click.option(
+    "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]),
+    help="What makes the image. [default: what made the first one]",
+)  # fmt: skip
+@common.store_option
+@common.offline_option
+@click.option("-v", "--verbose", is_flag=True, help="List every difference.")
+@common.json_option
+def command(
+    out: Path, target: Path | None, level: rebuild.Level, builder: str | None, store: Path | None, offline: bool,
+    verbose: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Make the image in OUT again from its lock, in a fresh folder, and compare.
+
+    What the store lacks is taken from OUT itself, and fetched only where that lacks it, too. Exit code 0: the same;
+    1: another image, with the reasons; 9: a file could not be made here.
+
+    \b
+    Example:
+      reprobuild rebuild frozen --offline
+      reprobuild rebuild frozen -o again --level tree
+    """
+    found = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
+    if as_json:  # in ASCII: names of files may be no text
+        common.tell(json.dumps({**msgspec.to_builtins(found), "same": found.same(level)}, indent=2))
+    else:
+        common.tell(render_rebuilt(found, level, everything=verbose))
+    return found.exit_code(level)

@@ -1,0 +1,40 @@
+"""`reprobuild unbundle`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from reprobuild.cli import common
+from reprobuild.ship.told import render_unbundled
+from reprobuild.ship.unbundle import unbundle
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=common.PATH)
+@common.out_option
+@click.option(
+    "--signers", metavar="FILE", type=common.PATH,
+    help="Take only what one of these signed: a file of allowed signers (ssh-keygen(1)).",
+)  # fmt: skip
+@common.store_option
+@common.json_option
+def command(file: Path, out: Path, signers: Path | None, store: Path | None, as_json: bool) -> None:
+    """Unpack a bundle into OUT, every byte compared, and put its inputs into the store.
+
+    FILE may be what the names of its parts have in common. A run that was ended is gone on with.
+
+    \b
+    Example:
+      reprobuild unbundle frozen.tar -o frozen
+    """
+    session = common.make_session(store)
+    done = unbundle(
+        file, out, session.store, session.env, signers=signers, say=session.say, progress=session.progress
+    )
+    if as_json:
+        common.print_json(msgspec.to_builtins(done))
+    else:
+        common.tell(render_unbundled(done))
