@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from reprobuild.brought import take_runtime
 from reprobuild.engines import find_engine, gpu
 from reprobuild.engines.model import Engine
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
-from reprobuild.report.html import render_html
+from reprobuild.report.page import render_html
+from reprobuild.results import REPORT, VERDICT
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
 from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other
@@ -22,8 +24,6 @@ from reprobuild.verify.expected import expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.work import Work
 from reprobuild.whole import write_file
-
-VERDICT, REPORT = "verdict.json", "report.html"
 
 
 class Checks(Struct, frozen=True, kw_only=True):
@@ -39,6 +39,8 @@ class Checks(Struct, frozen=True, kw_only=True):
         against: an earlier certificate to compare with, or a folder of results that holds one.
         work: a command to run twice, in the place of the lock's workload.
         ignored: keys of values that may differ in what the lock's workload writes.
+        smoke_only: the smoke test alone, as on each node of a fleet.
+        probes: run these probes alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
     """
 
     engine: str | None = None
@@ -50,6 +52,8 @@ class Checks(Struct, frozen=True, kw_only=True):
     against: Path | None = None
     work: Work | None = None
     ignored: tuple[str, ...] = ()
+    smoke_only: bool = False
+    probes: tuple[str, ...] = ()
 
 
 def ready(checks: Checks, session: Session) -> Engine:
@@ -72,28 +76,41 @@ def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks
         UsageError: the certificate cannot be compared with, or a GPU is none.
         EngineError: no engine answers, or it fails.
     """
+    verdict = examine(lock, image, out, session, checks)
+    _keep(out, session)
+    write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
+    page = render_html(lock, image, verdict, forecast(lock, session.store, session.today))
+    write_file(out / REPORT, page.encode())
+    return verdict
+
+
+def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:
+    """Load the image and check it; nothing is written into `out`.
+
+    Raises:
+        UsageError: the certificate cannot be compared with, or a GPU is none.
+        EngineError: no engine answers, or it fails.
+    """
     former = read_certificate(checks.against) if checks.against else None
     if former:
         refuse_failed(former)
         refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
     engine = ready(checks, session)
+    take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
     wanted = expected(lock, session.store, session.say)
     session.store.release()  # the checks take long, and need nothing of it
+    session.say(f"{engine.NAME}: looking for {image.reference}, and loading it where it is not there")
     if engine.load(out / "image", image.reference, (image.config, image.manifest), session.env):
         session.say(f"loaded {image.reference} into {engine.NAME}")
     asked = Asked(
         reference=image.reference, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
         control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
-        work=checks.work, ignored=checks.ignored,
+        work=checks.work, ignored=checks.ignored, smoke_only=checks.smoke_only, probes=checks.probes,
     )  # fmt: skip
     verdict = verify_image(lock, asked, engine, session.env, session.say)
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
-    _keep(out, session)
-    write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    page = render_html(lock, image, verdict, forecast(lock, session.store, session.today))
-    write_file(out / REPORT, page.encode())
     return verdict
 
 

@@ -184,6 +184,8 @@ def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
         yield path, path.name.partition(".")[0] in needs.blobs
     for path in _inside(store.root / "made"):
         yield path, path.name in needs.made
+    for path in _inside(store.root / "making"):  # of processes that were killed: nobody else is here
+        yield path, False
     for folder in _inside(store.root / "blobs"):
         for path in _inside(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
             yield path, path.name in needs.blobs

@@ -35,6 +35,13 @@ def artefacts(lock: Lock) -> list[Artefact]:
     return list({artefact.sha256: artefact for artefact in named}.values())
 
 
+def of_image(lock: Lock) -> list[Artefact]:
+    """Return the files that an image of a sealed lock is made of, beside what was realised for it."""
+    wheels = [wheel.file for wheel in lock.wheels if wheel.role == "environment"]
+    named = [*wheels, *(source.file for source in lock.sources)]
+    return list({artefact.sha256: artefact for artefact in named}.values())
+
+
 def fetch(
     wanted: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
     *, caches: Caches | None = None,

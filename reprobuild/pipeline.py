@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,42 +15,41 @@ from reprobuild.builders.promise import native_tree
 from reprobuild.checks import Checks, ready, verify
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
-from reprobuild.engines import find_engine, gpu
-from reprobuild.engines.model import Sink, Task
-from reprobuild.errors import BuildError, LockError, UsageError
-from reprobuild.fetch import artefacts, fetch
+from reprobuild.errors import BuildError, LockError
+from reprobuild.fetch import artefacts, fetch, of_image
+from reprobuild.fleet.page import keep_on_page
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
-from reprobuild.image.layout import read_layout
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import keep, keeping
-from reprobuild.lock import Artefact, Lock, conflicts, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.payload import payload
 from reprobuild.preflight import check_gpus, preflight, this_machine
-from reprobuild.realise import realise
+from reprobuild.realise import is_realised, realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.interpreter.standalone import mirrored
+from reprobuild.results import IMAGE, LOCK, former_image
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.verdict import Verdict
 from reprobuild.whole import write_file
 
-LOCK, IMAGE = "reprobuild.lock", "image.json"
-
 
 class Making(Struct, frozen=True, kw_only=True):
     """How the image is made: its name (else one that follows from the lock), by what, and in which forms.
 
-    `singles` are the files to write of it beside its layout, and `compressor` is theirs.
+    `singles` are the files to write of it beside its layout, and `compressor` is theirs. `afresh` has the native
+    builder lay out and pack each layer, whatever the store remembers of it; the others never remember any.
     """
 
     tag: str | None = None
     builder: str = NATIVE
     singles: tuple[Kind, ...] = ()
     compressor: Compressor = "zstd"
+    afresh: bool = False
 
 
 def from_snapshot(
@@ -78,15 +75,17 @@ def from_snapshot(
             f"left out: {len(strange)} lines that are not understood, the first {strange[0].place}; "
             f"`reprobuild show {captured}` lists them"
         )
+    if checks is not None:
+        ready(checks, session)  # before minutes of locking and hours of fetching
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
-    if checks is not None:
-        ready(checks, session)  # before hours of fetching
     with keeping(lock, given or out / LOCK, session.store, "build"):
         lock, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
         return lock, image, None
-    return lock, image, verify(lock, image, out, session, checks)
+    verdict = verify(lock, image, out, session, checks)
+    keep_on_page(lock, image, out, session)
+    return lock, image, verdict
 
 
 def choose_lock(
@@ -157,12 +156,15 @@ def _bring(wanted: Sequence[Artefact], lock: Lock, session: Session) -> int:
 
 
 def build(
-    lock: Lock, out: Path, session: Session, making: Making, gpus: str = "auto"
+    lock: Lock, out: Path, session: Session, making: Making, gpus: str = "auto", *, exact: bool = True
 ) -> tuple[Lock, Image]:  # fmt: skip
     """Seal a lock, and write lock, recipe, context and image into `out`, and the files of `making.singles`.
 
+    What has only to be run, and was, is not fetched.
+
     Args:
         gpus: what the image is to run on here: "auto", "all", "none", or ids.
+        exact: what is run again for a sealed lock must come out as it says; else another lock is returned.
     """
     if making.singles:
         find_program(session.env)  # before hours of fetching
@@ -174,12 +176,13 @@ def build(
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # What is there is verified by whoever uses it: the packages of a base that is realised already, by nobody.
-    _bring([file for file in artefacts(lock) if not session.store.has(file.sha256)], lock, session)
+    wanted = of_image(lock) if lock.realised and is_realised(lock, session.store) else artefacts(lock)
+    _bring([file for file in wanted if not session.store.has(file.sha256)], lock, session)
     # What torch was compiled for is in its wheel, which may only now be there.
     for warning in check_gpus(lock, session.store, machine.gpus, gpus):
         if warning not in told:
             session.say(f"warning: {warning}")
-    sealed = realise(lock, session.store, session.say)
+    sealed = realise(lock, session.store, session.say, exact=exact)
     texts = render(sealed)
     refuse_secrets(
         {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
@@ -190,9 +193,9 @@ def build(
             if name != "requirements.txt":
                 write_file(out / name, text.encode())
         session.say("image: layers and OCI layout")
-        former = _former_image(out)
+        former = former_image(out)
         reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
-        image = _make_image(sealed, out, session, texts, reference, making.builder)
+        image = _make_image(sealed, out, session, texts, reference, making)
     image = _record(kept_singles(image, former, out, session.say), out)
     if making.singles:
         digests = write_singles(
@@ -204,14 +207,15 @@ def build(
 
 
 def _make_image(
-    sealed: Lock, out: Path, session: Session, texts: dict[str, str], reference: str, builder: str
+    sealed: Lock, out: Path, session: Session, texts: dict[str, str], reference: str, making: Making
 ) -> Image:
     """Write the context, and make the image of it or beside it."""
     store, own = session.store, payload(sealed, session.store)
+    builder = making.builder
     if builder == NATIVE:
         with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
             context = pool.submit(write_context, sealed, store, out, texts)
-            image = build_image(sealed, store, out, files=own, reference=reference)
+            image = build_image(sealed, store, out, files=own, reference=reference, afresh=making.afresh)
             context.result()
         return image
     write_context(sealed, store, out, texts)
@@ -220,12 +224,6 @@ def _make_image(
         say=session.say, check=native_tree(sealed, store, own, builder, session.say),
     )  # fmt: skip
     return msgspec.structs.replace(image, lock=sealed.digest)
-
-
-def _former_image(out: Path) -> Image | None:
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
-    return None
 
 
 def _record(image: Image, out: Path) -> Image:
@@ -245,93 +243,3 @@ def refuse_secrets(files: Mapping[str, bytes]) -> None:
                 f"{name}:{line}: this looks like a secret ({rule}), and would be readable in the image for ever",
                 hint="leave its variable or package out with --drop NAME; pass secrets when the image runs",
             )
-
-
-def read_image(out: Path) -> tuple[Lock, Image]:
-    """Return the lock and the image of a folder of results.
-
-    Raises:
-        UsageError: the folder holds no image, or what it holds does not belong together: a build into it was
-            interrupted.
-    """
-    image = _former_image(out)
-    if image is None:
-        raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
-    lock, layout = read_lock(out / LOCK), out / image.layout
-    whole = image.lock == lock.digest
-    if whole and layout.exists():
-        found = read_layout(layout)
-        whole = (found.manifest, found.reference) == (image.manifest, image.reference)
-    if not whole:
-        raise UsageError(
-            f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
-            hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
-        )
-    return lock, image
-
-
-def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:
-    """Return the document of `from-snapshot --json`."""
-    nothing = {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
-    return {
-        "out": str(out),
-        "lock": f"sha256:{lock.digest}",
-        "image": {
-            "reference": image.reference, "tree": image.tree, "config": image.config, "manifest": image.manifest,
-            "builder": image.builder,
-            **{kind: digest for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest},
-        },
-        "verdict": {
-            "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
-            "round_trip": verdict.round_trip if verdict else "not-run",
-            **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
-        },
-        "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
-        "conflicts": list(conflicts(lock)),
-    }  # fmt: skip
-
-
-def run(
-    out: Path, arguments: Sequence[str], session: Session, sink: Sink, *, seed: int | None = None,
-    variables: Sequence[str] = (), volumes: Sequence[str] = (), network: str = "none", engine: str | None = None,
-    gpus: str = "auto",
-) -> int:  # fmt: skip
-    """Run a command in the image of a folder of results, and return its exit code.
-
-    Args:
-        sink: takes the command's output as it comes.
-        seed: None lets the entrypoint draw one, which it logs.
-        variables: `NAME=VALUE`, or `NAME` for the user's own value.
-        volumes: `HOST:CONTAINER` folders.
-        network: the engine's name of a network.
-        gpus: "auto" (all where this machine has any), "all", "none", or ids.
-
-    Raises:
-        UsageError: a volume or a GPU is not of that form, or a variable is not set.
-        EngineError: the engine cannot give the GPUs.
-    """
-    asked = gpu.requested(gpus)
-    _, image = read_image(out)
-    found = find_engine(engine, session.env)
-    found.load(out / "image", image.reference, (image.config, image.manifest), session.env)
-    environment = {} if seed is None else {"REPROBUILD_SEED": str(seed)}
-    for variable in variables:
-        name, equals, value = variable.partition("=")
-        if not equals and name not in session.env:
-            raise UsageError(f"--env {name}: it is not set here", hint=f"give its value: --env {name}=VALUE")
-        environment[name] = value if equals else session.env[name]
-    pairs = tuple(_volume(volume) for volume in volumes)
-    task = Task(
-        arguments=tuple(arguments), environment=environment, network=network, volumes=pairs, timeout=0,
-        gpus=asked,
-    )  # fmt: skip
-    return found.attach(image.reference, task, session.env, sink)
-
-
-def _volume(text: str) -> tuple[str, str]:
-    host, colon, inside = text.partition(":")
-    if not colon or not inside.startswith("/"):
-        raise UsageError(
-            f"--volume {text}: not of the form HOST:CONTAINER", hint="for example --volume data:/data"
-        )
-    return str(Path(host).absolute()), inside

@@ -15,6 +15,7 @@ from reprobuild.errors import LockError
 from reprobuild.net import Net
 from reprobuild.registry.logins import Logins
 from reprobuild.resolve.freeze.indexes import read_indexes
+from reprobuild.resolve.freeze.pip_settings import Asking
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import distances, read_services
 from reprobuild.store import Store
@@ -23,8 +24,10 @@ from reprobuild.store import Store
 class Session(Struct, frozen=True, kw_only=True):
     """What a run of the program works with, read once at the command line.
 
-    `env` is the user's environment; `say` is told each step; `progress` is told (bytes so far, bytes in
-    all or 0) while files are fetched. `now` is in seconds since 1970. `caches` are the user's, whose files are taken.
+    `env` is the user's environment. `say` is told each step when it begins, so that a person sees that it goes on
+    however long it takes; an empty text ends the last one. `progress` is told (bytes so far, bytes in all or 0) of a
+    step that knows them. `now` is in seconds since 1970. `caches` are the user's, whose files are taken. `pip` was
+    asked for its settings before, where that saves time.
     """
 
     store: Store
@@ -35,10 +38,11 @@ class Session(Struct, frozen=True, kw_only=True):
     progress: Callable[[int, int], None]
     now: int
     caches: Caches = Caches()
+    pip: Asking | None = None
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
-        indexes = read_indexes(self.env)
+        indexes = read_indexes(self.env, self.pip)
         services = read_services({})
         net = Net(
             offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),

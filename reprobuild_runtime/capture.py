@@ -2135,7 +2135,7 @@ PARTS: Tuple[Tuple[str, Callable[[Context], Taken]], ...] = (
 
 # --- Secrets ---------------------------------------------------------------------------------
 #
-# The same text as `reprobuild/secrets.py`, from here to the next ruler: this file must stand alone. A test
+# The same text as `reprobuild/secrets/`, from here to the next ruler: this file must stand alone. A test
 # compares them.
 
 GONE = "***"
@@ -2176,7 +2176,13 @@ NAMES: tuple[tuple[str, str], ...] = (
 )
 
 
-def _random(text: str) -> bool:
+def entropy(text: str) -> float:
+    """Return the Shannon entropy of `text` in bits for each character."""
+    counts = Counter(text)
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
+
+
+def looks_generated(text: str) -> bool:
     """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
     if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
         return False
@@ -2199,7 +2205,7 @@ def _real_login(text: str) -> bool:
 
 def _token_login(text: str) -> bool:
     """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    return _random(_plain(text.partition(":")[0]))
+    return looks_generated(_plain(text.partition(":")[0]))
 
 
 def _plain(text: str) -> str:
@@ -2292,7 +2298,7 @@ VALUES: tuple[Rule, ...] = (
         ("key", "token", "secret", "passw"),
         r"(?i:api_?key|secret_?key|access_?token|auth_?token|client_?secret|password|passwd)[\"']?\s{0,4}[=:]\s{0,4}"
         r"[\"']([^\s\"'/]{16,200})[\"']",
-        _random,
+        looks_generated,
     ),
 )
 
@@ -2311,12 +2317,6 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 _SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-
-
-def entropy(text: str) -> float:
-    """Return the Shannon entropy of `text` in bits for each character."""
-    counts = Counter(text)
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
 
 
 def secret_name(name: str) -> str | None:
@@ -2346,7 +2346,7 @@ def secret_variable(name: str, value: str) -> str | None:
         return None
     found = secret_name(name) or secret_value(value) or _secret_inside(value)
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
-        return "generated" if not value.startswith("/") and _random(value) else None
+        return "generated" if not value.startswith("/") and looks_generated(value) else None
     return found
 
 

@@ -15,8 +15,8 @@ import sys
 sys.dont_write_bytecode = True  # leave no trace in the container
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # it is run by its path
 
-from reprobuild_runtime import init, launch  # noqa: E402
-from reprobuild_runtime.seeding import options  # noqa: E402
+from reprobuild_runtime import init, launch  # noqa: E402  after the path
+from reprobuild_runtime.seeding import options  # noqa: E402  after the path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
         found["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
         found["triton"] = _version("triton") or _version("pytorch-triton")
         found["cuda_build"] = bool(torch.version.cuda or torch.version.hip)
-        found["settings"] = {name: _ask(lambda: flag(torch)) for name, flag in _FLAGS.items()}  # noqa: B023
+        found["settings"] = {name: _ask(lambda: flag(torch)) for name, flag in _FLAGS.items()}  # noqa: B023  called at once
         found["cuda"] = _cuda(torch) if torch.cuda.is_available() else None
     return found
 
@@ -124,7 +124,7 @@ def _cublas() -> "Optional[str]":
         parts: "List[str]" = []
         for which in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL of libraryPropertyType
             value = ctypes.c_int()
-            if _ask(lambda: ctypes.CDLL(path).cublasGetProperty(which, ctypes.byref(value))) != 0:  # noqa: B023
+            if _ask(lambda: ctypes.CDLL(path).cublasGetProperty(which, ctypes.byref(value))) != 0:  # noqa: B023  called at once
                 return None
             parts.append(str(value.value))
         return ".".join(parts)

@@ -21,9 +21,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
 from reprobuild.engines.kept import keep_folder
+from reprobuild.engines.limits import limits_of_caller
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.layout import read_layout
@@ -35,7 +38,7 @@ from reprobuild.proc import run as run_program
 NAME = "apptainer"
 # A program, the oldest version that leaves variables unevaluated (`--no-eval`), and what its own variables begin with.
 PROGRAMS = {"apptainer": ((1, 1), "APPTAINER"), "singularity": ((3, 10), "SINGULARITY")}
-ANSWER_SECONDS = 20
+ANSWER_SECONDS = 60  # on a node that is busy, with its programs on a network disk
 DEFINITION = "# A SIF that reprobuild made of an OCI layout, to run it.\n"
 TAIL_LINES = 20
 FATAL, FATAL_CODE = "FATAL:", 255
@@ -153,6 +156,7 @@ def _open_up(folder: Path) -> None:
 
 def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink) -> int:
     program = usable_program(env)
+    _check_user(task.user)
     cache = Cache.of(env)
     kept = cache.find(reference)
     if kept is None or not cache.file(kept).exists():
@@ -173,7 +177,7 @@ def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, si
         )
     try:
         code = stream(
-            [program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
+            [*_limited(task), program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
             env=_variables(program, task, env), purpose="run a container", timeout=task.timeout,
         )  # fmt: skip
     except TimedOut:
@@ -213,16 +217,40 @@ def _arguments(image: Path, kept: Kept, task: Task, folder: Path) -> list[str]:
     )
     # Root's home is the image's own; another user's is not in it, and is an empty folder.
     home = ("--no-home",) if os.geteuid() == 0 else ()
+    folder_of_start = task.workdir if task.workdir and task.bypass else kept.workdir
     return [
         "exec" if task.bypass else "run", *_ISOLATION, *home, *network, *bring_options(task.gpus),
-        "--workdir", str(folder / "work"), "--pwd", kept.workdir,
-        *(word for source, target in mounts for word in ("--mount", _mount(source, target))),
+        "--workdir", str(folder / "work"), "--pwd", folder_of_start,
+        *(
+            word for source, target in mounts
+            for word in ("--mount", _mount(source, target, read_only=target in task.read_only))
+        ),
         str(image), *task.arguments,
     ]  # fmt: skip
 
 
-def _mount(source: str, target: str) -> str:
-    return comma_separated(("type=bind", f"source={source}", f"destination={target}"))
+def _mount(source: str, target: str, *, read_only: bool) -> str:
+    mode = ("ro",) if read_only else ()
+    return comma_separated(("type=bind", f"source={source}", f"destination={target}", *mode))
+
+
+def _limited(task: Task) -> list[str]:
+    """Return words that start a program with the limits that were asked for; without any it has the caller's."""
+    asked = limits_of_caller(msgspec.structs.replace(task, generous=False))
+    options = [f"--{one.name}={_word(one.soft)}:{_word(one.hard)}" for one in asked]
+    return ["prlimit", *options, "--"] if options else []
+
+
+def _word(value: int) -> str:
+    return "unlimited" if value == -1 else str(value)
+
+
+def _check_user(user: str) -> None:
+    if user not in ("", "caller", f"{os.geteuid()}:{os.getegid()}"):
+        raise EngineError(
+            f"Apptainer runs a container as the user who calls it, and not as {user}",
+            hint="leave --user out, or choose another engine with --engine",
+        )
 
 
 def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,6 @@ store by its manifest digest (https://docs.docker.com/engine/storage/containerd/
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import tarfile
 import tempfile
@@ -18,13 +17,16 @@ from typing import IO, Any, cast
 
 import docker
 import docker.errors
+import msgspec
 import requests
 from docker.models.containers import Container
 from docker.utils.socket import frames_iter
 
 from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import with_gpus
-from reprobuild.engines.kept import Pieces, keep_tar
+from reprobuild.engines.docker_options import container_options
+from reprobuild.engines.kept import Pieces, folder_tar, keep_tar, read_files
+from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
@@ -34,6 +36,7 @@ NAME = "docker"
 API_SECONDS = 600
 ANSWER_SECONDS = 20  # for a daemon to say who it is
 CHUNK = 1 << 20
+LIMITS_HINT = "the daemon may not raise limits that far: ask for less with --limit, or leave it out"
 # While an answer is read in pieces, the SDK lets exceptions of urllib3 through.
 _LOST: tuple[type[Exception], ...] = (
     requests.RequestException,
@@ -59,9 +62,8 @@ def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[
         yield client
     except (docker.errors.APIError, docker.errors.DockerException) as err:
         brief = _brief(err)
-        raise gpu.refusal(
-            f"Docker refused: {brief}", brief, hint="see the log of the Docker daemon"
-        ) from None
+        hint = LIMITS_HINT if REFUSED in brief else "see the log of the Docker daemon"
+        raise gpu.refusal(f"Docker refused: {brief}", brief, hint=hint) from None
     except _LOST as err:
         raise EngineError(
             f"the Docker daemon went away: {_brief(err)}", hint="start it again, and run the command again"
@@ -166,8 +168,19 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container and hand on its output as it comes; the container is removed whatever happens."""
+    """Run a container and hand on its output as it comes; the container is removed whatever happens.
 
+    A daemon that may not raise limits (in a container itself) gives its own in the place of generous ones.
+    """
+    try:
+        return _attach(reference, task, env, sink)
+    except EngineError as err:  # nothing has run: limits are set before the command
+        if not (task.generous and REFUSED in str(err)):
+            raise
+    return _attach(reference, msgspec.structs.replace(task, generous=False), env, sink)
+
+
+def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
         with _container(client, reference, task, gpus) as container:
             with contextlib.closing(_Output(container)) as output:
@@ -206,11 +219,7 @@ class _Output:
 def _container(
     client: docker.DockerClient, reference: str, task: Task, gpus: Mapping[str, Any]
 ) -> Iterator[Container]:
-    options: dict[str, Any] = {
-        **gpus, "environment": {**gpus.get("environment", {}), **task.environment},
-        "network_mode": task.network, "shm_size": "1g", "log_config": {"Type": "none"},
-        "volumes": {host: {"bind": inside, "mode": "rw"} for host, inside in task.volumes},
-    }  # fmt: skip
+    options: dict[str, Any] = {**gpus, **container_options(client, task, gpus.get("environment", {}))}
     if task.bypass:
         options["entrypoint"] = list(task.arguments)
     try:
@@ -229,7 +238,7 @@ def _container(
 
 def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
-        container.put_archive("/", _folder_tar(task.outputs))
+        container.put_archive("/", folder_tar(task.outputs))
     streams, output = Streams(), _Output(container)
     reading = pool.submit(_read, output, streams)
     container.start()
@@ -254,29 +263,14 @@ def _read(output: _Output, streams: Streams) -> None:
         streams.take(stream, data)
 
 
-def _folder_tar(path: str) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        info = tarfile.TarInfo(path.strip("/"))
-        info.type, info.mode = tarfile.DIRTYPE, 0o777
-        tar.addfile(info)
-    return stream.getvalue()
-
-
 def _outputs(container: Container, task: Task) -> dict[str, bytes]:
     """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
     chunks, _ = container.get_archive(task.outputs, chunk_size=CHUNK)
     if task.kept:
         keep_tar(cast("IO[bytes]", Pieces(chunks)), task.kept)
         return {}
-    found = {}
     with tempfile.TemporaryFile() as spool:
         for chunk in chunks:
             spool.write(chunk)
         spool.seek(0)
-        with tarfile.open(fileobj=spool) as tar:
-            for info in tar:
-                opened = tar.extractfile(info) if info.isreg() else None
-                if opened:
-                    found[info.name.partition("/")[2]] = opened.read()
-    return found
+        return read_files(spool)

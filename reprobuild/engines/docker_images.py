@@ -11,11 +11,28 @@ import docker.errors
 
 from reprobuild.engines.docker import CHUNK, connected, has_containerd_store
 
+CONTAINERD = "/var/lib/containerd"
+
 
 def keeps_layouts(env: Mapping[str, str]) -> bool:
     """Tell whether the daemon has containerd's image store, and so can write OCI layouts itself."""
     with connected(env) as client:
         return has_containerd_store(client.info())
+
+
+def folders(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where the daemon may keep images on its machine, the likeliest folder first.
+
+    `DockerRootDir` of https://docs.docker.com/reference/api/engine/ (`GET /info`). With containerd's image store they
+    are below it where dockerd runs that containerd itself, else in the folder of the system's containerd, whose
+    default is here: dockerd does not tell it.
+    """
+    with connected(env) as client:
+        info = client.info()
+    own = str(info.get("DockerRootDir") or "")
+    if not has_containerd_store(info):
+        return (own,)
+    return f"{own}/containerd/daemon", CONTAINERD, own
 
 
 def image_ids(env: Mapping[str, str]) -> set[str]:

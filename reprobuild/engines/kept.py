@@ -1,4 +1,4 @@
-"""Files that a container wrote, put into a folder of this machine as a stream: they may be gigabytes.
+"""Files that a container wrote, read from its tar or put into a folder of this machine: they may be gigabytes.
 
 What a container writes is hostile: only regular files are taken, links are not followed, and a name that leads out of
 the folder, or that no person could read, is refused.
@@ -7,6 +7,7 @@ the folder, or that no person could read, is refused.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import stat
@@ -102,3 +103,24 @@ def _placed(folder: Path, name: str) -> Iterator[Path]:
         raise EngineError(
             f"what a container wrote cannot be kept in {folder}: {err.strerror}", hint=_ROOM
         ) from None
+
+
+def folder_tar(path: str) -> bytes:
+    """Return a tar with one empty folder, which everybody may write to: a container's own, for its results."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        info = tarfile.TarInfo(path.strip("/"))
+        info.type, info.mode = tarfile.DIRTYPE, 0o777
+        tar.addfile(info)
+    return stream.getvalue()
+
+
+def read_files(stream: IO[bytes]) -> dict[str, bytes]:
+    """Return the regular files of a tar of one folder, by their path relative to it."""
+    found = {}
+    with tarfile.open(fileobj=stream) as tar:
+        for info in tar:
+            opened = tar.extractfile(info) if info.isreg() else None
+            if opened:
+                found[info.name.partition("/")[2]] = opened.read()
+    return found

@@ -22,6 +22,14 @@ class Finished(Struct, frozen=True, kw_only=True):
     outputs: dict[str, bytes] = {}
 
 
+class Limit(Struct, frozen=True, kw_only=True):
+    """A limit of a resource by its name in limits.conf(5); -1 is none."""
+
+    name: str
+    soft: int
+    hard: int
+
+
 class Task(Struct, frozen=True, kw_only=True):
     """What to run in a container, without network unless one is named.
 
@@ -29,7 +37,12 @@ class Task(Struct, frozen=True, kw_only=True):
     folder inside the container that is made before the start and read afterwards; empty for none. Its regular
     files go into memory, or into the folder `kept` of the host, which is empty before.
     `volumes` are (folder of the host, folder in the container). `timeout` is in seconds; 0 for none.
+    `workdir` is the folder it starts in, empty for the image's; Apptainer goes there only with `bypass`.
     `gpus` is empty for none, "all", or ids separated by commas: indices, UUIDs, MIG ids, names of CDI.
+    `read_only` are those of its volumes, by their folder in the container, that are not written to. `user` is empty
+    for the image's, "caller" for who calls this program (so that files in volumes are his), else "UID:GID".
+    `shared_memory` is the size of /dev/shm in bytes. `generous` raises limits as far as training needs, `limits` are
+    those that were asked for. The values of the variables in `hidden` must stand on no command line.
     """
 
     arguments: tuple[str, ...]
@@ -41,6 +54,25 @@ class Task(Struct, frozen=True, kw_only=True):
     volumes: tuple[tuple[str, str], ...] = ()
     timeout: int = 1800
     gpus: str = ""
+    workdir: str = ""
+    read_only: frozenset[str] = frozenset()
+    user: str = ""
+    shared_memory: int = 1 << 30
+    generous: bool = False
+    limits: tuple[Limit, ...] = ()
+    hidden: frozenset[str] = frozenset()
+
+
+def identity(user: str) -> dict[str, str]:
+    """Return variables for a user that the image may not know, so that programs find a name, and a home to write to.
+
+    Args:
+        user: "UID:GID", empty for the image's.
+    """
+    if not user:
+        return {}
+    name = f"u{user.partition(':')[0]}"
+    return {"HOME": "/tmp", "USER": name, "LOGNAME": name}
 
 
 class Streams:

@@ -8,29 +8,24 @@ The user's settings of podman are used as they are.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import re
-import tarfile
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from reprobuild import proc
 from reprobuild.engines import gpu
-from reprobuild.engines.kept import keep_tar
+from reprobuild.engines.kept import folder_tar, keep_tar, read_files
+from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
+from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
 
 NAME = "podman"
 ANSWER_SECONDS = 60  # the first call of a user makes the storage
-# Variables that would change podman itself: they are given on its command line, all others by its
-# environment, where no other user of the machine can read them.
-OF_PODMAN = re.compile(
-    r"LD_.*|GO[A-Z]+|_?CONTAINERS?_.*|STORAGE_.*|BUILDAH_.*|REGISTRY_.*|REGISTRIES_.*|PODMAN_.*|XDG_.*|DOCKER_.*|SSL_.*"
-    r"|LISTEN_.*|NOTIFY_SOCKET|DBUS_.*|TMPDIR|HOME|PATH|USER|SHELL|LANG|LC_.*|[Hh][Tt][Tt][Pp].*|[A-Za-z]+_(proxy|PROXY)"
-)
 UNWELL = "`podman info` tells whether podman itself is well"
 SIGNALLED = "start the command again; `podman ps --all --external` lists what an interrupted one left"
 
@@ -43,6 +38,17 @@ def version(env: Mapping[str, str]) -> str | None:
     except EngineError:
         return None
     return said.decode(errors="replace").strip()
+
+
+def folder(env: Mapping[str, str]) -> str:
+    """Return where podman keeps images on this machine (podman-info(1)), nothing where it is a client of another.
+
+    Raises:
+        EngineError: it does not answer.
+    """
+    form = "{{.Host.ServiceIsRemote}} {{.Store.GraphRoot}}"
+    remote, _, place = call(env, "info", "--format", form, purpose="ask where images are kept").partition(" ")
+    return place if remote == "false" else ""
 
 
 def call(
@@ -120,7 +126,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     streams = Streams()
     with _container(reference, task, env) as container:
         if task.outputs:
-            folder = _folder_tar(task.outputs)
+            folder = folder_tar(task.outputs)
             call(env, "cp", "-", f"{container}:/", purpose="make the folder of results", stdin=folder)
         code = _start(container, task, env, streams.take)
         outputs = _outputs(container, task, env) if task.outputs else {}
@@ -128,33 +134,36 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    """Run a container and hand on its output as it comes; the container is removed whatever happens."""
+    """Run a container and hand on its output as it comes; the container is removed whatever happens.
+
+    Where generous limits are refused, which is before the command, it gets those of podman's settings.
+    """
+    try:
+        return _attach(reference, task, env, sink)
+    except EngineError as err:
+        if not (task.generous and REFUSED in str(err)):
+            raise
+    return _attach(reference, msgspec.structs.replace(task, generous=False), env, sink)
+
+
+def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     with _container(reference, task, env) as container:
         return _start(container, task, env, sink)
 
 
 @contextlib.contextmanager
 def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[str]:
-    # Without the proxies of the host, which podman hands on unless told otherwise, and without a log.
-    options = ["--pull", "never", "--network", task.network, "--shm-size", "1g", "--log-driver", "none"]
-    options += ["--http-proxy=false"]
-    theirs = dict(env)
     devices, visible = _gpus(task.gpus)
+    options, theirs, told = container_options(task, visible, env)
     options += devices
-    for name, value in {**visible, **task.environment}.items():
-        if OF_PODMAN.fullmatch(name):
-            options += ["--env", f"{name}={value}"]
-        else:
-            options += ["--env", name]
-            theirs[name] = value
-    for host, inside in task.volumes:
-        options += ["--volume", f"{host}:{inside}:rw"]
     arguments = task.arguments
     if task.bypass:
         options += ["--entrypoint", arguments[0]]
         arguments = arguments[1:]
     try:
-        said = call(theirs, "create", *options, reference, *arguments, purpose="make a container")
+        said = call(
+            theirs, "create", *options, reference, *arguments, purpose="make a container", stdin=told
+        )  # fmt: skip
     except EngineError as err:
         if "not known" in str(err) or "no such image" in str(err).lower():
             raise EngineError(
@@ -215,18 +224,8 @@ def _start(container: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
     return int(theirs)
 
 
-def _folder_tar(path: str) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        info = tarfile.TarInfo(path.strip("/"))
-        info.type, info.mode = tarfile.DIRTYPE, 0o777
-        tar.addfile(info)
-    return stream.getvalue()
-
-
 def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:
     """Return the regular files below the folder, by their path relative to it, or keep them where they belong."""
-    found = {}
     with tempfile.TemporaryFile(dir=task.kept) as spool:
 
         def keep(stream: int, data: bytes) -> None:
@@ -244,9 +243,4 @@ def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, by
         if task.kept:
             keep_tar(spool, task.kept)
             return {}
-        with tarfile.open(fileobj=spool) as tar:
-            for info in tar:
-                opened = tar.extractfile(info) if info.isreg() else None
-                if opened:
-                    found[info.name.partition("/")[2]] = opened.read()
-    return found
+        return read_files(spool)

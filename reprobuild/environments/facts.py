@@ -39,6 +39,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 Aspect = Literal[
     "version",
     "series",
+    "implementation",
     "value",
     "build",
     "distribution",

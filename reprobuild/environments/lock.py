@@ -10,12 +10,13 @@ from reprobuild.environments import conda
 from reprobuild.environments.facts import HIDDEN, Aspects, Gathered, Kind, Side, project, series
 from reprobuild.environments.snapshot import NONE
 from reprobuild.lock import Lock, Ruling, read_lock
+from reprobuild.snapshot.kinds import field_of
 
-_KINDS: dict[str, Kind] = {
-    "requirements.txt": "python",
-    "apt-packages.txt": "system",
-    "env.txt": "environment",
-    "modules.txt": "module",
+_KINDS: dict[str, Kind] = {  # by the field of Snapshot
+    "requirements": "python",
+    "packages": "system",
+    "variables": "environment",
+    "modules": "module",
 }
 
 
@@ -27,7 +28,12 @@ def from_lock(path: Path, name: str) -> Side:
     """
     lock, gathered = read_lock(path), Gathered()
     version = lock.interpreter.version
-    gathered.add("interpreter", "python", {"version": version, "series": series(version)})
+    told: Aspects = {
+        "version": version,
+        "series": series(version),
+        "implementation": "CPython",
+    }  # no other is locked
+    gathered.add("interpreter", "python", told)
     _distributions(gathered, lock)
     image, over = lock.base.image, {deb.name for deb in lock.base.packages}
     below = [package for package in image.packages if package.name not in over] if image else []
@@ -79,7 +85,7 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
 
 def _left_out(ruling: Ruling) -> list[tuple[tuple[Kind, str], str]]:
     """Return why a captured line is not in the image as it was."""
-    kind = _KINDS.get(ruling.file)
+    kind = _KINDS.get(field_of(ruling.file))
     if kind is None or ruling.outcome not in ("excluded", "replaced", "unresolved"):
         return []
     name = project(ruling.subject) if kind == "python" else ruling.subject

@@ -178,8 +178,10 @@ def _captured(gathered: Gathered, captured: Captured) -> None:
     """Add what only `capture.json` says."""
     if captured.python:
         python = captured.python
-        gathered.add("interpreter", "python", {"version": python.version, "series": series(python.version)})
-        _add(gathered, "interpreter", "implementation", python.implementation)
+        told: Aspects = {"version": python.version, "series": series(python.version)}
+        if python.implementation:
+            told["implementation"] = python.implementation
+        gathered.add("interpreter", "python", told)
         _add(gathered, "machine", "libc", python.libc)
     if captured.gpu or captured.without("gpu"):
         gathered.begin("gpu")

@@ -154,15 +154,16 @@ def keep_layer(write: Callable[[LayerSink], list[Entry]], title: str, store: Sto
     return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listed)
 
 
-def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL) -> Layer:
-    """Keep the tar of the store with this sha256 as it is as a layer.
+def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh: bool = False) -> Layer:
+    """Keep the tar of the store with this sha256 as it is as a layer; `afresh` lists it whatever is remembered.
 
     Raises:
         BuildError: it is not a tar, or holds what no layer can hold.
         FetchError: it is not in the store, or damaged.
     """
     path = store.verified(tar, title)
-    listing = known_listing(tar, store) or keep_listing(tar, _listed(path, title), store)
+    known = None if afresh else known_listing(tar, store)
+    listing = known or keep_listing(tar, _listed(path, title), store)
     with store.scratch() as folder, path.open("rb") as stream:
         layer = folder / "layer"
         with layer.open("wb") as target, LayerSink(target, level, known=tar) as sink:

@@ -52,6 +52,7 @@ def build_image(
     reference: str,
     level: int = LEVEL,
     progress: Progress | None = None,
+    afresh: bool = False,
 ) -> Image:
     """Build the image of a sealed lock as an OCI layout `out/image`.
 
@@ -63,6 +64,7 @@ def build_image(
         reference: the image's name, as `--tag` gives it.
         level: of zstd; it changes the manifest, not the tree.
         progress: called with a layer's title and the part that is done, from 0 to 1.
+        afresh: each layer is laid out and packed now, whatever the store remembers of it.
 
     Raises:
         BuildError: the lock is not sealed, or an artefact is damaged, hostile, or overlaps with another.
@@ -73,15 +75,15 @@ def build_image(
             "the lock is not sealed, so parts of the image are missing", hint="seal it with `realise`"
         )
     recipes = plan(lock, store)
-    layers = make_layers(recipes, store, level=level, progress=progress)
+    layers = make_layers(recipes, store, level=level, progress=progress, afresh=afresh)
     listings = [read_listing(layer, store) for layer in layers]
     for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
         if recipe != recipes[index]:
-            layers[index] = make_layer(recipe, store, level)
+            layers[index] = make_layer(recipe, store, level, afresh=afresh)
             listings[index] = read_listing(layers[index], store)
     own = _own(lock, files)
     tree = merge(listings)
-    layers.append(make_layer(files_recipe(lock, own, tree), store, level))
+    layers.append(make_layer(files_recipe(lock, own, tree), store, level, afresh=afresh))
     tree = merge([read_listing(layers[-1], store)], below=tree)
 
     config = image_config(lock)

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
+from reprobuild.alone import alone
 from reprobuild.archive import Entry
 from reprobuild.errors import FetchError
 from reprobuild.guard.names import check_path
+from reprobuild.halt import Halt
 from reprobuild.image.blobs import LEVEL, Layer, copy_layer, read_listing, write_layer
 from reprobuild.image.content import Item, arranged, conflict, link, tar_items, text
 from reprobuild.image.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
@@ -64,24 +66,37 @@ def _given(part: GivenPart, title: str) -> Item:
     return Item(entry=entry, origin=title)
 
 
-def make_layer(recipe: Recipe, store: Store, level: int = LEVEL) -> Layer:
+def make_layer(
+    recipe: Recipe, store: Store, level: int = LEVEL, halt: Halt | None = None, *, afresh: bool = False
+) -> Layer:
     """Return the layer of a recipe: the one in the store if it is whole, else made now.
+
+    Another process that makes the same layer is waited for, on another machine, too, where locks reach it: jobs that
+    share a store make each layer once.
+
+    Args:
+        halt: ends the waiting.
+        afresh: it is made now whatever the store remembers, and remembered as it comes out: whoever compares what
+            comes out with what came out before learns nothing from what is remembered.
 
     Raises:
         BuildError: see `recipe_items`.
         FetchError: the store lacks a part.
+        Halted: so it was said.
     """
     key = recipe.key(level)
-    known = _recalled(store.recall(key), recipe.title, store)
-    if known is not None:
+    if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
         return known
-    if recipe.base:
-        layer = copy_layer(recipe.base, recipe.title, store, level)
-    else:
-        with recipe_items(recipe, store) as items:
-            layer = write_layer(items, recipe.title, recipe.epoch, store, level)
-    store.remember(key, msgspec.to_builtins(layer))
-    return layer
+    with alone(store.root / "making" / key, halt or Halt()):
+        if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
+            return known
+        if recipe.base:
+            layer = copy_layer(recipe.base, recipe.title, store, level, afresh=afresh)
+        else:
+            with recipe_items(recipe, store) as items:
+                layer = write_layer(items, recipe.title, recipe.epoch, store, level)
+        store.remember(key, msgspec.to_builtins(layer))
+        return layer
 
 
 def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[Entry] | None:
@@ -103,22 +118,31 @@ def _recalled(value: Any, title: str, store: Store, *, blob: bool = True) -> Lay
 
 
 def make_layers(
-    recipes: Sequence[Recipe], store: Store, *, level: int = LEVEL, progress: Progress | None = None
-) -> list[Layer]:
+    recipes: Sequence[Recipe], store: Store, *, level: int = LEVEL, progress: Progress | None = None,
+    afresh: bool = False,
+) -> list[Layer]:  # fmt: skip
     """Make the layers, two at a time, the longest first; return them in the order of the recipes.
 
-    Threads do: hashing, inflating and zstd leave the interpreter to the others.
+    Threads do: hashing, inflating and zstd leave the interpreter to the others. For `afresh` see `make_layer`.
 
     Raises:
         BuildError, FetchError: see `make_layer`; the first failure in the order of recipes.
     """
     order = sorted(range(len(recipes)), key=lambda index: -_weight(recipes[index], store))
+    halt = Halt()
     with ThreadPoolExecutor(WORKERS) as pool:
-        futures = {index: pool.submit(make_layer, recipes[index], store, level) for index in order}
+        futures = {
+            index: pool.submit(make_layer, recipes[index], store, level, halt, afresh=afresh)
+            for index in order
+        }
         names = {future: recipes[index].title for index, future in futures.items()}
-        for done, future in enumerate(as_completed(names), start=1):
-            if progress is not None:
-                progress(names[future], done / len(names))
+        try:
+            for done, future in enumerate(as_completed(names), start=1):
+                if progress is not None:
+                    progress(names[future], done / len(names))
+        except BaseException:  # an interrupt ends those that wait for another process
+            halt.say()
+            raise
         return [futures[index].result() for index in range(len(recipes))]
 
 

@@ -77,12 +77,40 @@ def write_layout(
         config = _write(blobs, CONFIG, image)
         text = encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": descriptors})
         manifest = _write(blobs, MANIFEST, text)
-        named = {**manifest, "platform": _platform(platform), "annotations": names(reference)}
-        (part / "index.json").write_bytes(
-            encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]})
-        )
-        (part / "oci-layout").write_bytes(encode({"imageLayoutVersion": "1.0.0"}))
+        _finish(part, manifest, platform, reference)
     return Written(config=config["digest"], manifest=manifest["digest"])
+
+
+def link_layout(
+    folder: Path, store: Store, manifest: str, blobs: Sequence[str], platform: str, reference: str
+) -> None:
+    """Write the layout of an image that was made elsewhere, whole or not at all; one that stands there is replaced.
+
+    Args:
+        folder: where it shall stand; the folder above is made.
+        store: holds everything.
+        manifest: its sha256 (hex).
+        blobs: the sha256 (hex) of configuration and layers.
+        platform: `os/architecture[/variant]`.
+        reference: the name of the image.
+
+    Raises:
+        FetchError: a blob of the store is missing or damaged.
+    """
+    with whole_folder(folder) as part:
+        place = part / "blobs" / "sha256"
+        place.mkdir(parents=True)
+        for blob in (manifest, *blobs):
+            _link(store.verified(blob, "a part of the image"), place / blob)
+        size = (place / manifest).stat().st_size
+        _finish(part, _descriptor(MANIFEST, manifest, size), platform, reference)
+
+
+def _finish(part: Path, manifest: dict[str, Any], platform: str, reference: str) -> None:
+    """Write what says that a folder of blobs is a layout, and which image it holds."""
+    named = {**manifest, "platform": _platform(platform), "annotations": names(reference)}
+    (part / "index.json").write_bytes(encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}))
+    (part / "oci-layout").write_bytes(encode({"imageLayoutVersion": "1.0.0"}))
 
 
 def names(reference: str) -> dict[str, str]:

@@ -18,11 +18,14 @@ from reprobuild.errors import BuildError
 from reprobuild.image.files import CUT_SHORT, Folder, written
 from reprobuild.image.opened import LARGEST_JSON, Opened, Packed, check_configuration
 from reprobuild.image.sif import JSON, MAGIC, Sif, read_sif
+from reprobuild.image.squash import Compressor
 
 SQUASHFS = b"hsqs"
 CONFIG = "oci-config.json"
 INSTALL = "install squashfs-tools-ng, which has it, or compare the folders of results"
 _MAGIC_AT = 32
+_COMPRESSOR_AT = 20
+_COMPRESSORS: Mapping[int, Compressor] = {1: "gzip", 6: "zstd"}
 
 
 def is_squashed(path: Path) -> bool:
@@ -32,6 +35,25 @@ def is_squashed(path: Path) -> bool:
     with path.open("rb") as stream:
         start = stream.read(_MAGIC_AT + len(MAGIC))
     return start.startswith(SQUASHFS) or start[_MAGIC_AT:] == MAGIC
+
+
+def compressor_of(path: Path) -> Compressor | None:
+    """Return what compressed a SIF or a squashfs, None where it is none that we write, or the file is damaged.
+
+    https://dr-emann.github.io/squashfs/squashfs.html#_the_superblock
+    """
+    try:
+        offset = 0 if _begins(path, SQUASHFS) else read_sif(path).system.offset
+    except BuildError:
+        return None
+    with path.open("rb") as stream:
+        stream.seek(offset + _COMPRESSOR_AT)
+        return _COMPRESSORS.get(int.from_bytes(stream.read(2), "little"))
+
+
+def _begins(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(magic)) == magic
 
 
 def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
@@ -49,8 +71,7 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
         BuildError: it is damaged.
         EngineError: `sqfs2tar` is absent.
     """
-    with path.open("rb") as stream:
-        plain = stream.read(len(SQUASHFS)) == SQUASHFS
+    plain = _begins(path, SQUASHFS)
     document: dict[str, Any] = {"config": {}}
     squashfs = path
     if not plain:

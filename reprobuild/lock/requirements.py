@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
 from reprobuild.snapshot.conda_names import on_pypi
+from reprobuild.snapshot.kinds import field_of
 
 MOST_SHOWN = 20
 # `pip freeze` leaves pip out, and before Python 3.12 the others, too: the captured environment may have had them.
@@ -49,7 +50,7 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
     there: dict[str, set[str]] = {}
     # Debian's packages and those of an image's own Python have a line in the freeze, and no file here.
     for ruling in lock.rulings:
-        if ruling.file == "requirements.txt" and ruling.outcome == "in base":
+        if field_of(ruling.file) == "requirements" and ruling.outcome == "in base":
             there.setdefault(str(canonicalize_name(ruling.subject)), set())
     for source in lock.sources:
         there.setdefault(str(canonicalize_name(source.name)), set())

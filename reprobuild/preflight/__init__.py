@@ -19,7 +19,7 @@ from reprobuild.realise import is_realised
 from reprobuild.sandbox import check_namespaces
 from reprobuild.store import Store
 
-__all__ = ["Machine", "check_gpus", "preflight", "this_machine"]
+__all__ = ["Machine", "check_gpus", "machines_of", "preflight", "this_machine"]
 
 _MACHINES = {"amd64": ("x86_64",), "arm64": ("aarch64", "arm64")}
 
@@ -67,9 +67,14 @@ def preflight(lock: Lock, store: Store, out: Path, machine: Machine, gpus: str =
     ]
 
 
-def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:
+def machines_of(lock: Lock) -> tuple[str, ...]:
+    """Return the names by which kernels know the architecture of a lock."""
     wanted = lock.platform.split("/")[1]  # OS/ARCHITECTURE[/VARIANT]
-    if machine.name in _MACHINES.get(wanted, (wanted,)):
+    return _MACHINES.get(wanted, (wanted,))
+
+
+def _architecture(lock: Lock, machine: Machine, realised: bool) -> Iterator[str]:
+    if machine.name in machines_of(lock):
         return
     what = f"the lock is of {lock.platform}, and this machine is {machine.name}"
     if not realised:

@@ -19,7 +19,7 @@ def check_glibc(lock: Lock) -> None:
     Raises:
         LockError: a wheel needs a newer glibc than the base has.
     """
-    has = _glibc_of_base(lock)
+    has = glibc_of_base(lock)
     if has is None:
         return
     for wheel in lock.wheels:
@@ -31,7 +31,8 @@ def check_glibc(lock: Lock) -> None:
             )
 
 
-def _glibc_of_base(lock: Lock) -> tuple[int, int] | None:
+def glibc_of_base(lock: Lock) -> tuple[int, int] | None:
+    """Return the version of the base's glibc, None where it has none of Debian's."""
     found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
     return (int(found[1]), int(found[2])) if found else None
 

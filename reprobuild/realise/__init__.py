@@ -25,13 +25,17 @@ from reprobuild.sandbox import Root, can_layer, check_namespaces
 from reprobuild.store import Store
 
 
-def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: None) -> Lock:
+def realise(
+    lock: Lock, store: Store, say: Callable[[str], None] = lambda _: None, *, exact: bool = True
+) -> Lock:
     """Run what must be run, and return the sealed lock.
 
     Args:
         lock: sealed or not; of a sealed one only what the store lacks is run again.
         store: has every artefact of the lock.
         say: told each step that takes time.
+        exact: what is run again for a sealed lock must come out as that says; else the lock that is returned says
+            what came out now.
 
     Raises:
         BuildError: something failed, or came out otherwise than a sealed lock says.
@@ -47,14 +51,15 @@ def realise(lock: Lock, store: Store, say: Callable[[str], None] = lambda _: Non
         made = build_projects(lock, tree, lambda compiles: (devel if compiles else root).get(), store, say)
         built = tuple(one.wheel for one in made)
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
-        runtime = _runtime(lock, root, store)
+        runtime = _runtime(lock, root, store, exact)
     builds = tuple(one.built for one in made)
     realised = Realised(
         base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
     )
     if lock.realised:
         sealed = msgspec.structs.replace(lock, realised=realised)
-        _check_same(lock, sealed)
+        if exact:
+            _check_same(lock, sealed)
         return sealed
     return msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store))
 
@@ -159,7 +164,7 @@ def _complete(realised: Realised, store: Store) -> bool:
     return all(store.has(sha256) for sha256 in wanted)
 
 
-def _runtime(lock: Lock, root: _Root, store: Store) -> str:
+def _runtime(lock: Lock, root: _Root, store: Store, exact: bool) -> str:
     """Return the runtime package of a sealed lock, or else ours."""
     if lock.realised and store.has(lock.realised.runtime):
         return lock.realised.runtime
@@ -167,7 +172,7 @@ def _runtime(lock: Lock, root: _Root, store: Store) -> str:
     ours = recall_runtime(sources, lock.base, lock.interpreter, store, root.tree)
     if ours is None:
         ours = compile_runtime(sources, lock.base, lock.interpreter, root.get(), store, root.tree)
-    if lock.realised and lock.realised.runtime != ours:
+    if exact and lock.realised and lock.realised.runtime != ours:
         raise BuildError(
             "the lock was sealed by another version of reprobuild, whose runtime package is not in the store",
             hint="use that version, or make a new lock",

@@ -12,22 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
-
-from msgspec import structs
 
 from reprobuild.apt.deb import Control, open_part, read_control
-from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
-from reprobuild.guard import tars
-from reprobuild.guard.names import check_path, check_target
 from reprobuild.listing import keep_listing
 from reprobuild.lock import Base, Deb, dpkg_name
 from reprobuild.proc import Failed
-from reprobuild.realise import java
-from reprobuild.realise.cleanup import leftover_of
+from reprobuild.realise.finish import EMPTY, rewrite
 from reprobuild.realise.from_image import flatten, write_owners
 from reprobuild.realise.order import batches
 from reprobuild.realise.unpack import extract, make_folder
@@ -36,8 +29,6 @@ from reprobuild.sandbox import Bind, Root, check_namespaces, left_behind, run_in
 from reprobuild.store import Store, hash_file
 
 _PLACE = "/run/reprobuild"
-# Folders that are mount points in every container: empty, with these modes.
-_EMPTY = {"dev": 0o755, "proc": 0o555, "run": 0o755, "sys": 0o555, "tmp": 0o1777}
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 # `faked` remembers ownership for all that have libfakeroot loaded. chown(2) is not even tried: for owners
@@ -79,9 +70,6 @@ rm -f /usr/sbin/policy-rc.d
 tar --create --file=/run/reprobuild/out/tree.tar --directory=/ --format=posix \
     --one-file-system --sort=name --xattrs --xattrs-include=security.capability .
 """
-_TREE = "the tree that the packages made"
-_KINDS = {"char": "device", "block": "device", "fifo": "pipe"}
-_HOSTILE = "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
 _NO_PLACE = "a base cannot hold it; choose another image with `--base`"
 _RECIPE = "3"  # to be raised when the tree changes by other code than the two scripts
 
@@ -117,13 +105,13 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
         if base.image and not base.packages:
             say(f"putting the layers of {base.image.reference} together")
             flat = folder / "flat.tar"
-            flatten(base.image, store, folder, flat, epoch, _EMPTY)
-            listing = _rewrite(flat, tree, epoch, _NO_PLACE)
+            flatten(base.image, store, folder, flat, epoch, EMPTY)
+            listing = rewrite(flat, tree, epoch, _NO_PLACE)
         else:
             check_namespaces()  # before anything is unpacked
             over = f" over {base.image.reference}" if base.image else ""
             say(f"installing {len(base.packages)} system packages with dpkg{over}, once for this set")
-            listing = _rewrite(_installed(base, store, folder, epoch), tree, epoch)
+            listing = rewrite(_installed(base, store, folder, epoch), tree, epoch)
         digest = store.adopt(tree, hash_file(tree))
     keep_listing(digest, listing, store)
     store.remember(_key(base, epoch), {"tree": digest})
@@ -138,7 +126,7 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
         make_folder(made)
     if base.image:
         flat = folder / "flat.tar"
-        write_owners(flatten(base.image, store, folder, flat, epoch, _EMPTY), flat, owners)
+        write_owners(flatten(base.image, store, folder, flat, epoch, EMPTY), flat, owners)
         unpack_root(flat, root)
         flat.unlink()
     else:
@@ -246,56 +234,3 @@ def _remedy(err: Failed, store: Store) -> str:
     if _FULL.search(err.stderr):
         return f"the disk of {store.root} is full: make room there, or name another folder with `--store`"
     return "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
-
-
-def _rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[Entry]:
-    """Write the tree anew: one time for all, no names of owners, mount points empty, without leftovers.
-
-    The tree was packed by programs of the packages, so it may be as hostile as they are. Returns what is in it.
-    """
-    removed: set[str] = set()
-    try:
-        with found.open("rb") as source, tree.open("wb") as target, tars.open_stream(source) as tar:
-            writer = TarWriter(target, epoch)
-            for info in tars.members(tar, _TREE):
-                entry = entry_of(info)
-                _check(entry, hint)
-                top, leftover = entry.path.partition("/")[0], leftover_of(entry)
-                if leftover and (leftover.action == "remove" or entry.type != "file"):
-                    removed.add(entry.path)
-                elif top in _EMPTY and entry.path == top:
-                    writer.directory(top, _EMPTY[top])
-                elif entry.path and top not in _EMPTY:
-                    _copy(
-                        entry, tar.extractfile(info) if entry.type == "file" else None, writer, epoch, removed
-                    )
-            writer.close()
-    except tars.UNREADABLE as err:
-        raise BuildError(f"{_TREE} cannot be read: {err}", hint=_HOSTILE) from None
-    return writer.listing
-
-
-def _copy(
-    entry: Entry, content: IO[bytes] | None, writer: TarWriter, epoch: int, removed: Collection[str]
-) -> None:
-    """Write one entry of the tree, with its normalised content where it has one."""
-    if entry.type == "hardlink" and entry.target in removed:
-        raise BuildError(
-            f"{_TREE} holds /{entry.path}, a link to /{entry.target}, which is removed", hint=_HOSTILE
-        )
-    if content is not None and leftover_of(entry):
-        writer.add(structs.replace(entry, size=0), b"")
-    elif content is not None and entry.path == java.PATH:
-        writer.add(entry, java.with_time(content.read(), epoch))
-    else:
-        writer.add(entry, content)
-
-
-def _check(entry: Entry, hint: str) -> None:
-    """Refuse what no base holds: devices and pipes, names that lead out or that engines read as deletions."""
-    if entry.path:
-        check_path(entry.path, _TREE)
-    if entry.type == "symlink":
-        check_target(entry.target, entry.path, _TREE)
-    if entry.type in ("char", "block", "fifo"):
-        raise BuildError(f"{_TREE} holds /{entry.path}, a {_KINDS[entry.type]}", hint=hint)

@@ -14,13 +14,13 @@ import re
 import zipfile
 from pathlib import Path
 
-from packaging.metadata import parse_email
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
+from reprobuild.guard.metadata import read_metadata
 from reprobuild.guard.names import HOSTILE
 
 # The first time that a zip archive can hold.
@@ -62,7 +62,7 @@ def _identity(
     found = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
     try:
         project, version, _, _ = parse_wheel_filename(filename)
-        raw, _ = parse_email(zips.read_text(archive, members[found[0]], origin))
+        raw = read_metadata(zips.read_text(archive, members[found[0]], origin))
         told = (canonicalize_name(raw["name"]), Version(raw["version"]))
     except (InvalidWheelFilename, InvalidVersion, IndexError, KeyError):
         raise BuildError(

@@ -10,7 +10,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from reprobuild.archive import Entry, TarWriter, parents
-from reprobuild.guard.names import check_path
+from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE, check_path, most_bytes
 from reprobuild.lock import EPOCH
 from reprobuild.store import Store, hash_file
 
@@ -55,13 +56,14 @@ def keep_parts(
         The sha256 of the tar and the paths of its files; empty where there is nothing.
 
     Raises:
-        BuildError: a path is one that no layer can hold.
+        BuildError: a path is one that no layer can hold, or the files are nearly all holes.
     """
     new = paths_below(folder) - set(before)
     left = _folders_of_builds(new, project)
     added = sorted(path for path in new if path in brought or _is_part(path, left))
     if not added:
         return "", ()
+    _check_holes([(folder / path).stat() for path in added], origin)
     with store.scratch() as scratch:
         tar = scratch / "parts.tar"
         with tar.open("wb") as stream:
@@ -81,12 +83,25 @@ def keep_parts(
     return digest, tuple(added)
 
 
+def _check_holes(files: Collection[os.stat_result], origin: str) -> None:
+    """Refuse files that are far larger than what the disk holds of them: the tar would fill it.
+
+    Raises:
+        BuildError: they are a bomb.
+    """
+    size, held = sum(facts.st_size for facts in files), sum(facts.st_blocks * 512 for facts in files)
+    if size > most_bytes(held):
+        raise BuildError(
+            f"{origin} left files of {size} bytes, of which the disk holds {held}: all else is holes",
+            hint=HOSTILE,
+        )
+
+
 def _folders_of_builds(new: Collection[str], project: str) -> frozenset[str]:
     """Return the folders that builds make for themselves, each with a slash: at the project's top, and above it.
 
     A workspace of cargo, or of CMake, has its folder at the top of the repository.
     """
-    steps = [step for step in project.split("/") if step not in ("", ".")]
     steps = [step for step in project.split("/") if step not in ("", ".")]
     tops = ["", *(f"{top}/" for top in accumulate(steps, "{}/{}".format))]
     found = {f"{top}{name}/" for top in tops for name in _AT_THE_TOP}

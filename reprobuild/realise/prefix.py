@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import csv
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def make_prefix(
             interpreter=f"{place}/bin/python", script_kind="posix", overwrite_existing=True,
         )  # fmt: skip
         _install(wheel, target, store)
+        _check_own(folder, minor, wheel)
     _make_environment(folder, minor, interpreter, shared)
 
 
@@ -61,18 +63,24 @@ def _make_environment(folder: Path, minor: str, interpreter: Interpreter, shared
     """Make the folder a virtual environment; at last, so that no wheel is written through its links."""
     home = interpreter.executable.rpartition("/")[0]
     text = f"home = {home}\ninclude-system-site-packages = {str(shared).lower()}\nversion = {interpreter.version}\n"
-    try:
-        (folder / "bin").mkdir(exist_ok=True)
-        (folder / "bin/python").symlink_to(interpreter.executable)
-        for name in ("python3", f"python{minor}"):
-            (folder / "bin" / name).symlink_to("python")
-        with (folder / "pyvenv.cfg").open("x") as stream:
-            stream.write(text)
-    except OSError as err:
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/python").symlink_to(interpreter.executable)
+    for name in ("python3", f"python{minor}"):
+        (folder / "bin" / name).symlink_to("python")
+    with (folder / "pyvenv.cfg").open("x") as stream:
+        stream.write(text)
+
+
+def _check_own(folder: Path, minor: str, wheel: Wheel) -> None:
+    """Refuse a wheel that brought what makes the folder an environment; it is the last one that was installed."""
+    own = ["pyvenv.cfg", "bin/python", "bin/python3", f"bin/python{minor}"]
+    found = [name for name in own if os.path.lexists(folder / name)]
+    if os.path.lexists(folder / "bin") and not (folder / "bin").is_dir():
+        found.append("bin")
+    if found:
         raise BuildError(
-            f"a wheel that is needed to build brings {err.filename2 or err.filename}, which is the environment's own"
-            .replace(f"{folder}/", ""), hint=HOSTILE,
-        ) from None  # fmt: skip
+            f"the wheel {wheel.file.filename} brings {found[0]}, which is the environment's own", hint=HOSTILE
+        )
 
 
 def _install(wheel: Wheel, target: SchemeDictionaryDestination, store: Store) -> None:

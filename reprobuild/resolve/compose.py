@@ -41,15 +41,15 @@ from reprobuild.resolve.settings.places import Places, text_of
 from reprobuild.resolve.sources.origins import Origin, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.system.packages import APT_LIST
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.services import read_services
+from reprobuild.snapshot.kinds import field_of
 from reprobuild.snapshot.model import Snapshot
 
-_LISTS = ("requirements.txt", APT_LIST)
+_LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
 
 
@@ -242,14 +242,15 @@ def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
 
 def _unread(snapshot: Snapshot) -> list[Ruling]:
     """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
-    lists = {*_LISTS, *(package.place.file for package in snapshot.conda)}
+    conda = {package.place.file for package in snapshot.conda}
     return [
         Ruling(
             file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
             reason=f"{remark.reason}: {remark.text}", kind="unread-line",
         )
         for remark in snapshot.remarks
-        if not remark.understood and remark.text and remark.place.file in lists
+        if not remark.understood and remark.text
+        and (field_of(remark.place.file) in _LISTS or remark.place.file in conda)
     ]  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from reprobuild.snapshot import (
     apt,
     collect_env,
     conda,
-    conda_yaml,
     environ,
     freeze,
     machine,
@@ -36,6 +35,14 @@ class Kind(NamedTuple):
     others: tuple[str, ...] = ()
 
 
+def _conda_yaml(data: bytes, file: str) -> tuple[tuple[Any, ...], tuple[Remark, ...]]:
+    from reprobuild.snapshot import (
+        conda_yaml,
+    )  # with the parser of YAML, 20 ms, and few snapshots have such a file
+
+    return conda_yaml.parse(data, file)
+
+
 KINDS: tuple[Kind, ...] = (
     Kind("requirements.txt", "requirements", freeze.parse,
          ("pip-freeze.txt", "freeze.txt", "pip-list.txt", "uv-pip-freeze.txt", "uv-freeze.txt",
@@ -50,7 +57,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("conda-explicit.txt", "conda", conda.parse, ("explicit.txt", "conda-list-explicit.txt")),
     Kind("conda-list.txt", "conda", conda.parse),
     Kind("conda.txt", "conda", conda.parse, ("conda-export.txt", "conda-list-export.txt")),
-    Kind("environment.yml", "conda", conda_yaml.parse,
+    Kind("environment.yml", "conda", _conda_yaml,
          ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml")),
     Kind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
     Kind("capture.json", "reports", machine.parse),
@@ -68,6 +75,12 @@ def kind_of(name: str) -> Kind | None:
     if name.endswith(".diff"):
         return _BY_NAME["*.diff"]
     return _BY_NAME.get(name.lower().replace("_", "-"))
+
+
+def field_of(name: str) -> str:
+    """Return the field of Snapshot that a captured file is read into, whatever it is called; empty where it is none."""
+    kind = kind_of(name)
+    return kind.field if kind else ""
 
 
 def explicit_lock(name: str, head: bytes) -> Kind | None:

@@ -9,15 +9,16 @@ import json
 from collections.abc import Iterator
 
 from reprobuild.verify.certificate import Certificate
-from reprobuild.verify.document import ModeName, flat
+from reprobuild.verify.document import ModeName
 from reprobuild.verify.headline import drifting
-from reprobuild.verify.platform import explains
+from reprobuild.verify.platform import explains, told
 from reprobuild.verify.trust import NO_MATTER
 from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
 # What strict mode and the image's own profile give; default mode may drift, and says nothing.
 MODES: tuple[ModeName, ...] = ("strict", "profile")
 WORK = "your work"
+START, REFUSED = "draws before anything is seeded", "refused"  # answers that are no digest
 
 
 class _Found:
@@ -41,7 +42,7 @@ class _Found:
                 found = explains(device, item)
                 explained |= found
                 (self.platform if found else self.beside).append(item)
-        self._take(device, _answers(then), _answers(now), explained=explained)
+        self._take(device, answers(then), answers(now), explained=explained)
         self.open |= not explained and any(item.scope == device for item in self.unmatched)
 
     def take_work(self, then: Verdict, now: Verdict) -> None:
@@ -90,14 +91,17 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
 
 def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
     """Yield what differs of the two machines, and in the settings in force."""
-    one, two = (dict(flat({**each.fingerprint, "probe_threads": each.threads})) for each in (then, now))
+    one, two = (dict(told(each)) for each in (then, now))
     for name in sorted({*one, *two} - set(NO_MATTER)):
         if one.get(name) != two.get(name):
             yield Deviation(scope=device, name=name, then=one.get(name), now=two.get(name))
 
 
-def _answers(smoke: Smoke | None) -> dict[str, str]:
-    """Return {what: digest} of all that must be the same on the same platform."""
+def answers(smoke: Smoke | None) -> dict[str, str]:
+    """Return {what: digest} of all that must be the same on the same platform.
+
+    A refusal is the word `refused`; what was drawn before anything is seeded is a text of its own.
+    """
     if smoke is None:
         return {}
     unstable = {probe.name for probe in drifting(smoke)}
@@ -105,7 +109,7 @@ def _answers(smoke: Smoke | None) -> dict[str, str]:
     if smoke.collectives:
         found |= _digests(smoke.collectives.probes, "collectives: ", set())
     if smoke.hook == "identical":
-        found["draws before anything is seeded"] = json.dumps(smoke.start, sort_keys=True)
+        found[START] = json.dumps(smoke.start, sort_keys=True)
     return found
 
 
@@ -119,7 +123,7 @@ def _digests(probes: tuple[Probe, ...], before: str, unstable: set[str]) -> Iter
             if mode is None or (name != "strict" and (probe.name in unstable or probe.documented != "none")):
                 continue
             if mode.verdict == "REFUSED" or (mode.verdict == "IDENTICAL" and mode.digest):
-                yield f"{before}{probe.name} ({name})", mode.digest or "refused"
+                yield f"{before}{probe.name} ({name})", mode.digest or REFUSED
 
 
 def _work(verdict: Verdict) -> dict[str, str]:

@@ -51,10 +51,19 @@ def read_certificate(path: Path) -> Certificate:
         data = stream.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise UsageError(f"{path} has more than {LARGEST >> 20} MB: no certificate does", hint=AGAIN)
-    return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=_decode(data, path))
+    return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
 
 
-def _decode(data: bytes, path: Path) -> Verdict:
+def read_verdict(data: bytes, path: Path | str) -> Verdict:
+    """Return the verdict that the bytes of a certificate hold.
+
+    Args:
+        data: at most `LARGEST` of them.
+        path: where they come from, for messages.
+
+    Raises:
+        UsageError: they hold none, or one of another form.
+    """
     try:
         version = msgspec.json.decode(data, type=_Header).version
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -29,6 +29,7 @@ class Expected(Struct, frozen=True, kw_only=True):
         races: the controls that show that a drift of this device's own threads is seen; one must be effective.
         collectives: those that every torch can do; others may be skipped.
         collective_controls: what shows that the order of a sum over ranks is seen, where there are three or more.
+        between: collectives between nodes that every torch can do; none in an image of an older reprobuild.
         documented: for each probe the lines of torch's own text that concern it: a name, and words of the line.
     """
 
@@ -43,6 +44,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     collectives: tuple[str, ...]
     collective_controls: tuple[str, ...]
     documented: dict[str, tuple[tuple[str, ...], ...]]
+    between: tuple[str, ...] = ()
 
 
 def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:

@@ -18,12 +18,13 @@ from reprobuild.verify.probe import Rules, judge_probe, judged, modes, row, shor
 from reprobuild.verify.trust import judge_start, open_platform, open_profile
 from reprobuild.verify.verdict import Collectives, Control, Probe, Smoke, V
 
+LEFT_OUT = "they were left out: only some probes were asked for"
 MOST_SECONDS = 1e9  # as much as a certificate holds
 
 
 def judge_smoke(
     device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool,
-    thorough: bool = False, profile: str = "log-only", pinned: Collection[str] = (),
+    thorough: bool = False, profile: str = "log-only", pinned: Collection[str] = (), only: Collection[str] = (),
 ) -> Smoke:  # fmt: skip
     """Judge the smoke test on one device.
 
@@ -33,6 +34,7 @@ def judge_smoke(
         controls, thorough: the controls, and what takes long, were asked for.
         profile: the one that must be in force in the image.
         pinned: the distributions that must be in the image.
+        only: the probes that were asked for, where not all were; collectives were not, either.
     """
     for answer in (first, second):
         if isinstance(answer, str) or not answer.ran:
@@ -41,8 +43,9 @@ def judge_smoke(
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
     rules = Rules(device=device, expected=expected, told=first.expectations, pinned=frozenset(pinned))
-    names = (*expected.probes, *(expected.thorough if thorough else ()))
-    left_out = () if thorough else expected.thorough
+    full = (*expected.probes, *(expected.thorough if thorough else ()))
+    names = tuple(only) if only else full
+    left_out = () if thorough else tuple(name for name in expected.thorough if name not in only)
     probes = tuple(
         judge_probe(answer, again.get(answer.name), rules)
         for answer in first.probes
@@ -58,6 +61,7 @@ def judge_smoke(
         *open_profile(profile, first.fingerprint),
         *(_open_controls(found, expected) if controls else ["the controls were left out"]),
         *_open_comparator(first.comparator, expected.comparator),
+        *([f"only {len(names)} of {len(full)} probes were asked for"] if only else []),
     ]
     verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in found)]
     drift = hook == "drift" or "drift" in verdicts
@@ -65,7 +69,8 @@ def judge_smoke(
     return Smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
         probes=probes, controls=found, comparator=first.comparator,
-        collectives=_collectives(first.collectives, expected),
+        collectives=Collectives(verdict="not-covered", why=LEFT_OUT) if only
+        else _collectives(first.collectives, expected),
         expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
         open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
         left_out=tuple(name for name in left_out if name not in there),

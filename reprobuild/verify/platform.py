@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from reprobuild.verify.verdict import Deviation
+from reprobuild.verify.document import flat
+from reprobuild.verify.verdict import Deviation, Smoke
 
 # A fact that only one of both has is no other fact: nothing is known of it. Variables may be unset.
 _FACTS = re.compile(r"machine|cpu_model|cpu_capability|threads|probe_threads\.\w+|settings\.\w+")
@@ -22,6 +24,21 @@ _GPU_VARIABLES = re.compile(
     r"|TORCH_BLAS_PREFER_\w+|NCCL_(ALGO|PROTO|NVLS_ENABLE|COLLNET_ENABLE|(MIN|MAX)_\w+|NTHREADS|BUFFSIZE|TUNER_\w+)"
     r"|NVTE_\w+|FLASH_ATTENTION_DETERMINISTIC|PYTORCH_TUNABLEOP_\w+|MIOPEN_\w+|HCCL_DETERMINISTIC|TRITON_\w+)"
 )
+
+
+def told(smoke: Smoke) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of all that a smoke test tells of the machine and of the settings in force."""
+    return flat({**smoke.fingerprint, "probe_threads": smoke.threads})
+
+
+def facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
+    """Return what results may depend on: two smoke tests on a device are of one platform where this is equal."""
+    found = told(smoke)
+    return tuple(
+        (name, value)
+        for name, value in sorted(found)
+        if explains(smoke.device, Deviation(scope=smoke.device, name=name, then=value, now=value))
+    )
 
 
 def explains(device: str, item: Deviation) -> bool:

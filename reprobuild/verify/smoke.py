@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 
 from reprobuild.engines.model import Finished
+from reprobuild.errors import UsageError
 from reprobuild.lock import FILES, PREFIX
 from reprobuild.verify.document import Device, Document, read_document
 from reprobuild.verify.expected import Expected
@@ -19,10 +20,15 @@ OTHER = (
     "with a new lock"
 )
 
+# Where only some probes are asked for, how they are asked: seconds, where the whole takes minutes.
+_BRIEF: dict[str, object] = {
+    "collectives": False, "modes": ["profile", "strict"], "processes": 1, "stress": False,
+}  # fmt: skip
+
 
 def run_smoke(
     device: Device, container: Callable[..., Finished], expected: Mapping[Device, Expected] | None, *,
-    seed: int, controls: bool, thorough: bool, profile: str, pinned: Collection[str],
+    seed: int, controls: bool, thorough: bool, profile: str, pinned: Collection[str], probes: Collection[str] = (),
 ) -> Smoke:  # fmt: skip
     """Run the smoke test on a device and judge it.
 
@@ -33,19 +39,42 @@ def run_smoke(
         thorough: hundreds of repeats.
         profile: the one that must be in force in the image.
         pinned: the distributions that must be in the image.
+        probes: run these alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
 
     Raises:
+        UsageError: a probe is named that the image does not have.
         EngineError: the engine failed; a probe that fails is an answer, not an error.
     """
     wanted = None if expected is None else expected.get(device)
     if wanted is None:
         return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
-    asked = {"device": device, "seed": seed, "controls": controls, "thorough": thorough}
-    first = _ask(container, device, asked)
-    second = _ask(container, device, {"device": device, "seed": seed, "quick": True, "thorough": thorough})
+    first, second = (_ask(container, device, options) for options in questions(
+        device, wanted, seed=seed, controls=controls, thorough=thorough, probes=probes
+    ))  # fmt: skip
     return judge_smoke(
-        device, first, second, wanted, controls=controls, thorough=thorough, profile=profile, pinned=pinned
-    )
+        device, first, second, wanted, controls=controls, thorough=thorough, profile=profile, pinned=pinned,
+        only=probes,
+    )  # fmt: skip
+
+
+def questions(
+    device: Device, wanted: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
+) -> tuple[dict[str, object], dict[str, object]]:  # fmt: skip
+    """Return what the two containers of the smoke test are asked: the first in full, the second in short.
+
+    Raises:
+        UsageError: a probe is named that the image does not have.
+    """
+    known = {*wanted.probes, *wanted.thorough, *wanted.optional, *wanted.informational}
+    if unknown := sorted(set(probes) - known):
+        raise UsageError(
+            f"the smoke test of this image has no probe {', '.join(unknown)} on {device}",
+            hint=f"its probes are: {', '.join(sorted(known))}",
+        )
+    asked: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}
+    if probes:
+        asked.update(only=sorted(probes), **_BRIEF)
+    return {**asked, "controls": controls}, {**asked, "quick": True}
 
 
 def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:

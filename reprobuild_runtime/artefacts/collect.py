@@ -28,7 +28,7 @@ if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our f
     del sys.path[0]
 sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from reprobuild_runtime import entrypoint, init  # noqa: E402
+from reprobuild_runtime import entrypoint, init  # noqa: E402  after the path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

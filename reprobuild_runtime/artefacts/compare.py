@@ -25,12 +25,12 @@ if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our f
     del sys.path[0]
 sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from reprobuild_runtime.artefacts import archives, lines, pickles  # noqa: E402
-from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402
-from reprobuild_runtime.artefacts.excuses import Rules, Run  # noqa: E402
-from reprobuild_runtime.artefacts.found import Found, Unreadable  # noqa: E402
-from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays  # noqa: E402
-from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402
+from reprobuild_runtime.artefacts import archives, lines, pickles  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.excuses import Rules, Run  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.found import Found, Unreadable  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402  after the path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ def _interpreter() -> int:
         if sys.version_info >= (3, 13):
             import _interpreters as interpreters
         else:
-            import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]
+            import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]  # before 3.13
         now: "Any" = interpreters.get_current()
         return int(now[0] if isinstance(now, tuple) else now)
     except Exception:  # a Python without them

@@ -17,7 +17,7 @@ try:
     from _sha2 import sha512  # type: ignore[import-not-found]  # 3.12 and newer
 except ImportError:
     try:
-        from _sha512 import sha512  # type: ignore[import-not-found]
+        from _sha512 import sha512  # type: ignore[import-not-found]  # before 3.12
     except ImportError:
         from hashlib import sha512
 

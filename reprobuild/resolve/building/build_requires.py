@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.metadata import parse_email
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -22,6 +21,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.decisions import BuildDecision
 from reprobuild.errors import BuildError, LockError
 from reprobuild.guard import zips
+from reprobuild.guard.metadata import read_metadata
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Building, Sdist, Source, Wheel
 from reprobuild.resolve.building.backends import more_requirements, parse, requirements_of
@@ -238,7 +238,7 @@ def _requires(wheel: Wheel, store: Store) -> list[str]:
         # Below them may be others': setuptools has those of what it vendors.
         found = [info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         try:
-            raw, _ = parse_email(zips.read_text(archive, found[0], origin))
+            raw = read_metadata(zips.read_text(archive, found[0], origin))
         except (IndexError, *zips.UNREADABLE):
             raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
     return raw.get("requires_dist", [])

@@ -15,12 +15,12 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.metadata import parse_email
 from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.fetch import fetch
 from reprobuild.guard import zips
+from reprobuild.guard.metadata import read_metadata
 from reprobuild.lock import Artefact, Sdist, Wheel
 from reprobuild.net import NotFound, split_credentials
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
@@ -180,7 +180,7 @@ def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
     with zips.open_zip(store.verified(file.sha256, name), name) as (archive, members):
         found = [info for path, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path)]
         try:
-            raw, _ = parse_email(zips.read_text(archive, found[0], name))
+            raw = read_metadata(zips.read_text(archive, found[0], name))
             fits = canonicalize_name(raw["name"]) == sdist.name and same_version(
                 raw["version"], sdist.version
             )

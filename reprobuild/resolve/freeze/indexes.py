@@ -1,27 +1,20 @@
 """Which Python indexes this machine uses: asked of pip and uv, never written down here.
 
-pip: `pip config list`, https://pip.pypa.io/en/stable/cli/pip_config/; uv: `uv_indexes`.
+pip: `pip_settings`; uv: `uv_indexes`.
 """
 
 from __future__ import annotations
 
-import ast
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild import proc
 from reprobuild.errors import LockError
 from reprobuild.net import split_credentials, told_address
+from reprobuild.resolve.freeze.pip_settings import Asking
 from reprobuild.resolve.freeze.uv_indexes import read_uv
 
-# In one process, as starting pip takes half a second: its default index, and `pip config list`.
-_ASK_PIP = (
-    "from pip._internal.cli.main import main; from pip._internal.models.index import PyPI; "
-    "print(PyPI.simple_url, flush=True); raise SystemExit(main(['config', 'list']))"
-)
 _KEYRING = (
     "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
     "index's address"
@@ -68,18 +61,21 @@ class Indexes(Struct, frozen=True, kw_only=True):
         return (*(Index(url, links=True) for url in self.find_links), *(Index(url) for url in self.simple))
 
 
-def read_indexes(env: Mapping[str, str]) -> Indexes:
+def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexes:
     """Ask pip and uv for the indexes they are configured with.
 
     uv's own extra indexes come before its default, as uv has it; pip's after its default.
 
     Args:
         env: the user's environment, as pip and uv would see it.
+        asking: pip, where it was asked with this environment before.
 
     Raises:
         LockError: pip cannot be asked, or a file of uv cannot be read.
     """
-    (default, pip), uv = _pip_configuration(env), read_uv(env)
+    with asking or Asking(env) as asked:
+        uv = read_uv(env)
+        default, pip = asked.answer()
     no_index = pip.get("no-index", ["no"])[-1].lower() in ("1", "true", "yes", "on") or uv.no_index
     simple: list[str] = []
     if not no_index:
@@ -161,31 +157,3 @@ def as_root(place: str) -> str:
 def as_url(place: str) -> str:
     """Return an address as it is, and a path as one."""
     return place if "://" in place else Path(place).expanduser().absolute().as_uri()
-
-
-def _ask_pip(env: Mapping[str, str]) -> list[str]:
-    try:
-        out = proc.run(
-            [sys.executable, "-c", _ASK_PIP], env=env, purpose="ask pip for the indexes of this machine",
-            missing=LockError, timeout=60,
-        )  # fmt: skip
-    except proc.Failed as err:
-        raise LockError(
-            str(err), hint=f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
-        ) from None
-    return out.decode().splitlines()
-
-
-def _pip_configuration(env: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
-    """Return pip's own default index and its settings: environment over `install` over `global`, as pip does."""
-    settings: dict[str, tuple[int, list[str]]] = {}
-    rank = {"global": 0, "download": 1, "install": 2, ":env:": 3}
-    default, *lines = _ask_pip(env)
-    for line in lines:
-        key, equals, value = line.partition("=")
-        section, _, name = key.rpartition(".")
-        if not equals or section not in rank:
-            continue
-        if rank[section] >= settings.get(name, (-1, []))[0]:
-            settings[name] = (rank[section], str(ast.literal_eval(value)).split())
-    return default, {name: value for name, (_, value) in settings.items()}

@@ -15,13 +15,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
+from reprobuild.guard.metadata import read_metadata
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.net import split_credentials
@@ -123,7 +123,7 @@ def _read(file: Artefact, store: Store) -> tuple[str, ...]:
         found = [name for name in members if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
         try:
             texts = [zips.read_text(archive, members[name], origin) for name in found[:1]]
-            raw = parse_email(texts[0])[0].get("requires_dist", []) if texts else []
+            raw = read_metadata(texts[0]).get("requires_dist", []) if texts else []
         except zips.UNREADABLE as err:
             raise BuildError(f"{origin} is damaged at {found[0]}: {err}", hint=HOSTILE) from None
     if len(raw) > MOST:

@@ -136,7 +136,7 @@ def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why:
         file=place.file if place else "python", line=place.line if place else 0, subject="python",
         outcome="replaced", kind=PATCH,
         reason=f"the environment ran Python {ran}, and the image has {interpreter.version}: "
-        + (why or interpreter.evidence),
+        + ("; ".join(line.strip() for line in why.splitlines()) or interpreter.evidence),
     )  # fmt: skip
     return Choice(interpreter=interpreter, rulings=(ruling,))
 

@@ -1,0 +1,56 @@
+"""What a task asks of a container, in the words of Docker's API."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+from docker.types import Mount, Ulimit
+
+from reprobuild.engines.limits import limits
+from reprobuild.engines.model import Task, identity
+
+
+def container_options(
+    client: docker.DockerClient, task: Task, visible: Mapping[str, str]
+) -> dict[str, Any]:  # fmt: skip
+    """Return the options of a container, but for GPUs and command.
+
+    Args:
+        client: of the daemon, which may be a user's own.
+        task: what is to run.
+        visible: variables that say which GPUs are seen.
+    """
+    own = bool(task.user or task.generous) and _rootless(client)
+    user = user_of(task.user, own=own)
+    found: dict[str, Any] = {
+        "environment": {**visible, **identity(user), **task.environment},
+        "network_mode": task.network, "shm_size": task.shared_memory, "log_config": {"Type": "none"},
+        "mounts": [
+            Mount(target=inside, source=host, type="bind", read_only=inside in task.read_only)
+            for host, inside in task.volumes
+        ],
+        # A user's own daemon cannot raise what the user may not have.
+        "ulimits": [
+            Ulimit(name=one.name, soft=one.soft, hard=one.hard)
+            for one in (task.limits if own else limits(task))
+        ],
+    }  # fmt: skip
+    if user:
+        found["user"] = user
+    if user and task.user == "caller":
+        found["group_add"] = [str(group) for group in os.getgroups()]
+    return found | ({"working_dir": task.workdir} if task.workdir else {})
+
+
+def user_of(user: str, *, own: bool) -> str:
+    """Return the user in the container for `Task.user`; in one of a user's `own` daemon, root is that user."""
+    if user != "caller":
+        return user
+    return "" if own or os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
+
+
+def _rootless(client: docker.DockerClient) -> bool:
+    return any("name=rootless" in str(option) for option in client.info().get("SecurityOptions") or ())

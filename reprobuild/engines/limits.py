@@ -1,0 +1,74 @@
+"""Limits of resources that a container gets: those that are asked for, and what training needs besides.
+
+RDMA registers memory that must not be swapped, and compiled kernels have deep stacks: what NVIDIA gives to its own
+containers. https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from reprobuild.engines.model import Limit, Task
+from reprobuild.errors import EngineError
+
+GENEROUS = (Limit(name="memlock", soft=-1, hard=-1), Limit(name="stack", soft=64 << 20, hard=-1))
+REFUSED = "error setting rlimit"  # runc and crun, before anything of the container has run
+_CAP_SYS_RESOURCE = 24
+_NUMBERS = {
+    "memlock": resource.RLIMIT_MEMLOCK, "stack": resource.RLIMIT_STACK, "nofile": resource.RLIMIT_NOFILE,
+    "nproc": resource.RLIMIT_NPROC, "core": resource.RLIMIT_CORE,
+}  # fmt: skip
+
+
+def limits(task: Task) -> list[Limit]:
+    """Return the limits of a container whose engine may give any."""
+    asked = {limit.name: limit for limit in task.limits}
+    return [*(one for one in GENEROUS if task.generous and one.name not in asked), *task.limits]
+
+
+def limits_of_caller(task: Task) -> list[Limit]:
+    """Return the limits of a container that is a child of this process: no higher than its own hard ones.
+
+    Raises:
+        EngineError: one that is asked for is higher.
+    """
+    found = []
+    for limit in limits(task):
+        own = hard_limit(limit.name)
+        if limit in task.limits and (_above(limit.hard, own) or _above(limit.soft, own)):
+            raise EngineError(
+                f"--limit {limit.name}: {_text(limit.hard)} is more than you may have here, {_text(own)}",
+                hint="ask for no more, or let the administrator raise it (/etc/security/limits.conf, Slurm's "
+                "PropagateResourceLimits)",
+            )
+        found.append(Limit(name=limit.name, soft=_least(limit.soft, own), hard=_least(limit.hard, own)))
+    return found
+
+
+def may_raise() -> bool:
+    """Tell whether this process may raise its own limits, by its capabilities (capabilities(7))."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    found = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
+    return bool(int(found, 16) >> _CAP_SYS_RESOURCE & 1)
+
+
+def hard_limit(name: str) -> int:
+    """Return the hard limit of this process, -1 for none."""
+    return _number(resource.getrlimit(_NUMBERS[name])[1])
+
+
+def _number(value: int) -> int:
+    return -1 if value == resource.RLIM_INFINITY else value
+
+
+def _above(one: int, other: int) -> bool:
+    return other != -1 and (one == -1 or one > other)
+
+
+def _least(one: int, other: int) -> int:
+    return other if _above(one, other) else one
+
+
+def _text(value: int) -> str:
+    return "unlimited" if value == -1 else str(value)

@@ -1,0 +1,92 @@
+"""What a task asks of a container, as options of `podman create`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from reprobuild.engines.limits import hard_limit, limits, limits_of_caller, may_raise
+from reprobuild.engines.model import Limit, Task, identity
+from reprobuild.errors import EngineError
+
+# Variables that would change podman itself: they are given on its command line, all others by its
+# environment, where no other user of the machine can read them.
+OF_PODMAN = re.compile(
+    r"LD_.*|GO[A-Z]+|_?CONTAINERS?_.*|STORAGE_.*|BUILDAH_.*|REGISTRY_.*|REGISTRIES_.*|PODMAN_.*|XDG_.*|DOCKER_.*|SSL_.*"
+    r"|LISTEN_.*|NOTIFY_SOCKET|DBUS_.*|TMPDIR|HOME|PATH|USER|SHELL|LANG|LC_.*|[Hh][Tt][Tt][Pp].*|[A-Za-z]+_(proxy|PROXY)"
+)
+
+
+def container_options(
+    task: Task, visible: Mapping[str, str], env: Mapping[str, str]
+) -> tuple[list[str], dict[str, str], bytes | None]:
+    """Return options, the environment of podman, and what it reads on standard input, if anything.
+
+    The latter are variables in a file's form: hidden ones with a name that podman itself would look at.
+
+    Args:
+        task: what is to run.
+        visible: variables that say which GPUs are seen.
+        env: the user's environment.
+
+    Raises:
+        EngineError: a hidden variable of such a name has several lines; a limit is more than the caller may have.
+    """
+    # Without the proxies of the host, which podman hands on unless told otherwise, and without a log.
+    options = ["--pull", "never", "--network", task.network, "--log-driver", "none", "--http-proxy=false"]
+    options += ["--shm-size", f"{task.shared_memory}b"]
+    user = _user(task.user)
+    options += ["--user", user] if user else []
+    options += ["--workdir", task.workdir] if task.workdir else []
+    for limit in _limits(task):
+        options += ["--ulimit", f"{limit.name}={limit.soft}:{limit.hard}"]
+    for host, inside in task.volumes:
+        options += ["--volume", f"{host}:{inside}:{'ro' if inside in task.read_only else 'rw'}"]
+    theirs, lines = dict(env), []
+    for name, value in {**visible, **identity(user), **task.environment}.items():
+        if not OF_PODMAN.fullmatch(name):
+            options += ["--env", name]
+            theirs[name] = value
+        elif name not in task.hidden:
+            options += ["--env", f"{name}={value}"]
+        elif "\n" in value:
+            raise EngineError(
+                f"podman cannot be given {name} out of sight: it has several lines",
+                hint="give it another name, mount it as a file with -v, or choose another engine with --engine",
+            )
+        else:
+            lines.append(f"{name}={value}\n")
+    if lines:
+        options += ["--env-file", "/dev/stdin"]
+    return options, theirs, "".join(lines).encode("utf-8", "surrogateescape") if lines else None
+
+
+def _user(user: str) -> str:
+    """Return the user in the container; for who is not root, root in a container is the caller already."""
+    return "" if user == "caller" else user
+
+
+def _limits(task: Task) -> list[Limit]:
+    """Return the limits of a container; where one is given, podman forgets those of its settings, and asks for its own.
+
+    https://docs.podman.io/en/stable/markdown/podman-run.1.html#ulimit-option
+    """
+    if not (task.limits or task.generous):
+        return []
+    if os.geteuid() == 0 and may_raise():
+        return limits(task)
+    found = limits_of_caller(task)
+    named = {one.name for one in found}
+    return [*found, *(one for one in _own() if one.name not in named)]
+
+
+def _own() -> list[Limit]:
+    """Return what a container may have of files and processes; podman lowers its own number of processes to pid_max."""
+    files, processes = hard_limit("nofile"), hard_limit("nproc")
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())
+    processes = most if processes == -1 else min(most, processes)
+    return [
+        Limit(name=name, soft=hard, hard=hard) for name, hard in (("nofile", files), ("nproc", processes))
+    ]
