@@ -17,7 +17,7 @@ from proof.evidence import states
 from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
 from tests.torch_environment import make_torch_environment
@@ -25,6 +25,8 @@ from tests.torch_environment import make_torch_environment
 # What a test asserts is never a time: a busy machine may be slow.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+pytest_plugins = ("tests.system.base", "tests.engines.small")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"

@@ -24,6 +24,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Literal, Protocol, get_args
 
+from tests.loopback import Loopback, Server
+
 Fault = Literal[
     "deleted",  # 404
     "replaced",  # other bytes under the same name, as many
@@ -98,7 +100,7 @@ class Weather:
             return fault, self._random.random()
 
 
-class Dying:
+class Dying(Loopback):
     """The server. See the module."""
 
     def __init__(self, files: Mapping[str, bytes | Body]) -> None:
@@ -111,20 +113,13 @@ class Dying:
         self.asked: list[str] = []
         self.sent = 0
         self.closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self.url = f"http://{self.host}"
-
-    def __enter__(self) -> Dying:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
+        super().__init__(_handler(self), _Server)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(kind, value, trace)
 
     def add(self, path: str, content: bytes | Body) -> str:
         """Serve a file, and return its address."""
@@ -136,12 +131,8 @@ class Dying:
         return f"{self.url}/{path}"
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(Server):
     request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that are killed are no news here."""
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # it is a socket here
         """Close without a farewell, which would come before a reset."""

@@ -21,6 +21,7 @@ from benchmarks import (
     made_index,
     measure,
     memory,
+    merging,
     native_build,
     peers,
     rendering,
@@ -132,6 +133,13 @@ def test_rendering_is_measured() -> None:
     assert [found.unit for found in figures] == ["s", "x", "x", "x"]
     assert all(found.value for found in figures)
     assert [found.limit for found in figures] == [rendering.LIMIT_SECONDS, None, None, None]
+
+
+def test_merging_names_the_nodes_that_answer_otherwise() -> None:
+    ratio, memory_figure = merging.measure(nodes=12, distinct=4, pairs=1)
+    assert (ratio.unit, ratio.limit) == ("x", merging.LIMIT)
+    assert memory_figure.details["named"] == 3
+    assert (memory_figure.unit, memory_figure.verdict) == ("MiB", "met")
 
 
 def test_the_memory_of_diff_is_measured() -> None:
@@ -377,8 +385,8 @@ def test_the_memory_of_a_build_is_measured(tmp_path: Path) -> None:
 
 def test_locking_is_measured_on_few_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = locking.measure(count=6, pairs=1, latency=0)
-    assert [figure.unit for figure in figures] == ["s", "x"] * 2
-    assert [figure.limit for figure in figures] == [locking.LIMIT, locking.LIMIT_TO_UV, None, None]
+    assert [figure.unit for figure in figures] == ["s", "x", "s", "x", "x"]
+    assert [figure.limit for figure in figures] == [locking.LIMIT, locking.LIMIT_TO_UV, None, None, None]
     assert all(figure.value for figure in figures)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(NotRunError, match="uv is not installed"):
@@ -393,14 +401,16 @@ def test_the_made_index_has_what_is_locked() -> None:
     assert sizes[0] > 1000 < sizes[-1] // 100  # some projects have a hundred times as many files as others
 
 
-def test_resolving_is_measured_on_few_packages() -> None:
+def test_resolving_is_measured_on_few_packages(tmp_path: Path) -> None:
     seconds, ratio = resolving.measure(asked=["adduser"], count=40, pairs=1)
     assert (seconds.unit, seconds.limit) == ("s", resolving.LIMIT)
     assert (ratio.unit, ratio.limit) == ("x", None)
+    (tmp_path / "apt" / "lists" / "partial").mkdir(parents=True)  # what an update leaves that failed
     with pytest.raises(NotRunError, match="packages come together here"):
-        resolving.measure(asked=["adduser"], count=100_000)
+        resolving.prepare(tmp_path, ["adduser"], count=100_000)
+    assert list((tmp_path / "apt" / "lists").glob("*_Packages*"))
     with pytest.raises(NotRunError, match="apt of this machine cannot tell: "):
-        resolving.measure(asked=["no-such-package-at-all"])
+        resolving.prepare(tmp_path, ["no-such-package-at-all"])
 
 
 def test_capture_is_measured_against_the_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

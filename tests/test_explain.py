@@ -29,8 +29,8 @@ from reprobuild.image.inputs import read_origins
 from reprobuild.image.layout import layout_tree, open_layer, read_layout
 from reprobuild.image.tree import merge
 from reprobuild.lock import Lock, encode, write_lock
-from reprobuild.pipeline import IMAGE, LOCK
 from reprobuild.report.difference import render_explanation, safe
+from reprobuild.results import IMAGE, LOCK
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild import proc
-from reprobuild.errors import BuildError, EngineError
-from reprobuild.proc import TAIL_LINES, Failed, TimedOut, feed, run, stream
+from reprobuild.errors import BuildError, EngineError, LockError
+from reprobuild.proc import TAIL_LINES, Begun, Failed, TimedOut, feed, flowing, run, stream
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -225,7 +225,7 @@ def test_a_streaming_program_past_its_time(closes: str, tmp_path: Path) -> None:
 
 
 def test_a_streaming_program_that_will_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proc, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(flowing, "GRACE_SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(TimedOut):
         streamed(
@@ -260,3 +260,38 @@ def test_standard_output_into_a_file(tmp_path: Path) -> None:
 def test_any_path_can_stand_between_commas() -> None:
     fields = ["type=oci", 'dest=/a, "b"/c', ""]
     assert next(csv.reader([proc.comma_separated(fields)])) == fields
+
+
+# --- begun, and asked later ------------------------------------------------------------------------
+
+
+def test_what_was_begun_works_on_until_its_answer_is_taken(tmp_path: Path) -> None:
+    begun = Begun(
+        ["sh", "-c", f"echo said; : > {tmp_path}/there; head -c 200000 /dev/zero"], env=ENV, purpose="try"
+    )
+    while not (tmp_path / "there").exists():
+        time.sleep(0.01)
+    assert begun.result(60) == b"said\n" + bytes(200000)
+    begun.end()
+
+
+def test_what_was_begun_fails_as_others_do() -> None:
+    with pytest.raises(Failed, match="could not try: `sh` exited 3\nno") as caught:
+        Begun(["sh", "-c", "echo no >&2; exit 3"], env=ENV, purpose="try").result(60)
+    assert caught.value.code == 3
+    with pytest.raises(LockError, match="`no-such-program` is not on PATH, and is needed to try"):
+        Begun(["no-such-program"], env=ENV, purpose="try", missing=LockError)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_what_was_begun_is_ended(late: bool, tmp_path: Path) -> None:
+    """Past its time, or because nobody wants its answer any more."""
+    begun = Begun(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"], env=ENV, purpose="wait")
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    if late:
+        with pytest.raises(TimedOut, match="could not wait: `sh` did not end within 0 s"):
+            begun.result(0.1)
+    else:
+        begun.end()
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()

@@ -40,3 +40,14 @@ def test_many_threads_share_one() -> None:
         thread.join()
     assert sorted(told) == [number for number in range(20) if number % 2]
     assert threading.active_count() == before + 1
+
+
+def test_what_gets_on_is_not_late() -> None:
+    watch, told = Watch(), []
+    with watch.within(1, lambda: told.append("late")) as due:
+        for _ in range(3):
+            time.sleep(0.5)
+            due.renew(1)
+        assert told == []
+        time.sleep(1.5)
+    assert told == ["late"]

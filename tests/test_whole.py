@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild import pipeline, whole
+from reprobuild import results, whole
 from reprobuild.alone import machine
 from reprobuild.cli import _explain
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.build import build_image
 from reprobuild.lock import Lock, write_lock
-from reprobuild.pipeline import read_image
 from reprobuild.proc import Failed
 from reprobuild.realise.base import _remedy
+from reprobuild.results import read_image
 from reprobuild.store import Store
 from reprobuild.whole import naming, private_folder, whole_folder, write_file
 from tests.image.made import Made
@@ -188,25 +188,25 @@ def test_results_that_do_not_belong_together_are_none(tmp_path: Path) -> None:
     out, made = tmp_path / "out", Made(tmp_path / "made")
     out.mkdir()
     lock = made.lock()
-    hint = f"finish it: `reprobuild build {out / pipeline.LOCK} -o {out}`"
+    hint = f"finish it: `reprobuild build {out / results.LOCK} -o {out}`"
 
     def build(lock: Lock, reference: str) -> bytes:
-        write_lock(lock, out / pipeline.LOCK)
+        write_lock(lock, out / results.LOCK)
         image = build_image(lock, made.store, out, files={}, reference=reference)
-        (out / pipeline.IMAGE).write_bytes(msgspec.json.encode(image))
-        return (out / pipeline.IMAGE).read_bytes()
+        (out / results.IMAGE).write_bytes(msgspec.json.encode(image))
+        return (out / results.IMAGE).read_bytes()
 
     first = build(lock, "demo:1")
     assert read_image(out)[1].reference == "demo:1"
-    write_lock(made.lock(seed=1), out / pipeline.LOCK)
+    write_lock(made.lock(seed=1), out / results.LOCK)
     with pytest.raises(UsageError, match="do not belong together: a build into it was interrupted") as caught:
         read_image(out)
     assert caught.value.hint == hint
     for other, reference in ((made.lock(epoch=1), "demo:1"), (lock, "demo:2")):
         build(other, reference)
         assert read_image(out)[1].reference == reference
-        write_lock(lock, out / pipeline.LOCK)
-        (out / pipeline.IMAGE).write_bytes(first)
+        write_lock(lock, out / results.LOCK)
+        (out / results.IMAGE).write_bytes(first)
         with pytest.raises(UsageError, match="do not belong together") as caught:
             read_image(out)
         assert caught.value.hint == hint

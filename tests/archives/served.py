@@ -13,10 +13,10 @@ import threading
 import urllib.parse
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from types import TracebackType
 
 from reprobuild.apt.dated import identifier
 from tests.archives.world import END, START, TICK, World
+from tests.loopback import Loopback
 
 _DATED = re.compile(r"/(?P<archive>.+?)/(?P<time>\d{8}T\d{6}Z)/(?P<rest>.+)")
 
@@ -30,7 +30,7 @@ class Moods:
     limits: int = 0
 
 
-class Archives:
+class Archives(Loopback):
     """The server. `asked` are the paths of all requests."""
 
     def __init__(self, world: World, moods: Moods | None = None, seed: int = 0) -> None:
@@ -39,18 +39,7 @@ class Archives:
         self.asked: list[str] = []
         self.dice = random.Random(seed)
         self.lock = threading.Lock()
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Archives:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_handler(self))
 
     def answer(self, path: str) -> tuple[int, bytes, str]:
         """Return status, content and where else to look."""

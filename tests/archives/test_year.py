@@ -28,7 +28,7 @@ from reprobuild.store import Store
 from tests.archives.served import Archives, Moods
 from tests.archives.world import DAY, DEBIAN, END, START, UBUNTU, Shape, World, make_world
 
-CASES = 50  # of each of two shapes
+CASES = 20  # of each of two shapes
 PATIENT = Manners(pause=0.01)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,19 @@ ENV = {
     "LC_ALL": "C.UTF-8",
 }
 Name = str | bytes | Path
+
+
+def _few_programs() -> str:
+    """Return a PATH with git and little else; it goes away with this process."""
+    folder = tempfile.mkdtemp(prefix="reprobuild-path-")
+    atexit.register(shutil.rmtree, folder)
+    for name in ("env", "git", "mkdir", "mv", "sh", "sleep"):
+        Path(folder, name).symlink_to(shutil.which(name) or name)
+    return folder
+
+
+# A machine without apt and dpkg, for tests that ask nothing about packages: to list them is most of a capture's work.
+LEAN = {**ENV, "PATH": _few_programs()}
 
 
 def git(folder: Path, *words: Name, fails: bool = False, stdin: bytes = b"") -> bytes:

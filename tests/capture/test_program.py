@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from reprobuild_runtime import capture
-from tests.capture.repositories import BASE, ENV, PROGRAM, document, inside, new_origin, run_program
+from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, inside, new_origin, run_program
 
 RANKS = 60
 
@@ -32,7 +32,7 @@ def test_the_file_alone_is_enough(tmp_path: Path) -> None:
     for name in ("random", "json", "secrets", "tempfile"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
     argv = [BASE, str(tmp_path / "capture.py"), "-o", "out"]
-    done = subprocess.run(argv, cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, env=LEAN, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith(f"reprobuild capture: {tmp_path / 'out'}: captured\n")
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -43,7 +43,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     for mask in (0o000, 0o077):
         before = os.umask(mask)
         try:
-            assert run_program("-o", tmp_path / f"out{mask}", env=ENV).returncode == 0
+            assert run_program("-o", tmp_path / f"out{mask}", env=LEAN).returncode == 0
         finally:
             os.umask(before)
         modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / f"out{mask}").iterdir()}
@@ -54,7 +54,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 def test_many_ranks_at_once_and_one_captures(tmp_path: Path) -> None:
     argv = [BASE, str(PROGRAM), "-o", str(tmp_path / "out"), "--json"]
     ranks = [
-        subprocess.Popen(argv, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        subprocess.Popen(argv, cwd=tmp_path, env=LEAN, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for _ in range(RANKS)
     ]
     said = [json.loads(rank.communicate()[0]) for rank in ranks]
@@ -85,9 +85,9 @@ def test_of_many_threads_one_has_the_claim(tmp_path: Path) -> None:
 
 
 def test_a_late_rank_leaves_the_snapshot_alone(tmp_path: Path) -> None:
-    assert report(run_program("-o", tmp_path / "out", "--json", env=ENV))["captured"]
+    assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
     before = (tmp_path / "out" / "capture.json").read_bytes()
-    second = report(run_program("-o", tmp_path / "out", "--json", env=ENV))
+    second = report(run_program("-o", tmp_path / "out", "--json", env=LEAN))
     assert (second["captured"], second["note"]) == (
         False,
         "another process has captured, or is capturing, into this folder",
@@ -99,10 +99,10 @@ def test_the_claim_of_a_killed_job_is_taken_over_in_time(tmp_path: Path) -> None
     claim = tmp_path / ".out.capturing"
     claim.mkdir()
     (claim / "left").write_text("half\n")
-    assert not report(run_program("-o", tmp_path / "out", "--json", env=ENV))["captured"]
+    assert not report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
     long_ago = time.time() - 10 * capture.STALE
     os.utime(claim, (long_ago, long_ago))
-    assert report(run_program("-o", tmp_path / "out", "--json", env=ENV))["captured"]
+    assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert not (tmp_path / "out" / "left").exists()
 
@@ -110,13 +110,13 @@ def test_the_claim_of_a_killed_job_is_taken_over_in_time(tmp_path: Path) -> None
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     """Job scripts make the folder first: `mkdir -p $REPRO_DIR`."""
     (tmp_path / "out").mkdir()
-    assert report(run_program("-o", tmp_path / "out", "--json", env=ENV))["captured"]
+    assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("mine\n")
-    done = run_program("-o", tmp_path / "out", env=ENV)
+    done = run_program("-o", tmp_path / "out", env=LEAN)
     assert (done.returncode, done.stdout) == (3, "")
     assert "is not empty, and holds no snapshot of this program" in done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
@@ -125,7 +125,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["/proc/snapshot", "file/snapshot"])
 def test_a_folder_that_cannot_be_made(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run_program("-o", tmp_path / place, env=ENV)
+    done = run_program("-o", tmp_path / place, env=LEAN)
     assert done.returncode == 3
     assert f"{tmp_path / place} cannot be written: " in done.stderr
     with inside(tmp_path):
@@ -157,7 +157,7 @@ def test_a_program_that_hangs_is_given_up_and_killed(tmp_path: Path) -> None:
     fake.parent.mkdir()
     fake.write_text(f"#!/bin/sh\nsleep 1000 &\necho $$ $! > {tmp_path}/pids\nexec sleep 1000\n")
     fake.chmod(0o755)
-    env = ENV | {"PATH": f"{fake.parent}:{ENV['PATH']}"}
+    env = LEAN | {"PATH": f"{fake.parent}:{LEAN['PATH']}"}
     done = run_program("-o", tmp_path / "out", "--json", env=env)
     assert done.returncode == 0
     assert report(done)["captured"]
@@ -203,7 +203,7 @@ def test_a_part_that_hangs_or_fails_does_not_stop_the_others(
 
 def test_the_budget_of_the_whole(tmp_path: Path) -> None:
     new_origin(tmp_path)
-    done = run_program("-o", tmp_path / "out", "--json", "--seconds", "0", env=ENV, cwd=tmp_path / "clone")
+    done = run_program("-o", tmp_path / "out", "--json", "--seconds", "0", env=LEAN, cwd=tmp_path / "clone")
     assert done.returncode == 0
     assert report(done)["captured"]
     assert report(done)["parts"]["repository clone"] == "timed-out"
@@ -224,7 +224,7 @@ def test_the_call_in_a_training_script(tmp_path: Path) -> None:
         "assert not heavy, heavy\n"
     )
     argv = [BASE, str(script), "--lr", "0.1"]
-    done = subprocess.run(argv, cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, env=LEAN, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert document(tmp_path / "out")["command"]["argv"] == [str(script), "--lr", "0.1"]
     assert b"SET_INSIDE=yes\0" in (tmp_path / "out" / "env.nul").read_bytes()
@@ -248,7 +248,7 @@ def test_a_forked_process_ends_its_programs_too(tmp_path: Path) -> None:
     )
     clone = new_origin(tmp_path)  # so that there are programs before the fork
     done = subprocess.run(
-        [BASE, str(script)], cwd=clone, env=ENV, capture_output=True, text=True, check=False
+        [BASE, str(script)], cwd=clone, env=LEAN, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     while _lives((tmp_path / "pid").read_text().strip()):
@@ -256,7 +256,7 @@ def test_a_forked_process_ends_its_programs_too(tmp_path: Path) -> None:
 
 
 def test_the_command_line_is_wrong(tmp_path: Path) -> None:
-    done = run_program("--nonsense", env=ENV)
+    done = run_program("--nonsense", env=LEAN)
     assert done.returncode == 2
     assert "usage: reprobuild capture" in done.stderr
 
@@ -272,7 +272,7 @@ def test_the_folder_where_none_is_named(env: dict[str, str], name: str) -> None:
 
 def test_it_says_what_a_reader_needs(tmp_path: Path) -> None:
     """The control of `done`: each part that says so has facts."""
-    assert run_program("-o", tmp_path / "out", env=ENV, cwd=tmp_path).returncode == 0
+    assert run_program("-o", tmp_path / "out", env=LEAN, cwd=tmp_path).returncode == 0
     said = document(tmp_path / "out")
     done = {name for name, part in said["parts"].items() if part["outcome"] == "done"}
     assert {"python", "distributions", "environment", "machine", "command"} <= done
@@ -299,7 +299,7 @@ def test_what_is_half_done_goes_away_when_it_is_stopped(number: int, code: int, 
     )
     fake.chmod(0o755)
     (tmp_path / "job").mkdir()
-    env = ENV | {"PATH": f"{fake.parent}:{ENV['PATH']}", "TMPDIR": str(tmp_path / "job")}
+    env = LEAN | {"PATH": f"{fake.parent}:{LEAN['PATH']}", "TMPDIR": str(tmp_path / "job")}
     argv = [BASE, str(PROGRAM), "-o", str(tmp_path / "job" / "out")]
     with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.DEVNULL) as child:
         while not (tmp_path / "pid").exists():
@@ -320,7 +320,7 @@ def test_a_capture_that_is_stopped_at_any_moment_leaves_nothing(number: int, tmp
         place.mkdir()
         argv = [BASE, str(PROGRAM), "-o", str(place / "out")]
         with subprocess.Popen(
-            argv, env=ENV | {"TMPDIR": str(place)}, cwd=clone, stderr=subprocess.DEVNULL
+            argv, env=LEAN | {"TMPDIR": str(place)}, cwd=clone, stderr=subprocess.DEVNULL
         ) as child:
             while not list(place.glob("reprobuild-capture-*")) and child.poll() is None:
                 time.sleep(0.001)
@@ -336,7 +336,7 @@ def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
     folder = tmp_path / "site" / "my_lib-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: my_lib\nVersion: 1.0\n")
-    env = ENV | {"PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
+    env = LEAN | {"PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
     assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
     assert "my_lib==1.0\n" in (tmp_path / "out" / "requirements.txt").read_text()
 

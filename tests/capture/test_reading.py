@@ -22,7 +22,7 @@ from reprobuild.snapshot import environ, modules, read_snapshot
 from reprobuild.snapshot.captured import read_captured
 from reprobuild.store import Store
 from reprobuild_runtime import capture
-from tests.capture.repositories import BASE, ENV, document, git, new_origin, run_program, write
+from tests.capture.repositories import BASE, ENV, LEAN, document, git, new_origin, run_program, write
 
 
 def context(variables: Mapping[str, str]) -> capture.Context:
@@ -90,7 +90,7 @@ def test_names_that_no_shell_has_are_in_the_exact_file(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_exact_in_env_nul(tmp_path: Path) -> None:
-    env = {os.fsencode(name): os.fsencode(value) for name, value in ENV.items()} | {b"LATIN": b"caf\xe9"}
+    env = {os.fsencode(name): os.fsencode(value) for name, value in LEAN.items()} | {b"LATIN": b"caf\xe9"}
     argv = [BASE, str(capture.__file__), "-o", str(tmp_path / "out")]
     subprocess.run(argv, env=env, check=True, capture_output=True)
     assert b"LATIN=caf\xe9\0" in (tmp_path / "out" / "env.nul").read_bytes()
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_text_are_exact_in_env_nul(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LC_CTYPE": "C.UTF-8"}])
 def test_what_python_adds_in_the_c_locale_is_not_captured(locale: dict[str, str], tmp_path: Path) -> None:
-    env = {"PATH": ENV["PATH"], **locale}
+    env = {"PATH": LEAN["PATH"], **locale}
     assert run_program("-o", tmp_path / "out", env=env).returncode == 0
     exact = (tmp_path / "out" / "env.nul").read_bytes()
     assert (b"LC_CTYPE=" in exact) == ("LC_CTYPE" in locale)
@@ -144,7 +144,7 @@ def test_no_modules_is_no_file() -> None:
 def test_the_freeze_is_that_of_pip(tmp_path: Path) -> None:
     """Without the editable install of this checkout, for which pip names a commit that no remote has."""
     argv = [sys.executable, str(capture.__file__), "-o", str(tmp_path / "out")]
-    subprocess.run(argv, env=ENV, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(argv, env=LEAN, cwd=tmp_path, check=True, capture_output=True)
     pip = [sys.executable, "-m", "pip", "freeze", "--exclude-editable", "--disable-pip-version-check"]
     wanted = subprocess.run(
         pip, env=ENV, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -192,7 +192,7 @@ def dirty(top: Path) -> None:
 def captured(folder: Path, top: Path, project: Path, name: str = "my_lib", cwd: Path | None = None) -> Path:
     install(folder / "site", name, project)
     done = run_program(
-        "-o", folder / "out", env=ENV | {"PYTHONPATH": str(folder / "site")}, cwd=cwd or folder
+        "-o", folder / "out", env=LEAN | {"PYTHONPATH": str(folder / "site")}, cwd=cwd or folder
     )
     assert done.returncode == 0, done.stderr
     return folder / "out"
@@ -323,7 +323,7 @@ def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
         write(new_origin(folder), "kept.py", b"%d\n" % number)
         install(tmp_path / "site", f"lib{number}", folder / "clone")
         install(tmp_path / "site", f"more{number}", folder / "clone")
-    env = ENV | {"PYTHONPATH": str(tmp_path / "site")}
+    env = LEAN | {"PYTHONPATH": str(tmp_path / "site")}
     assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
     names = [repository.name for repository in read_captured(tmp_path / "out").repositories]
     assert names == ["clone", "clone-2"]

@@ -106,7 +106,7 @@ def step(top: Path, kind: str, name: str | bytes, content: bytes) -> None:
         write(top, "x.ignored", content)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(STATES), st.booleans(), steps())
 def test_any_state_is_restored(state: str, side: bool, done: list[tuple[str, str | bytes, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as made:

@@ -23,6 +23,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None:
+    """Few cases of each kind, and of the four kills at least one that came before the end: `make proof` has fifty."""
     evidence = tmp_path / "evidence.json"
     argv = [sys.executable, "-m", "proof.drills", "--lock", subject / "reprobuild.lock"]
     argv += ["--store", subject / "store", "--work", tmp_path / "work", "--evidence", evidence]
@@ -30,9 +31,9 @@ def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None
         "--stages",
         "fetch,layers",
         "--kills",
-        "6",
+        "4",
         "--full-disks",
-        "3",
+        "2",
         "--pairs",
         "2",
         "--read-only",
@@ -42,12 +43,12 @@ def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     told = json.loads(evidence.read_text())
     assert told["cases"] == {
-        "kill fetch": 3, "kill layers": 3, "full fetch": 2, "full layers": 1, "pair fetch": 1, "pair layers": 1,
+        "kill fetch": 2, "kill layers": 2, "full fetch": 1, "full layers": 1, "pair fetch": 1, "pair layers": 1,
         "read-only fetch": 1, "read-only layers": 1,
     }  # fmt: skip
     assert told["broken"] == 0
-    assert told["killed in time"] >= 2
-    assert told["disks that were full"] == 3
+    assert told["killed in time"] >= 1
+    assert told["disks that were full"] == 2
     assert str(tmp_path) not in evidence.read_text()
     again = subprocess.run([*map(str, argv)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from reprobuild.engines import docker
 from reprobuild.engines.model import Task
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from reprobuild.snapshot import read_snapshot
 from tests.conftest import ROOT, Built, reprobuild
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from reprobuild.store import hash_file
 from tests.conda.python_package import MINOR, python_package
 from tests.conda.test_environment import NALA, ZED, explicit

@@ -20,6 +20,7 @@ from reprobuild.engines.model import Finished, Task
 from reprobuild.image.layout import read_layout
 from reprobuild.lock import read_lock
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, Built, reprobuild
+from tests.e2e.test_planted_secrets import below
 
 SNAPSHOT = EXAMPLE / "snapshot"
 
@@ -143,7 +144,7 @@ def test_the_uncommitted_change_is_in_effect(built_example: Built) -> None:
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield every file below a folder, and the decompressed form of what is compressed with zstd."""
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(below(folder)):
         if path.is_file():
             content = path.read_bytes()
             yield path, content

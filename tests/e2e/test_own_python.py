@@ -11,7 +11,7 @@ import pytest
 
 from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.tree import tree_digest
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from reprobuild.store import Store
 from tests.capture.repositories import git, new_origin
 from tests.conftest import reprobuild

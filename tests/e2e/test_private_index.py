@@ -16,7 +16,7 @@ import zstandard
 from reprobuild.lock import read_lock
 from reprobuild.store import hash_file
 from tests.conftest import EXAMPLE, Built, reprobuild
-from tests.e2e.test_planted_secrets import forms, unpacked
+from tests.e2e.test_planted_secrets import below, forms, unpacked
 from tests.image.made import make_wheel
 from tests.resolve.served import Reply, Served
 
@@ -129,8 +129,9 @@ def assert_absent(said: str, *folders: Path, known: frozenset[Path] = frozenset(
     wanted = traces()
     assert not [trace for trace in wanted if trace in said.encode()]
     for folder in folders:
-        for path in folder.rglob("*"):
-            assert not [trace for trace in wanted if trace in os.fsencode(path)], path
+        for path in below(folder):
+            name = os.fsencode(path)
+            assert not [trace for trace in wanted if trace in name], path
             if path.is_file() and path not in known:
                 for content in unpacked(path):
                     assert not [trace for trace in wanted if trace in content], path
@@ -143,7 +144,7 @@ def forget(store: Path, tmp_path: Path) -> None:
 
 
 def files_of(folder: Path) -> frozenset[Path]:
-    return frozenset(path for path in folder.rglob("*") if path.is_file())
+    return frozenset(path for path in below(folder) if path.is_file())
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)

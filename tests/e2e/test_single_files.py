@@ -10,7 +10,7 @@ import pytest
 
 from reprobuild.image.sif import read_sif
 from reprobuild.image.tree import tree_digest
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from tests.conftest import Built, reprobuild
 from tests.squashfs import squashfs_tree
 

@@ -17,22 +17,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from reprobuild.apt.configured import configured_index
 from reprobuild.archive import Entry, TarWriter
 from reprobuild.engines import docker, podman
 from reprobuild.engines.model import Engine
 from reprobuild.image.blobs import Layer, LayerSink
-from reprobuild.image.build import Image
 from reprobuild.image.oci import image_json, write_layout
-from reprobuild.lock import write_lock
-from reprobuild.pipeline import read_image
-from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
-from tests.conftest import ROOT, Built, reprobuild
-from tests.system.samples import bring
+from tests.conftest import ROOT
 
 PRIVATE_ENGINE = ROOT / "dev" / "private_engine.py"
 START_SECONDS = 400  # the first time, packages are downloaded
@@ -187,36 +180,3 @@ def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     name = f"reprobuild-test/{uuid.uuid4().hex}:1"
     return make_tiny(tmp_path_factory.mktemp("tiny"), name, {"etc/hello": b"hello\n"})
-
-
-# Their maintainer scripts make users (sshd, messagebus), alternatives (awk, pager), caches (fonts, the linker's)
-# and certificates.
-ROOTS = ("python3.11", "passwd", "ca-certificates", "dbus", "fontconfig", "less", "openssh-server")
-WHEELS = {"click", "einops", "idna", "markupsafe", "pygments"}
-
-
-@dataclass(frozen=True)
-class Small:
-    """A second lock, built natively: its folder of results, its store, and the image."""
-
-    out: Path
-    store: Path
-    image: Image
-
-
-@pytest.fixture(scope="session")
-def small(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Small:
-    """A system with services, and a few wheels of the example."""
-    store = Store(built_example.store)
-    index = configured_index("debian", "bookworm", env=os.environ, folder=store.root / "apt")
-    base, _ = resolve_base((), index=index, roots=list(ROOTS))
-    bring((*base.packages, *base.tools), store)
-    lock = msgspec.structs.replace(
-        built_example.lock, base=base, sources=(), realised=None, workload=None, workdir="/work here",
-        wheels=tuple(wheel for wheel in built_example.lock.wheels if wheel.name in WHEELS),
-    )  # fmt: skip
-    folder = tmp_path_factory.mktemp("small")
-    write_lock(lock, folder / "lock")
-    done = reprobuild("build", folder / "lock", "-o", folder / "out", "--store", store.root)
-    assert done.returncode == 0, done.stderr
-    return Small(out=folder / "out", store=store.root, image=read_image(folder / "out")[1])

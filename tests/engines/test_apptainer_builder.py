@@ -23,11 +23,11 @@ from reprobuild.image.build import Image, build_image
 from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.lock import Lock, Setting, write_lock
 from reprobuild.payload import payload
-from reprobuild.pipeline import LOCK
 from reprobuild.render import render
+from reprobuild.results import LOCK
 from reprobuild.store import Store
 from tests.conftest import ROOT, Built, apptainer_environment, reprobuild
-from tests.engines.conftest import Small
+from tests.engines.small import Small
 from tests.recipe.test_engine import AWKWARD, differences
 
 ANOTHER = "is the Apptainer.def that of the lock? Render it again with `reprobuild render`"

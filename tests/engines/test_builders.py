@@ -23,10 +23,11 @@ from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.lock import read_lock
 from reprobuild.payload import payload
-from reprobuild.pipeline import LOCK, read_image
+from reprobuild.results import LOCK, read_image
 from reprobuild.store import Store
 from tests.conftest import Built, reprobuild
-from tests.engines.conftest import WHEELS, Running, Small, daemon
+from tests.engines.conftest import Running, daemon
+from tests.engines.small import WHEELS, Small
 
 FAILED = "the lines above are the builder's own; `reprobuild build` makes a file of context/ that was changed again"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from reprobuild.doctor.disks import engine_folders
 from reprobuild.engines import docker, find_engine
 from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.errors import EngineError, ReproError
@@ -66,6 +67,15 @@ def test_the_engines_are_the_ones_meant(engine: Running, request: pytest.Fixture
     assert engine.module.version(engine.env) == said
     if request.node.callspec.id != "in-use":
         assert "containerd" not in engine.client("info", "--format", "{{.Driver}} {{.DriverStatus}}")
+
+
+def test_where_images_are_kept_is_known(engine: Running, loaded: Tiny) -> None:
+    """The doctor looks at the disk of that folder, which the engine's settings may put anywhere."""
+    form = "{{.DockerRootDir}}" if engine.module is docker else "{{.Store.GraphRoot}}"
+    kept = Path(engine.client("info", "--format", form).strip())
+    found = engine_folders([engine.module.NAME], engine.env)[engine.module.NAME]
+    assert found.is_relative_to(kept)
+    assert any(found.iterdir())
 
 
 def test_load_once(

@@ -241,7 +241,7 @@ def test_a_snapshot_and_its_lock(tmp_path: Path) -> None:
     rulings = (
         ruling("gone", "gone==1", "excluded", "dropped by decision"),
         msgspec.structs.replace(
-            ruling("LD_LIBRARY_PATH", "", "excluded", "paths of the machine"), file="env.txt"
+            ruling("LD_LIBRARY_PATH", "", "excluded", "paths of the machine"), file="env.nul"
         ),
     )
     lock = write(make_lock(rulings=rulings), tmp_path / "lock")
@@ -257,6 +257,18 @@ def test_a_snapshot_and_its_lock(tmp_path: Path) -> None:
     back = compared(lock, snapshot)
     assert [d.note for d in back.only_in_other][1] == "A leaves it out, excluded: dropped by decision"
     assert names(back) == names(found)
+
+
+@pytest.mark.parametrize(("implementation", "differ"), [("CPython", []), ("PyPy", ["python"])])
+def test_a_lock_is_of_cpython(implementation: str, differ: list[str], tmp_path: Path) -> None:
+    """What a snapshot tells beyond the version is no difference by itself."""
+    lock = write(make_lock(), tmp_path / "lock")
+    python = {"version": make_lock().interpreter.version, "implementation": implementation}
+    snapshot = make_snapshot(tmp_path / "snapshot", {"python": python}, requirements_txt="torch==1.0\n")
+    found = compared(snapshot, lock)
+    assert [each.name for each in found.differ if each.kind == "interpreter"] == differ
+    only = [each for each in (*found.only_in_one, *found.only_in_other) if each.kind == "interpreter"]
+    assert only == []
 
 
 # --- images ----------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ from reprobuild.image.docker_archive import write_docker_archive
 from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.image.wheel import wheel_entries
 from reprobuild.lock import PREFIX, Artefact, Interpreter, Wheel
-from reprobuild.realise.base import _rewrite
 from reprobuild.realise.bytecode import _unpack_modules
+from reprobuild.realise.finish import rewrite
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.unpack import extract, unpack_root
 from reprobuild.store import Store
@@ -125,8 +125,8 @@ def tar(random: Random, seeds: Seeds, place: Path) -> None:
         with tar_items(path, name, prefix="src/p") as items:
             inside(read_listing(write_layer(items, name, 0, store), store), "src/p/")
 
-    def rewrite() -> None:
-        _rewrite(path, place / "in" / "tree.tar", 0)
+    def finished() -> None:
+        rewrite(path, place / "in" / "tree.tar", 0)
         with (place / "in" / "tree.tar").open("rb") as stream:
             inside(list(list_tar(stream)), "")
 
@@ -135,7 +135,7 @@ def tar(random: Random, seeds: Seeds, place: Path) -> None:
     outcomes(
         name, [layer, lambda: unpack_root(path, place / "in" / "root"), lambda: copy_layer(kept, name, store)]
     )
-    outcomes("the tree that the packages made", [rewrite])
+    outcomes("the tree that the packages made", [finished])
 
 
 def layout(random: Random, seeds: Seeds, place: Path) -> None:

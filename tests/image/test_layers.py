@@ -24,6 +24,7 @@ from reprobuild.image.tree import merge
 from reprobuild.lock import encode
 from reprobuild.store import Store, hash_file
 from reprobuild.wheelorder import LARGE, MOST, order_wheels
+from tests.conftest import ROOT
 from tests.image.made import EPOCH, SITE, Made, file, folder, make_tar, symlink
 
 BOTH = "no image can hold both: leave one out with `--drop NAME`, or pin versions that do not overlap"
@@ -222,6 +223,52 @@ def test_a_layer_is_made_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delattr(layers_module, "write_layer")
     monkeypatch.delattr(layers_module, "copy_layer")
     assert make_layers(recipes, Store(made.store.root)) == first
+
+
+MAKER = """
+import sys, time
+from pathlib import Path
+import msgspec
+from reprobuild.image import layers
+from reprobuild.image.plan import Recipe
+from reprobuild.store import Store
+made = []
+write = layers.write_layer
+def counted(*arguments):
+    made.append(1)
+    time.sleep(0.5)  # so that all others come while it is made
+    return write(*arguments)
+layers.write_layer = counted
+recipe = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=Recipe)
+layer = layers.make_layer(recipe, Store(Path(sys.argv[1])))
+print(len(made), layer.blob)
+"""
+
+
+def test_processes_that_share_a_store_make_a_layer_once(made: Made, tmp_path: Path) -> None:
+    made.wheel("pkg", {"pkg.py": b"x = 1\n"})
+    recipe = by_title(made)["1 wheels"]
+    (tmp_path / "recipe").write_bytes(msgspec.json.encode(recipe))
+    argv = [sys.executable, "-c", MAKER, str(made.store.root), str(tmp_path / "recipe")]
+    jobs = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(4)]
+    said = [job.communicate(timeout=120)[0].split() for job in jobs]
+    assert sorted(count for count, _ in said) == ["0", "0", "0", "1"]
+    assert len({blob for _, blob in said}) == 1
+    assert not list((made.store.root / "making").iterdir())
+
+
+def test_one_that_was_killed_keeps_nobody_waiting(made: Made) -> None:
+    made.wheel("pkg", {"pkg.py": b""})
+    recipe = by_title(made)["1 wheels"]
+    lock = made.store.root / "making" / recipe.key(layers_module.LEVEL)
+    lock.parent.mkdir(exist_ok=True)
+    code = (
+        f"import fcntl, os, signal; f = open({str(lock)!r}, 'w'); fcntl.flock(f, 2); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert lock.exists()
+    assert make_layer(recipe, made.store).diff_id
+    assert not lock.exists()
 
 
 @pytest.mark.parametrize("title", ["1 wheels", "debian bookworm, 0 packages"])

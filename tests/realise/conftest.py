@@ -12,12 +12,11 @@ from reprobuild.resolve.building.compiling import PACKAGES
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
 from tests.realise.projects import Bench
-from tests.system.conftest import base, bookworm, store  # noqa: F401  # fixtures
 from tests.system.samples import bring
 
 
 @pytest.fixture(scope="session")
-def devel(bookworm: SystemIndex, store: Store) -> Base:  # noqa: F811  # a fixture
+def devel(bookworm: SystemIndex, store: Store) -> Base:
     """The base with compilers, every file in the store."""
     roots = ["python3.11", "passwd", "python3.11-dev", "rustc", "cargo", *PACKAGES]
     found, _ = resolve_base((), index=bookworm, roots=roots)
@@ -26,6 +25,6 @@ def devel(bookworm: SystemIndex, store: Store) -> Base:  # noqa: F811  # a fixtu
 
 
 @pytest.fixture(scope="session")
-def bench(base: Base, devel: Base, store: Store) -> Bench:  # noqa: F811  # fixtures
+def bench(base: Base, devel: Base, store: Store) -> Bench:
     """Where projects are locked and built as the program does it."""
     return Bench(base, devel, store, os.environ)

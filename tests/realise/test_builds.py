@@ -58,8 +58,7 @@ def test_an_extension_is_compiled_to_the_same_bytes_twice(bench: Bench) -> None:
     lock = bench.lock(sdists=[bench.sdist("made", "1.5", COMPILED)])
     assert lock.sdists[0].building.compiles
     first = rebuilt(bench, lock, "made").built
-    assert rebuilt(bench, lock, "made").built == first
-    sealed = realise(lock, bench.store)
+    sealed = realise(lock, bench.store)  # a build of its own: the store remembers none
     assert sealed.realised is not None
     assert sealed.realised.builds == (first,)
     tools = dict(line.split(": ", 1) for line in sealed.realised.builds[0].tools)

@@ -245,6 +245,17 @@ def test_a_package_may_have_a_folder_that_is_named_like_those_of_builds(tmp_path
     assert files == tuple(sorted(left | parts))
 
 
+def test_compiled_parts_that_are_holes_are_refused(tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    with (tree / "_native.so").open("wb") as stream:
+        stream.truncate(1 << 42)
+    with pytest.raises(BuildError, match="all else is holes") as caught:
+        keep_parts(tree, (), "", (), "the build", made.store)
+    assert caught.value.hint == HOSTILE
+
+
 PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")
 
 
@@ -268,8 +279,13 @@ def test_the_environment_of_a_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "words"),
     [
-        ("w-1.0.data/scripts/python", "brings bin/python, which is the environment's own"),
-        ("w-1.0.data/data/pyvenv.cfg", "brings pyvenv.cfg, which is the environment's own"),
+        ("w-1.0.data/scripts/python", "w-1.0-.*whl brings bin/python, which is the environment's own"),
+        (
+            "w-1.0.data/scripts/python3.11",
+            "w-1.0-.*whl brings bin/python3.11, which is the environment's own",
+        ),
+        ("w-1.0.data/data/pyvenv.cfg", "w-1.0-.*whl brings pyvenv.cfg, which is the environment's own"),
+        ("w-1.0.data/data/bin", "w-1.0-.*whl brings bin, which is the environment's own"),
         ("w-1.0.data", "holds w-1.0.data, which is in no scheme"),
     ],
 )

@@ -8,8 +8,8 @@ import pytest
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.realise.base import _rewrite
 from reprobuild.realise.cleanup import LEFTOVERS, leftover_of
+from reprobuild.realise.finish import rewrite
 from tests.image.made import file, make_tar
 
 
@@ -51,7 +51,7 @@ def test_files_are_removed_or_emptied_and_folders_stay(tmp_path: Path) -> None:
         file("etc/kept", b"x"),
     ]
     found.write_bytes(make_tar(entries))
-    listing = _rewrite(found, tree, 0)
+    listing = rewrite(found, tree, 0)
     with tree.open("rb") as stream:
         written = list(list_tar(stream))
     assert written == listing
@@ -65,7 +65,7 @@ def test_a_hard_link_to_what_is_removed_is_no_base(tmp_path: Path) -> None:
     link = Entry(path="usr/x", type="hardlink", mode=0o644, target="var/log/x")
     found.write_bytes(make_tar([file("var/log/x", b"x"), (link, b"")]))
     with pytest.raises(BuildError, match="/usr/x, a link to /var/log/x, which is removed") as caught:
-        _rewrite(found, tmp_path / "tree.tar", 0)
+        rewrite(found, tmp_path / "tree.tar", 0)
     assert caught.value.hint == (
         "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
     )

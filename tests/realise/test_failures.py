@@ -17,8 +17,9 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import Artefact, BaseImage, Building, Interpreter, Lock, Realised, Sdist, Setting, Source
 from reprobuild.payload import pack_runtime, payload
 from reprobuild.realise import realise
-from reprobuild.realise.base import _key, _rewrite
+from reprobuild.realise.base import _key
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels, compiled_key
+from reprobuild.realise.finish import rewrite
 from reprobuild.realise.runtime import PLACE
 from reprobuild.realise.wheels import build_wheel, wheel_key
 from reprobuild.sandbox import Root
@@ -242,20 +243,21 @@ def test_a_tree_of_hostile_packages(tmp_path: Path, entry: Entry, words: str) ->
     found = tmp_path / "found.tar"
     found.write_bytes(make_tar([(entry, b"")]))
     with pytest.raises(BuildError, match=f"the tree that the packages made .*{words}") as caught:
-        _rewrite(found, tmp_path / "tree.tar", 0)
+        rewrite(found, tmp_path / "tree.tar", 0)
     assert caught.value.hint in (
         HOSTILE, "one of the packages makes it, which none of Debian's does; leave it out with `--drop NAME`"
     )  # fmt: skip
     found.write_bytes(b"no tar" * 200)
-    with pytest.raises(BuildError, match="the tree that the packages made cannot be read"):
-        _rewrite(found, tmp_path / "tree.tar", 0)
+    with pytest.raises(BuildError, match="the tree that the packages made cannot be read") as caught:
+        rewrite(found, tmp_path / "tree.tar", 0, "choose another image")
+    assert caught.value.hint == "choose another image"
 
 
 def test_the_rights_that_packages_set_stay(tmp_path: Path) -> None:
     """`sudo` and `su` are set-user-id: dpkg sets it, and the base keeps it."""
     found, tree = tmp_path / "found.tar", tmp_path / "tree.tar"
     found.write_bytes(make_tar([file("usr/bin/su", b"", 0o4755), file("usr/bin/chage", b"", 0o2755, gid=42)]))
-    _rewrite(found, tree, 0)
+    rewrite(found, tree, 0)
     with tree.open("rb") as stream:
         assert [oct(entry.mode) for entry in list_tar(stream)] == ["0o4755", "0o2755"]
 

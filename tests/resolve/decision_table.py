@@ -105,5 +105,5 @@ DECISIONS: list[tuple[str, dict[str, str], tuple[str, str, str, str]]] = [
     ("-e /home/ada/tool", {}, ("source", "/home/ada/tool", "", "")),
     # conda
     ("tool @ file:///croot/tool_1676588132104/work", {}, ("conda", "", "", "")),
-    ("tool @ file:///home/conda/builds/tool_1609355006118/work/dist/tool-0.7.0-py2.py3-none-any.whl", {}, ("conda", "0.7.0", "", "")),
+    ("tool @ file:///build/artifacts/tool_1609355006118/work/py-dist/tool-0.7.0-py2.py3-none-any.whl", {}, ("conda", "0.7.0", "", "")),
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import http.server
-import threading
 import time
 from dataclasses import dataclass, field
 from email.message import Message
-from types import TracebackType
+
+from tests.loopback import Loopback
 
 
 @dataclass(frozen=True)
@@ -28,25 +28,13 @@ class Reply:
     endless: bool = False
 
 
-class Served:
+class Served(Loopback):
     """The server. `replies` are given in order for each path, the last of them for ever."""
 
     def __init__(self) -> None:
         self.replies: dict[str, list[Reply]] = {}
         self.asked: list[tuple[str, Message]] = []
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self.url = f"http://{self.host}"
-
-    def __enter__(self) -> Served:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_handler(self))
 
     def give(self, path: str, *replies: Reply | bytes) -> str:
         """Answer the path with these, and return its address."""
@@ -56,11 +44,6 @@ class Served:
     def headers(self, name: str) -> list[str | None]:
         """Return one header of every request so far."""
         return [headers[name] for _, headers in self.asked]
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that go away are no news here."""
 
 
 def _handler(served: Served) -> type[http.server.BaseHTTPRequestHandler]:

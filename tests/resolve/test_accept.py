@@ -117,15 +117,20 @@ def test_a_made_system_and_a_source_become_a_lock(
     assert [r.kind for r in rulings] == ["stray-diff"]
 
 
-def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("apt", "freeze"), [("apt-packages.txt", "requirements.txt"), ("dpkg_list.txt", "pip-freeze.txt")]
+)
+def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(
+    apt: str, freeze: str, tmp_path: Path
+) -> None:
     """A package may have stood there, and would be missing without a word."""
-    (tmp_path / "apt-packages.txt").write_text(
+    (tmp_path / apt).write_text(
         "Listing...\nnano/stable,now 7.2-1+deb12u1 amd64 [instal\nless/stable,now a:590 amd64 [installed]\n"
     )
-    (tmp_path / "requirements.txt").write_text("six==1.16.0\n???\n")
+    (tmp_path / freeze).write_text("six==1.16.0\n???\n")
     rulings = compose._unread(read_snapshot(tmp_path))
     assert {(ruling.file, ruling.line) for ruling in rulings} == {
-        ("apt-packages.txt", 2), ("apt-packages.txt", 3), ("requirements.txt", 2),
+        (apt, 2), (apt, 3), (freeze, 2),
     }  # fmt: skip
     with pytest.raises(LockError, match="3 captured lines cannot be repeated exactly") as caught:
         accept(rulings, [])

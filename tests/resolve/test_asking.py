@@ -80,7 +80,7 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
         progress=lambda *_: None,
     )  # fmt: skip
     decided = Decisions(indexes={"mylib": f"{served.url}{address}"})
-    for decisions, url in ((Decisions(), env["PIP_INDEX_URL"]), (decided, "http://h.test")):
+    for decisions, url in ((Decisions(), env["PIP_INDEX_URL"]), (decided, f"{served.url}/none")):
         env["PIP_INDEX_URL"] = url
         around = session.surroundings()
         files = file_lists(decisions, read_services({}), around)

@@ -49,7 +49,16 @@ UNKNOWN = "not known to change the computation; --bake NAME puts it in"
         ("PMIX_RANK PMI_RANK OMPI_COMM_WORLD_RANK TORCHELASTIC_RUN_ID KUBERNETES_PORT JOB_ID", JOB),
         ("MODULEPATH LMOD_CMD LOADEDMODULES _ModuleTable001_ __LMOD_REF_COUNT_PATH EBROOTCUDA", MODULES),
         ("PATH LIBRARY_PATH PYTHONHOME CUDA_HOME CONDA_PREFIX VIRTUAL_ENV JAVA_HOME", PATHS),
+        ("HCOLL_HOME AOCL_ROOT UCC_DIR SHARP_HOME NVPL_ROOT NCCL_DIR NCCL_HOME CUDNN_ROOT CUDNN_PATH", PATHS),
         ("NCCL_SOCKET_IFNAME NCCL_IB_HCA NCCL_DEBUG UCX_TLS FI_PROVIDER OMPI_MCA_btl", FABRIC),
+        (
+            "NCCL_GRAPH_DUMP_FILE HCOLL_MAIN_IB OMPI_MCA_pml OMPI_MCA_oob_tcp_if_include NCCL_OOB_NET_IFNAME",
+            FABRIC,
+        ),
+        (
+            "UCC_TL_SHARP_DEVICES UCC_LOG_FILE SHARP_SMX_SOCK_INTERFACE NCCL_NETDEVS_POLICY MPICH_OFI_NIC_POLICY",
+            FABRIC,
+        ),
         ("http_proxy HTTPS_PROXY PIP_INDEX_URL UV_INDEX SSL_CERT_FILE REQUESTS_CA_BUNDLE", FETCHING),
         ("MY_FLAG FOO WANDB_PROJECT OMPX", UNKNOWN),
         ("HF_HOME TORCH_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR WANDB_DIR", CACHES),
@@ -67,7 +76,12 @@ def test_what_stays_out(names: str, reason: str) -> None:
     ("text", "reason"),
     [
         ("OMP_NUM_THREADS=8 MKL_CBWR=COMPATIBLE KMP_AFFINITY=none OPENBLAS_NUM_THREADS=1", MATTERS),
+        ("AOCL_ENABLE_INSTRUCTIONS=avx2 NVPL_BLAS_DEBUG_CPU_TYPE=1", MATTERS),
         ("CUBLAS_WORKSPACE_CONFIG=:4096:8 NVIDIA_TF32_OVERRIDE=0 NCCL_ALGO=Ring NCCL_PROTO=Simple", MATTERS),
+        ("OMPI_MCA_coll=^hcoll OMPI_MCA_coll_tuned_allreduce_algorithm=4 HCOLL_ENABLE_MCAST=0", MATTERS),
+        ("MPICH_COLL_OPT_OFF=mpi_allreduce MPICH_ALLREDUCE_NO_SMP=1 MV2_USE_SHMEM_ALLREDUCE=0", MATTERS),
+        ("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring NCCL_TUNER_PLUGIN=none UCC_CONFIG_FILE=", MATTERS),
+        ("SHARP_COLL_ENABLE_SAT=1 UCC_CL_BASIC_TLS=^sharp I_MPI_CBWR=2 NCCL_GRAPH_REGISTER=0", MATTERS),
         ("PYTHONHASHSEED=0 TF_DETERMINISTIC_OPS=1 XLA_FLAGS=--x CUDA_LAUNCH_BLOCKING=1", MATTERS),
         (
             "TORCHINDUCTOR_MAX_AUTOTUNE=1 PYTORCH_CUDA_ALLOC_CONF=a:b TRITON_PTXAS=x MALLOC_ARENA_MAX=2",
@@ -91,6 +105,29 @@ def test_a_locale_that_the_image_has_not_is_left_out(pair: str) -> None:
     settings, rulings = decide(variable(name, value))
     assert settings == {}
     assert (rulings[name].outcome, rulings[name].reason) == ("excluded", NO_LOCALE)
+
+
+def test_parts_of_another_mpi_are_not_asked_for() -> None:
+    """An Open MPI that lacks a part which is named does not start."""
+    settings, rulings = decide(variable("OMPI_MCA_coll", "hcoll,tuned,basic,self"))
+    assert settings == {}
+    assert (rulings["OMPI_MCA_coll"].outcome, rulings["OMPI_MCA_coll"].kind) == ("excluded", "numerics")
+    assert rulings["OMPI_MCA_coll"].reason.endswith("that of the image may not; --bake NAME puts it in")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN", "NCCL_CONF_FILE", "UCC_CONFIG_FILE", "UCC_COMPONENT_PATH",
+        "OMPI_MCA_coll_tuned_dynamic_rules_filename", "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", "I_MPI_TUNING_BIN",
+    ],
+)  # fmt: skip
+def test_a_file_of_the_captured_machine_chooses_no_sums(name: str) -> None:
+    settings, rulings = decide(variable(name, "/opt/site/tuned.conf"))
+    assert settings == {}
+    assert (rulings[name].outcome, rulings[name].kind) == ("excluded", "numerics")
+    assert rulings[name].reason.startswith("a file of the captured machine that chooses how sums are made")
+    assert decide(variable(name, "/opt/mine"), bake={name: None})[0] == {name: "/opt/mine"}
 
 
 def test_every_rule_is_met_by_these_tests() -> None:

@@ -466,7 +466,7 @@ def test_condas_build_without_its_list_and_without_a_wheel(index: Index) -> None
 
 def test_condas_build_whose_line_tells_its_version(index: Index) -> None:
     index.add("tool-1.0-py3-none-any.whl")
-    text = "tool @ file:///tmp/build/80754af9/tool_1644875935023/work/py-dist/tool-1.0-py2.py3-none-any.whl"
+    text = "tool @ file:///build/1a2b3c4d/tool_1644875935023/work/py-dist/tool-1.0-py2.py3-none-any.whl"
     wheel, ruling = lock(lists(index.url), text)
     assert wheel is not None
     assert (ruling.outcome, ruling.reason.partition(":")[0]) == (

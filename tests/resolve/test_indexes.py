@@ -11,6 +11,7 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.resolve.freeze.indexes import Index, Indexes, decided_indexes, read_indexes
+from reprobuild.resolve.freeze.pip_settings import Asking
 from tests.resolve.served import Served
 
 
@@ -245,3 +246,19 @@ def test_a_pip_that_does_not_answer(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(LockError, match="is not on PATH"):
         read_indexes(env)
+
+
+def test_pip_that_was_asked_before_gives_the_same(env: dict[str, str], tmp_path: Path) -> None:
+    pip_file(
+        env,
+        tmp_path,
+        "[global]\nindex-url = https://a.test/simple\nextra-index-url = https://b.test/simple\n",
+    )
+    with Asking(env) as asking:
+        assert read_indexes(env, asking) == read_indexes(env)
+
+
+def test_an_answer_that_nobody_takes_is_not_waited_for(env: dict[str, str], tmp_path: Path) -> None:
+    """As when a verb fails before it needs the answer: a process left behind would be an error of this test."""
+    with pytest.raises(ZeroDivisionError), Asking(env):
+        raise ZeroDivisionError

@@ -119,7 +119,7 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
         name="conda-made", version="2.0", build="0", subdir="noarch", channel="made", file=file
     )
     debian = Ruling(
-        file="requirements.txt", line=1, subject="Debians", outcome="in base", reason="python3-debians"
+        file="pip-freeze.txt", line=1, subject="Debians", outcome="in base", reason="python3-debians"
     )
     lock = locked(tmp_path, wheels, conda=(conda,), rulings=(debian,))
     found = conflicts(lock)

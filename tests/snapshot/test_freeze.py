@@ -50,7 +50,7 @@ def one(*rows: str) -> Requirement:
         ("m @ file:///tmp/m-1.0.tar.gz", {"kind": "archive", "version": "1.0", "path": "/tmp/m-1.0.tar.gz", "url": None}),
         (f"m @ file:///C:/w/m-1.0-py3-none-any.whl#sha256={HASH}", {"path": "C:/w/m-1.0-py3-none-any.whl", "sha256": HASH}),
         ("m @ file:///croot/m_1676588132104/work", {"kind": "conda", "version": None, "path": "/croot/m_1676588132104/work"}),
-        ("m @ file:///tmp/build/80754af9/m_1644481695334/work/dist", {"kind": "conda"}),
+        ("m @ file:///build/1a2b3c4d/m_1644481695334/work/dist", {"kind": "conda"}),
         ("m @ file:///C:/ci/m_1600290345082/work", {"kind": "conda"}),
         ("m @ file:///home/me/src/ci/m_1611921544520/work", {"kind": "conda"}),
         ("m @ file:///tmp/build/8/m_1609355006118/work/m-0.7.0-py3-none-any.whl", {"kind": "conda", "version": "0.7.0"}),

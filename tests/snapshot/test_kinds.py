@@ -186,9 +186,7 @@ def test_versions_of_condas_builds(snapshot: Write, name: str, listed: str, vers
 
 
 def test_a_version_in_the_line_and_another_in_the_list(snapshot: Write) -> None:
-    wheel = (
-        "six @ file:///tmp/build/80754af9/six_1644875935023/work/py-dist/six-1.16.0-py2.py3-none-any.whl\n"
-    )
+    wheel = "six @ file:///build/1a2b3c4d/six_1644875935023/work/py-dist/six-1.16.0-py2.py3-none-any.whl\n"
     (line,) = snapshot(**{"requirements.txt": wheel, "conda-list.txt": "six 1.16 py_0\n"}).requirements
     assert line.version == "1.16.0"
     with pytest.raises(SnapshotError) as err:

@@ -178,7 +178,7 @@ def test_a_slow_reader_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
             data.count(b"x", at)
 
     monkeypatch.setitem(PARSERS, "rpm", slow)
-    assert seconds("rpm", rows("ab", 800_000)) / max(0.02, seconds("rpm", rows("ab", 200_000))) > 8
+    assert seconds("rpm", rows("ab", 400_000)) / max(0.02, seconds("rpm", rows("ab", 100_000))) > 8
 
 
 def test_five_megabytes_of_any_kind_are_read_or_refused_soon() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, write_lock
 from reprobuild.payload import pack_runtime
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from reprobuild.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made

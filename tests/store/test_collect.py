@@ -33,6 +33,8 @@ def test_what_a_kept_lock_needs_stays_and_nothing_else(made: Made, tmp_path: Pat
     built(goes, tmp_path / "goes.lock", store, tmp_path / "b")
     both = contents(store, "blobs", "made")
     stray = store.add(b"nobody names it")
+    killed = store.root / "making" / "of one that was killed"
+    killed.touch()
     (tmp_path / "goes.lock").unlink()
     (tmp_path / "b" / "reprobuild.lock").unlink()
 
@@ -42,6 +44,7 @@ def test_what_a_kept_lock_needs_stays_and_nothing_else(made: Made, tmp_path: Pat
     assert contents(store, "blobs", "made").keys() == both.keys() | {f"blobs/{stray[:2]}/{stray}"}
     done = gc(store)
     assert done == {**told, "dry_run": False}
+    assert not killed.exists()
     three = next(wheel.file.sha256 for wheel in goes.wheels if wheel.name == "three")
     left = contents(store, "blobs", "made")
     assert not store.has(stray)

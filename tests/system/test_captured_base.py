@@ -115,10 +115,12 @@ def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(
         [*ORDINARY_USER, "env", *(f"{name}={value}" for name, value in later.items()), sys.executable, "-c", REALISE,
          shared_tmp, str(EPOCH)],
         input=msgspec.json.encode(captured[0]), capture_output=True, check=False, cwd="/", umask=0o077,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo"},
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo",
+             "LC_ALL": "C", "SOURCE_DATE_EPOCH": "1", "HOME": "/nowhere"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     other = done.stdout.decode().strip()
+    assert not list((shared_tmp / "tmp").iterdir())
     with store.blob(digest).open("rb") as one, (shared_tmp / "blobs" / other[:2] / other).open("rb") as two:
         first, second = ({entry.path: entry for entry in list_tar(stream)} for stream in (one, two))
     assert {path for path in {*first, *second} if first.get(path) != second.get(path)} == set()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,9 +26,19 @@ from reprobuild.sandbox import Root, run_in_root
 from reprobuild.snapshot.model import Mark, Package
 from reprobuild.store import Store
 from tests.registry.pushing import LAYERS, OCI, Member, file, folder, layer, link, pack, sha256
-from tests.system.samples import EPOCH, bring, package
-from tests.system.test_realise import realise_elsewhere
+from tests.system.samples import EPOCH, ORDINARY_USER, bring, package
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+REALISE = """
+import sys
+from pathlib import Path
+import msgspec
+from reprobuild.lock import Base
+from reprobuild.realise.base import realise_base
+from reprobuild.store import Store
+base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
+print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
+"""
 # capabilities(7), vfs_cap_data of revision 2: cap_net_raw, effective and permitted, as `ping` has it.
 CAPABILITY = bytes.fromhex("0100000200200000000000000000000000000000")
 TOP = [
@@ -104,6 +118,24 @@ def entries(tree: str, store: Store) -> dict[str, tuple[Entry, bytes]]:
             entry.path: (entry, content() if entry.type == "file" and entry.size < 1 << 20 else b"")
             for entry, content in read_tar(stream)
         }
+
+
+def realise_elsewhere(base: Base, store: Store, folder: Path) -> str:
+    """Realise with a copy of the packages, as the ordinary user, in another environment."""
+    for deb in (*base.packages, *base.tools):
+        copy = folder / "blobs" / deb.file.sha256[:2] / deb.file.sha256
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(store.blob(deb.file.sha256), copy)
+    for path in [folder, *folder.rglob("*")]:
+        os.chown(path, 12345, 12345)
+    done = subprocess.run(
+        ["sh", "-c", 'umask 077; exec "$@"', "sh", *ORDINARY_USER, sys.executable, "-c", REALISE, folder, str(EPOCH)],
+        input=msgspec.json.encode(base), capture_output=True, check=False, cwd="/",
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo",
+             "LC_ALL": "C", "SOURCE_DATE_EPOCH": "1", "HOME": "/nowhere"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().strip()
 
 
 def test_the_image_tells_its_system(system: ImageSystem, base: Base) -> None:

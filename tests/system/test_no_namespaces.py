@@ -8,8 +8,8 @@ import pytest
 
 from reprobuild.image.build import Image
 from reprobuild.lock import Base, Lock, write_lock
-from reprobuild.pipeline import read_image
 from reprobuild.realise import realise
+from reprobuild.results import read_image
 from reprobuild.store import Store
 from tests.conftest import reprobuild
 from tests.system.samples import EPOCH, names_in

@@ -1,12 +1,10 @@
-"""A real base: the same bytes from root and from an ordinary user, and what is and is not in it."""
+"""A real base: what is and is not in it, what is kept of it, and what cannot be installed."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,20 +19,9 @@ from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.root import kept_root
 from reprobuild.sandbox import Root, run_in_root
 from reprobuild.store import Store
-from tests.system.samples import EPOCH, ORDINARY_USER, add_deb, ar_bytes, member, tar_bytes
+from tests.system.samples import EPOCH, add_deb, ar_bytes, member, tar_bytes
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-REALISE = """
-import sys
-from pathlib import Path
-import msgspec
-from reprobuild.lock import Base
-from reprobuild.realise.base import _key, realise_base
-from reprobuild.store import Store
-base = msgspec.json.decode(sys.stdin.buffer.read(), type=Base)
-print(realise_base(base, Store(Path(sys.argv[1])), int(sys.argv[2])))
-"""
-
 
 # What a hostile maintainer script would try, and two things that it may: a diversion, and an override of rights,
 # which stay in the tree.
@@ -77,31 +64,6 @@ def entries(store_blob: Path) -> dict[str, tuple[Entry, bytes]]:
             entry.path: (entry, content() if entry.type == "file" and entry.size < 1 << 20 else b"")
             for entry, content in read_tar(stream)
         }
-
-
-def realise_elsewhere(base: Base, store: Store, folder: Path) -> str:
-    """Realise with a copy of the packages, as the ordinary user, in another environment."""
-    for deb in (*base.packages, *base.tools):
-        copy = folder / "blobs" / deb.file.sha256[:2] / deb.file.sha256
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(store.blob(deb.file.sha256), copy)
-    for path in [folder, *folder.rglob("*")]:
-        os.chown(path, 12345, 12345)
-    done = subprocess.run(
-        ["sh", "-c", 'umask 077; exec "$@"', "sh", *ORDINARY_USER, sys.executable, "-c", REALISE, folder, str(EPOCH)],
-        input=msgspec.json.encode(base), capture_output=True, check=False, cwd="/",
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "Asia/Tokyo",
-             "LC_ALL": "C", "SOURCE_DATE_EPOCH": "1", "HOME": "/nowhere"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
-
-
-def test_root_and_an_ordinary_user_get_the_same_bytes(
-    base: Base, store: Store, tree: str, shared_tmp: Path
-) -> None:
-    assert realise_elsewhere(base, store, shared_tmp) == tree
-    assert not list((shared_tmp / "tmp").iterdir())
 
 
 def test_a_known_tree_is_not_made_again(base: Base, store: Store, tree: str) -> None:

@@ -193,15 +193,25 @@ def test_values_are_never_read_as_shell(root: Path) -> None:
 
 
 def test_nothing_is_left_when_the_time_is_over(root: Path) -> None:
-    before = Path("/proc/self/mountinfo").read_text()
     with pytest.raises(EngineError, match="did not end within"):
         inside(root, "setsid sleep 98765 & sleep 98765", timeout=1)
     deadline = time.monotonic() + 10
     while _sleepers() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _sleepers()
-    assert Path("/proc/self/mountinfo").read_text() == before
+    assert str(root) not in Path("/proc/self/mountinfo").read_text()
     assert not list((root / "dev").iterdir())
+
+
+def run_as_ordinary_user(script: str, *arguments: Path) -> str:
+    """Return what a script of our program prints as the ordinary user."""
+    done = subprocess.run(
+        [*ORDINARY_USER, sys.executable, "-c", script, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_a_bomb_of_processes_ends_at_the_limit_for_an_ordinary_user(
@@ -216,13 +226,8 @@ def test_a_bomb_of_processes_ends_at_the_limit_for_an_ordinary_user(
         "place = sandbox.Root(folder=root)\n"
         "print(sandbox.run_in_root(place, ['perl', '-e', bomb], epoch=0, purpose='bomb').decode())\n"
     )
-    done = subprocess.run(
-        [*ORDINARY_USER, sys.executable, "-c", script, str(store_blob), str(shared_tmp)],
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    count, _, why = done.stdout.strip().partition(" ")
+    said = run_as_ordinary_user(script, store_blob, shared_tmp)
+    count, _, why = said.strip().partition(" ")
     assert int(count) <= 50
     assert why == "Resource temporarily unavailable"
     assert not _sleepers()
@@ -241,9 +246,8 @@ def _sleepers() -> list[str]:
 
 def test_the_hosts_mount_table_file_is_not_touched(root: Path) -> None:
     table = Path("/run/mount/utab")
-    before = table.stat().st_mtime_ns if table.exists() else None
     inside(root, "true", binds=[Bind(source=root / "etc", target="/mnt/etc")])
-    assert (table.stat().st_mtime_ns if table.exists() else None) == before
+    assert not table.exists() or str(root) not in table.read_text()
 
 
 def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
@@ -303,11 +307,6 @@ def test_it_works_for_an_ordinary_user(tree: str, store_blob: Path, shared_tmp: 
         "    place = Root(folder=root, layered=layered)\n"
         "    print(run_in_root(place, look, epoch=0, purpose='look').decode())\n"
     )
-    done = subprocess.run(
-        [*ORDINARY_USER, sys.executable, "-c", script, str(store_blob), str(shared_tmp)],
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0", "reprobuild", "lo"] * 2
+    said = run_as_ordinary_user(script, store_blob, shared_tmp)
+    assert said.split() == ["0", "reprobuild", "lo"] * 2
     assert {path.lstat().st_uid for path in (shared_tmp / "root").rglob("*")} == {12345}

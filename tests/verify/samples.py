@@ -69,9 +69,8 @@ def source(name: str, tree: str) -> Source:
 
 
 def ruling(subject: str, captured: str, outcome: Any = "pinned", reason: str = "", **more: Any) -> Ruling:
-    return Ruling(
-        file="requirements.txt", line=1, subject=subject, outcome=outcome, reason=reason, captured=captured, **more
-    )  # fmt: skip
+    place = {"file": "requirements.txt", "line": 1, **more}
+    return Ruling(subject=subject, outcome=outcome, reason=reason, captured=captured, **place)
 
 
 def make_verdict(
@@ -183,7 +182,7 @@ VARIABLES = b"A=1\nexport LINES=$'one\\ntwo'\nPATH=/bin\n"
 def captured(packages: bytes = PACKAGES, variables: bytes = VARIABLES) -> Finished:
     """Return what a capture inside the image leaves."""
     files = {"apt-packages.txt": packages, "env.txt": variables, "parts/deep": b"not a file of a snapshot"}
-    return done(**{f"again/{name}": data for name, data in files.items()})
+    return msgspec.structs.replace(done(), outputs={f"again/{name}": data for name, data in files.items()})
 
 
 def good_answers() -> dict[str, list[Finished]]:
@@ -196,7 +195,7 @@ def good_answers() -> dict[str, list[Finished]]:
         "cpu quick": [done(document(quick=True))],
         "cuda": [done(document("cuda"))],
         "cuda quick": [done(document("cuda", quick=True))],
-        "workload": [done(**{"model.pt": b"weights"})],
+        "workload": [msgspec.structs.replace(done(), outputs={"model.pt": b"weights"})],
         "compare": [done({"ran": True, "files": [DRIFTED]})],
     }
 

@@ -8,10 +8,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
+from reprobuild.errors import DriftError, InconclusiveError, RoundTripError, UsageError
 from reprobuild.verify.document import Device, read_document
 from reprobuild.verify.headline import judge_determinism
 from reprobuild.verify.judge import judge_smoke
+from reprobuild.verify.smoke import questions
 from reprobuild.verify.verdict import (
     Against,
     Collectives,
@@ -709,3 +710,30 @@ def test_an_earlier_certificate_counts(before: Any, code: int) -> None:
     against = Against(certificate="sha256:1", made="", verdict=before, compared=1)
     assert make_verdict(against=against).exit_code == code
     assert make_verdict(round_trip="residue", against=against).exit_code == (8 if code == 8 else 10)
+
+
+def test_named_probes_alone_are_run_in_short_and_are_no_pass() -> None:
+    first, second = questions(
+        "cpu", EXPECTED["cpu"], seed=7, controls=False, thorough=False, probes=["lstm", "gru"]
+    )
+    assert first == {
+        "device": "cpu", "seed": 7, "thorough": False, "only": ["gru", "lstm"], "collectives": False,
+        "modes": ["profile", "strict"], "processes": 1, "stress": False, "controls": False,
+    }  # fmt: skip
+    assert second["quick"] is True
+    two = [probe(name, ["profile", "strict"]) for name in ("gru", "lstm")]
+    asked = [document(quick=quick, probes=two, collectives=None) for quick in (False, True)]
+    smoke = judged(*asked, profile="torch", only=["gru", "lstm"])
+    assert [each.verdict for each in smoke.probes] == ["identical", "identical"]
+    full = len(EXPECTED["cpu"].probes)
+    assert (smoke.verdict, smoke.open) == ("inconclusive", (f"only 2 of {full} probes were asked for",))
+    assert smoke.collectives
+    assert (smoke.collectives.verdict, smoke.collectives.why) == (
+        "not-covered", "they were left out: only some probes were asked for",
+    )  # fmt: skip
+
+
+def test_a_probe_that_the_image_does_not_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="has no probe nonsense on cpu") as caught:
+        questions("cpu", EXPECTED["cpu"], seed=7, controls=False, thorough=False, probes=["lstm", "nonsense"])
+    assert caught.value.hint.startswith("its probes are: adaptive_avg_pool2d, ")

@@ -13,11 +13,12 @@ class Sample:
 
 
 gc.disable()
+gone = []
+kept = weakref.ref(Sample(), gone.append)  # looking at it would hold it, and the collector comes by only once
 timer = threading.Timer(0.1, gc.collect)
 timer.start()
-kept = weakref.ref(Sample())
 steps = 0
-while kept() is not None:
+while not gone:
     tiny.work(50)
     steps += 1
 timer.join()
