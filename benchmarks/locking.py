@@ -6,6 +6,9 @@ wheels are in the store. uv's side also brings the metadata of each wheel, which
 
 - warm: what the index calls fresh (ten minutes, as PyPI does) is believed by both, so that nobody is asked,
 - asked: both ask for every page.
+
+The floor is what is left when nothing is locked at all: Python with the libraries that our side reads with. It is more
+than the limit to uv allows for everything.
 """
 
 from __future__ import annotations
@@ -28,9 +31,12 @@ LIMIT, LIMIT_TO_UV = 2.0, 1.5
 ROOMS = ("net", "resolve", "snapshot", "store")
 FREEZE = ROOT / "benchmarks" / "freeze300.txt"
 STATES = {"warm": [], "asked": ["--refresh"]}
+_FLOOR = "import msgspec, packaging.requirements, packaging.tags, requests"
 _OURS = """
 import os, sys, time
 from pathlib import Path
+from reprobuild.resolve.freeze.pip_settings import Asking
+pip = Asking(os.environ)  # as `reprobuild lock` does it
 from reprobuild.fetch import fetch
 from reprobuild.net import Net
 from reprobuild.resolve.freeze.files import FileLists
@@ -48,7 +54,7 @@ freeze, folder, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 lines, _ = parse(freeze.read_bytes())
 net, store, target = Net(), Store(folder), Target(python="3.11.2", glibc=(2, 36), machine="x86_64")
 memory = PageMemory(store, int(time.time())) if sys.argv[4] == "warm" else None
-files = FileLists(read_indexes(os.environ), net, pages=Pages(net, memory))
+files = FileLists(read_indexes(os.environ, pip), net, pages=Pages(net, memory))
 found = resolve_requirements(lines[:count], files, target, Around(services=read_services({}), bring=lambda *_: None))
 files.save()
 assert len(found.wheels) == count, [one for one in found.rulings if one.outcome != "pinned"]
@@ -110,6 +116,11 @@ def measure(count: int = len(LINES), pairs: int = PAIRS, latency: float = LATENC
             against = f"uv pip compile --generate-hashes --no-deps {' '.join(options)}".rstrip()
             figures.append(_seconds(name, both[0], LIMIT if warm else None))
             figures.append(compare(name, *both, against, limit=LIMIT_TO_UV if warm else None, rooms=ROOMS))
+        floor = alternate(
+            lambda: time_process([sys.executable, "-c", _FLOOR]), lambda: time_process(theirs, env), pairs
+        )
+        against = "uv pip compile --generate-hashes --no-deps"
+        figures.append(compare("importing what locking reads with, and no more", *floor, against))
     return figures
 
 

@@ -50,6 +50,8 @@ assert len(chosen) > 0.9 * len(captured), len(chosen)
 def prepare(folder: Path, asked: Sequence[str] = ASKED, count: int = PACKAGES) -> list[str]:
     """Write the lists and the captured list of `count` packages; return apt's command for the same packages.
 
+    Lists that an earlier call brought into the folder are used again.
+
     Raises:
         NotRunError: this machine has no apt with a Debian mirror, or too few packages come together.
     """
@@ -58,7 +60,10 @@ def prepare(folder: Path, asked: Sequence[str] = ASKED, count: int = PACKAGES) -
 
     try:
         apt = PrivateApt(folder / "apt", [codename()])
-        apt.update()
+        whole = apt.folder / "updated"  # an update that failed leaves the folder, too
+        if not whole.exists():
+            apt.update()
+            whole.touch()
         found = apt.closure(["?essential", *asked])
     except (EngineError, subprocess.CalledProcessError) as err:
         raise NotRunError(f"apt of this machine cannot tell: {err}") from None

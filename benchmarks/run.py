@@ -21,6 +21,7 @@ from benchmarks import (
     difference,
     locking,
     memory,
+    merging,
     native_build,
     peers,
     rendering,
@@ -41,6 +42,7 @@ NAMES = (
     "peers",
     "difference",
     "memory",
+    "merging",
     "native_build",
     "change",
     "sif",
@@ -119,6 +121,7 @@ def main(argv: Sequence[str]) -> int:
         "memory": lambda: memory.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute()
         ),
+        "merging": merging.measure,
         "native_build": lambda: native_build.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
         ),

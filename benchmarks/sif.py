@@ -35,7 +35,7 @@ OURS = """
 import os, re, resource, sys
 from pathlib import Path
 from reprobuild.image.single import write_singles
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 out = Path(sys.argv[1])
 definition = (out / "Apptainer.def").read_text()
 write_singles(read_image(out)[1], out, ["sif"], definition, dict(os.environ), lambda text: None)

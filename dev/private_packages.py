@@ -1,10 +1,13 @@
-"""The files of the private Docker engine: which packages, and where everything lies."""
+"""Packages unpacked into a folder; of the private Docker engine also which they are, and where everything lies."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +64,34 @@ def write_atomically(path: Path, text: str) -> None:
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def prepare_folder(
+    folder: Path, packages: Sequence[str], configure: Callable[[Path], None], lock_name: str
+) -> None:
+    """Unpack packages and what they need into `folder/root`, and configure them, unless that was done.
+
+    One process does it, the others wait for its lock; the stamp is written last, so a broken try is redone.
+    """
+    stamp, root = folder / "stamp.json", folder / "root"
+    wanted = [codename(), *packages, str(folder)]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / lock_name).open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads(stamp.read_text(encoding="utf-8"))["wanted"] == wanted:
+                return
+        say(f"fetching {' '.join(packages)} and what they need, from the machine's own apt sources")
+        apt = PrivateApt(folder / "apt", [codename()])
+        apt.update()
+        present = apt.closure(["?essential", "apt"])
+        needed = {name: v for name, v in apt.closure(packages).items() if name not in present}
+        debs = apt.download([f"{name}={v}" for name, v in needed.items()], apt.folder / "debs")
+        shutil.rmtree(root, ignore_errors=True)
+        unpack(debs, root)
+        configure(folder)
+        shutil.rmtree(apt.folder)
+        write_atomically(stamp, json.dumps({"wanted": wanted, "packages": needed}, indent=1))
 
 
 def prepared(layout: Layout) -> bool:

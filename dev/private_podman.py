@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -26,12 +25,12 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from private_apt import EngineError, PrivateApt, codename, say, unpack
+from private_apt import EngineError, say
 from private_mounts import mounts_under, remove_cgroups, try_overlay, unmount
-from private_packages import search_paths, write_atomically
+from private_packages import prepare_folder, search_paths
 
 # crun is podman's default in Debian, and refuses some machines' control groups; runc does not.
 PACKAGES = ("podman", "runc", "crun")
@@ -40,15 +39,6 @@ LONGEST_RUNROOT = 50  # bytes; podman refuses more
 OWN_PODMAN = "install podman yourself (`apt-get install podman`)"
 # What the machine lets every process have; podman's own default is more than some machines give root.
 ULIMITS = ("nofile=1024:1024", "nproc=1000:1000")
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: one process prepares, the others wait."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK_NAME).open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def runtime_folder(folder: Path) -> Path:
@@ -67,27 +57,10 @@ def runtime_folder(folder: Path) -> Path:
 
 
 def prepare(folder: Path) -> None:
-    """Download, unpack and configure, unless that was done; the stamp is written last."""
+    """Download, unpack and configure, unless that was done."""
     if os.geteuid() != 0:
         raise EngineError("a private podman needs root", f"be root, or {OWN_PODMAN}")
-    stamp, root = folder / "stamp.json", folder / "root"
-    with locked(folder):
-        with contextlib.suppress(OSError, ValueError):
-            if json.loads(stamp.read_text(encoding="utf-8"))["wanted"] == [*PACKAGES, str(folder)]:
-                return
-        say(f"fetching {' '.join(PACKAGES)} and what they need, from the machine's own apt sources")
-        apt = PrivateApt(folder / "apt", [codename()])
-        apt.update()
-        present = apt.closure(["?essential", "apt"])
-        needed = {name: v for name, v in apt.closure(PACKAGES).items() if name not in present}
-        debs = apt.download([f"{name}={v}" for name, v in needed.items()], apt.folder / "debs")
-        shutil.rmtree(root, ignore_errors=True)
-        unpack(debs, root)
-        configure(folder)
-        shutil.rmtree(apt.folder)
-        write_atomically(
-            stamp, json.dumps({"wanted": [*PACKAGES, str(folder)], "packages": needed}, indent=1)
-        )
+    prepare_folder(folder, PACKAGES, configure, LOCK_NAME)
 
 
 def configure(folder: Path) -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, factors, gpu_train, leftovers, planted, torch_tests
+from proof import ablation, factors, fleet, gpu_train, leftovers, planted, torch_tests
 from proof.evidence import FOLDER, document, machine
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock import Lock, read_lock, write_lock
-from reprobuild.pipeline import LOCK
 from reprobuild.realise import realise
+from reprobuild.results import LOCK
 from reprobuild.store import Store
 from tests.guard.fuzz import fuzz
 from tests.snapshot import fuzz as reading
@@ -181,6 +181,15 @@ def run_planted(place: Place) -> bool:
     return all(each["wrong"] == 0 for each in found)
 
 
+def run_fleet(place: Place) -> bool:
+    """Check a three-node Slurm with planted nodes twenty times."""
+    about = machine()
+    found = fleet.Fleets(place.results, place.store, place.work).do()
+    print(fleet.table(found))
+    place.write("fleet", fleet.ROOMS, {"checks": fleet.CHECKS, "runs": found}, about)
+    return all(all(each["right"]) for each in found)
+
+
 def run_torch(place: Place) -> bool:
     """Run torch's own determinism tests without and with the entrypoint, the hook and two profiles."""
     about, work = machine(), place.work / "torch"
@@ -205,7 +214,7 @@ def run_gpu_train(place: Place) -> bool:
 
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
-    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "planted": run_planted, "torch": run_torch,
+    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "planted": run_planted, "fleet": run_fleet, "torch": run_torch,
     "gpu-train": run_gpu_train,
 }  # fmt: skip
 

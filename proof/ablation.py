@@ -49,7 +49,8 @@ def _leftover(pattern: str) -> Cut:
     )
 
 
-_BASE, _SQUASH, _SIF = "reprobuild/realise/base.py", "reprobuild/image/squash.py", "reprobuild/image/sif.py"
+_BASE, _FINISH = "reprobuild/realise/base.py", "reprobuild/realise/finish.py"
+_SQUASH, _SIF = "reprobuild/image/squash.py", "reprobuild/image/sif.py"
 _COMPILE = "reprobuild/realise/in_sandbox/compile_modules.py"
 CUTS: tuple[Cut, ...] = (
     *(Cut(name=f"nothing: {part}", part=part) for part in ("base", "seal", "image", "sif")),
@@ -57,9 +58,9 @@ CUTS: tuple[Cut, ...] = (
         "var/log/**", "var/cache/man/**index.db", "var/cache/ldconfig/aux-cache", "etc/ssh/ssh_host_*",
         "var/lib/dbus/machine-id", "etc/machine-id",
     )),
-    Cut(name="time of Java's certificates", part="base", file=_BASE, old="java.with_time(content.read(), epoch)",
+    Cut(name="time of Java's certificates", part="base", file=_FINISH, old="java.with_time(content.read(), epoch)",
         new="content.read()"),
-    Cut(name="time of the base's entries", part="base", file=_BASE, old="writer = TarWriter(target, epoch)",
+    Cut(name="time of the base's entries", part="base", file=_FINISH, old="writer = TarWriter(target, epoch)",
         new="writer = TarWriter(target, int(found.stat().st_mtime))"),
     Cut(name="order of the base's entries", part="base", file=_BASE, old=" --sort=name"),
     Cut(name="SOURCE_DATE_EPOCH", part="base", file="reprobuild/sandbox.py", old='"SOURCE_DATE_EPOCH": str(epoch), '),

@@ -27,7 +27,7 @@ from proof import clock
 from proof.circumstances import LEVELS, ROOT, USER, environment, module, prefix, scratch
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock, read_lock, write_lock
-from reprobuild.pipeline import LOCK, read_image
+from reprobuild.results import LOCK, read_image
 
 BUILDERS = ("native", "docker", "docker 20.10", "podman", "apptainer")
 ROOMS = (

@@ -7,6 +7,7 @@ from benchmarks import (
     change,
     difference,
     memory,
+    merging,
     native_build,
     rendering,
     resolving,
@@ -18,7 +19,19 @@ from proof import factors, gpu_train, leftovers, planted, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
 from proof.evidence import Kind
 
-_BENCHMARKS = (capturing, change, difference, memory, native_build, rendering, resolving, sif, smoke, startup)
+_BENCHMARKS = (
+    capturing,
+    change,
+    difference,
+    memory,
+    merging,
+    native_build,
+    rendering,
+    resolving,
+    sif,
+    smoke,
+    startup,
+)
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="benchmarks",
@@ -29,6 +42,9 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="ablation", rooms=factors.ROOMS, made_by="make proof"),
     Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
+    Kind(
+        name="fleet", rooms=("engines", "fleet", "reprobuild_runtime/probes", "verify"), made_by="make proof"
+    ),
     Kind(name="fuzz", rooms=("archive", "guard", "image", "realise"), made_by="make proof"),
     Kind(name="gpu-train", rooms=gpu_train.ROOMS, made_by="make proof"),
     Kind(name="planted", rooms=planted.ROOMS, made_by="make proof"),

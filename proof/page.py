@@ -107,6 +107,15 @@ def _planted(evidence: Mapping[str, Any]) -> str:
     return f"{_where(evidence)}\n\n" + _table(["script", "kind", "judged as it must be"], rows)
 
 
+def _fleet(evidence: Mapping[str, Any]) -> str:
+    runs = evidence["runs"]
+    rows = [
+        [what, f"{sum(each['right'][place] for each in runs)} of {len(runs)}"]
+        for place, what in enumerate(evidence["checks"])
+    ]
+    return f"{_where(evidence)}\n\n" + _table(["told", "right"], rows)
+
+
 def _benchmarks(evidence: Mapping[str, Any]) -> str:
     rows = []
     for figure in evidence["figures"]:
@@ -138,7 +147,7 @@ def _gpu_train(evidence: Mapping[str, Any]) -> str:
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
-    "planted": _planted, "torch": _torch, "gpu-train": _gpu_train,
+    "planted": _planted, "fleet": _fleet, "torch": _torch, "gpu-train": _gpu_train,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from reprobuild.engines import find_engine
 from reprobuild.engines.model import Engine
 from reprobuild.image.build import Image
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from reprobuild.verify.work import compare_work
 from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER, Script, verdicts, work_of
 

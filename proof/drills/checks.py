@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proof.drills.disk import running, sha256_of
 from reprobuild.errors import ReproError
-from reprobuild.pipeline import read_image
+from reprobuild.results import read_image
 from reprobuild.whole import PREFIX
 
 ERRORS = (2, 5, 7)
