@@ -1,9 +1,10 @@
-"""Run the tests in two processes side by side: those on the example's store, and all others.
+"""Run the tests in two lines side by side: those on the example's store; and all others, then some of the first.
 
     python dev/run_tests.py [ARGUMENT OF PYTEST...]
 
-What a session makes once, first of all the example's image, is so made once. What the second process says comes when
-both have ended. The exit code is the first that is not 0; a process for which no test is left has none.
+What a session makes once, first of all the example's image, is so made twice and no more, and both lines take about as
+long (`tests/conftest.py` has the parts). What the second line says comes when both have ended. The exit code is the
+first that is not 0; a part for which no test is left has none.
 """
 
 from __future__ import annotations
@@ -11,24 +12,40 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
+from typing import IO
 
-NO_TESTS = 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
+FAILED, NO_TESTS = 1, 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
+LINES = (("store",), ("rest", "more"))
 
 
 def main(arguments: list[str]) -> int:
-    """Run both, and return the exit code."""
+    """Run both lines, and return the exit code."""
+    codes: list[int] = []
     with tempfile.TemporaryFile() as said:
-        first = subprocess.Popen([sys.executable, "-m", "pytest", "--part", "store", *arguments])
-        second = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--part", "rest", *arguments],
-            stdout=said, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        codes = [first.wait(), second.wait()]
+        second = threading.Thread(target=lambda: codes.extend(run(LINES[1], arguments, said)))
+        second.start()
+        codes.extend(run(LINES[0], arguments, None))
+        second.join()
         said.seek(0)
         sys.stdout.buffer.write(said.read())
         sys.stdout.flush()
     failed = [code for code in codes if code not in (0, NO_TESTS)]
     return failed[0] if failed else min(codes)
+
+
+def run(parts: tuple[str, ...], arguments: list[str], said: IO[bytes] | None) -> list[int]:
+    """Run parts one after the other, what they say into a file where there is one, and return their exit codes."""
+    codes: list[int] = []
+    for part in parts:
+        if codes and codes[-1] not in (0, FAILED, NO_TESTS):  # interrupted, or no test could be run at all
+            break
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--part", part, *arguments], check=False,
+            stdout=said, stderr=said and subprocess.STDOUT,
+        )  # fmt: skip
+        codes.append(done.returncode)
+    return codes
 
 
 if __name__ == "__main__":

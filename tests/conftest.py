@@ -28,6 +28,9 @@ settings.load_profile("untimed")
 
 pytest_plugins = ("tests.system.base", "tests.engines.small")
 
+# What is built on the example's store takes longer than all the rest: these go with it, on a store of their own.
+MORE = ("tests/fleet/", "tests/e2e/test_guides.py")
+
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
 PROGRAM = (sys.executable, "-m", "reprobuild.cli")
@@ -39,21 +42,24 @@ os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-bui
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option by which `make test` runs two processes side by side."""
     parser.addoption(
-        "--part", choices=("store", "rest"), help="only what is built on the example's store, or the rest"
-    )
+        "--part", choices=("store", "more", "rest"),
+        help="only what is built on the example's store, but for some of it, or these, or all the rest",
+    )  # fmt: skip
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to the other process."""
     part = config.getoption("--part")
     if part:
-        wanted = [item for item in items if _on_the_store(item) == (part == "store")]
+        wanted = [item for item in items if _part_of(item) == part]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
         items[:] = wanted
 
 
-def _on_the_store(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and "test_store" in item.fixturenames
+def _part_of(item: pytest.Item) -> str:
+    if not isinstance(item, pytest.Function) or "test_store" not in item.fixturenames:
+        return "rest"
+    return "more" if item.nodeid.startswith(MORE) else "store"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
