@@ -1,7 +1,9 @@
 """The user's own logins for registries, from the files that `docker login` and `podman login` write.
 
 The files are read by the Docker SDK, which also asks the user's credential helpers. A login goes to the host that it is
-for, and to the token server that this host names, through TLS; never to where an answer redirects.
+for, and to the token server that this host names, through TLS; never to where an answer redirects. netrc and the logins
+of indexes are no part of it: the token goes to the registry, which may name any host for its token server, and so would
+get what the user may do there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import docker.errors
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.net import Net
+from reprobuild.net import Elsewhere, Net
 from reprobuild.registry.reference import is_loopback
 
 # What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
@@ -51,6 +53,10 @@ class Logins:
         self._hub = urllib.parse.urlsplit(hub).netloc
         self._known: dict[tuple[str, str], str] = {}
         self._alone = threading.Lock()
+
+    def serves(self, url: str) -> bool:
+        """Tell whether an address is a registry's."""
+        return _SERVED.fullmatch(urllib.parse.urlsplit(url).path) is not None
 
     def known(self, url: str) -> str | None:
         """Return the `Authorization` that a repository was answered with before."""
@@ -116,8 +122,11 @@ class Logins:
             host = f"{':'.join(quoted)}@{host}"
         asked = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
         try:
-            answer = json.loads(net.page(asked, accept="application/json", most=_LARGEST_TOKEN).content)
+            page = net.page(asked, accept="application/json", most=_LARGEST_TOKEN, alone=True)
+            answer = json.loads(page.content)
             token = answer.get("token") or answer.get("access_token")
+        except Elsewhere:
+            raise
         except FetchError as err:
             raise FetchError(str(err), hint=self.remedy(url)) from None
         except (ValueError, AttributeError, RecursionError):
