@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from tests.loopback import Loopback
 from tests.registry.pushing import sha256
 
+INDEX = "application/vnd.oci.image.index.v1+json"
 _PATH = re.compile(
     r"/v2/(?P<name>[a-z/]+?)/(?P<kind>blobs/uploads|blobs|manifests|referrers)/(?P<rest>[^?]*)\??(?P<query>.*)"
 )
@@ -41,6 +42,11 @@ class Said:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     endless: bool = False
+
+
+def listed(body: bytes, *, endless: bool = False, **headers: str) -> Said:
+    """Return an answer that is a list of referrers, by its type."""
+    return Said(body=body, headers={"Content-Type": INDEX, **headers}, endless=endless)
 
 
 class Held(Loopback):
@@ -93,7 +99,7 @@ class Held(Loopback):
                 })  # fmt: skip
         index = {
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "mediaType": INDEX,
             "manifests": found,
         }
         return json.dumps(index).encode()
@@ -147,7 +153,7 @@ class _Request:
         elif found["kind"] == "blobs/uploads":
             self._upload(found["name"], found["rest"], found["query"])
         elif found["kind"] == "referrers":
-            self._say(Said(200, held.referrers(found["rest"])) if held.api else Said(404))
+            self._say(listed(held.referrers(found["rest"])) if held.api else Said(404))
         elif found["kind"] == "blobs":
             self._say(self._content(held.blobs.get(found["rest"])))
         else:
