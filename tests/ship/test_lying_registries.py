@@ -329,8 +329,13 @@ def test_a_paper_that_cannot_be_had_is_passed_over(held: Held, tmp_path: Path) -
             assert len(list((tmp_path / f"back{number}").glob("verdict-*.json"))) == 1
     with pytest.raises(ShipError, match="gives more than"):
         brought(held, tmp_path / "back")
+    make_results(tmp_path / "other", {"etc/x": b"1"})
+    sent(tmp_path / "other", held, f"{held.host}/{NAME}:2")
+    with pytest.raises(ShipError, match="is there, and holds something else"):
+        brought(held, tmp_path / "back", f"{held.host}/{NAME}:2")
     del held.manifests[wanted]
-    brought(held, tmp_path / "back")
+    brought(held, tmp_path / "back")  # and what the first of the three left is gone on with
+    assert not list((tmp_path / "back").glob(".*"))
 
 
 @pytest.mark.parametrize("size", [0, 3, 5])

@@ -304,6 +304,23 @@ def test_what_cannot_be_pulled_is_told(held: Held, tmp_path: Path) -> None:
     assert not (tmp_path / "back" / "image.json").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["Dockerfile", "image/cat.png", "image.json", "notes", "reprobuild.lock", ".git"]
+)
+def test_nothing_of_others_is_replaced(name: str, held: Held, tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    for place in (tmp_path / "project" / name, tmp_path / "file"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"mine\n")
+    for out in (tmp_path / "project", tmp_path / "file"):
+        with pytest.raises(ShipError, match="is there, and holds something else") as err:
+            brought(held, out)
+        assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
+    found = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in (*found, tmp_path / "file")] == [b"mine\n"] * 2
+
+
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_told(held: Held, tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_bytes(noise(100_000, 1))
