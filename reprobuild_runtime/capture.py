@@ -1162,7 +1162,7 @@ def arguments(words: Iterable[str]) -> List[str]:
     for word in words:
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
-        if after.startswith("-") and not word.startswith("-") and (login or secret_name(name)):
+        if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
             out.append(GONE)
         else:
             out.append(GONE if secret_value(word) and "://" not in word else redact(word))
@@ -2142,12 +2142,24 @@ GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
 CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
 
+# What counts tokens sounds like a secret, and a secret may sound like a count (`NEW_RELIC_TOKEN`). So a name that says
+# TOKENS, and nothing else that a secret is called, is none; every other one is none where it holds a number.
+COUNT = "count"
+_NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
+_COUNTED = (
+    r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
+    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"
+)
+
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
-    ("", r".*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
-    ("", r"((.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_)(.*_)?TOKENS?(_.*)?"),
-    ("", r"(.*_)?TOKENS?_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"),
+    ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
+    (
+        "",
+        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKENS?_DISPATCHER",
+    ),
+    (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
@@ -2307,6 +2319,10 @@ VALUES: tuple[Rule, ...] = (
 _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 _NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
+# A number or a switch, with what may enclose it in JSON.
+_AMOUNT = re.compile(
+    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|none|null)[\"'\])}]{0,9}"
+)
 # `NAME=value` and `--name value` in a command line or a comment; `==` is a pinned version.
 _ASSIGNED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]{0,100})(=(?!=)|:\s)(.+)")
 _INSIDE = re.compile(
@@ -2319,10 +2335,18 @@ _SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|ex
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 
 
-def secret_name(name: str) -> str | None:
-    """Return the rule by which a variable of this name holds a secret, or None."""
+def secret_name(name: str, value: str = "") -> str | None:
+    """Return the rule by which a variable of this name holds a secret, or None.
+
+    Args:
+        name: of a variable, an option or a parameter.
+        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number.
+    """
     found = _NAMES.fullmatch(name)
-    return NAMES[int(str(found.lastgroup)[1:])][0] or None if found else None
+    rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    if rule == COUNT:
+        return None if _AMOUNT.fullmatch(value) else "token"
+    return rule or None
 
 
 def secret_value(value: str) -> str | None:
@@ -2344,7 +2368,7 @@ def secret_variable(name: str, value: str) -> str | None:
     """
     if _NOTHING.fullmatch(value):
         return None
-    found = secret_name(name) or secret_value(value) or _secret_inside(value)
+    found = secret_name(name, value) or secret_value(value) or _secret_inside(value)
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
     return found
@@ -2353,7 +2377,7 @@ def secret_variable(name: str, value: str) -> str | None:
 def _secret_inside(value: str) -> str | None:
     """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
     for match in _INSIDE.finditer(value):
-        rule = secret_name(match[1].replace("-", "_"))
+        rule = secret_name(match[1].replace("-", "_"), match[2])
         if rule and not _NOTHING.fullmatch(match[2]):
             return rule
     return None
@@ -2417,11 +2441,11 @@ def redact(text: str) -> str:
     text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = _BEARER.sub(lambda match: match[1] + GONE, text)
     text = _OPTION.sub(
-        lambda m: f"{m[1]} {GONE}" if secret_name(m[1].lstrip("-").replace("-", "_")) else m[0], text
+        lambda m: f"{m[1]} {GONE}" if secret_name(m[1].lstrip("-").replace("-", "_"), m[2]) else m[0], text
     )
     start = 0
     while match := _ASSIGNED.search(text, start):
-        if secret_name(match[1]):
+        if secret_name(match[1], match[3].strip().partition(" ")[0]):
             return _cut_values(text[: match.start(3)])[0] + GONE
         start = match.start(3)
     return _cut_values(text)[0]
@@ -2448,9 +2472,9 @@ def _without_secrets(query: str) -> str:
     """Drop the parameters whose names are those of secrets."""
     kept = []
     for part in query.split("&"):
-        name, has_value, _ = part.partition("=")
+        name, has_value, value = part.partition("=")
         word = unquote(name).replace("-", "_")
-        if not (has_value and (secret_name(word) or _SIGNED.fullmatch(word))):
+        if not (has_value and (secret_name(word, value) or _SIGNED.fullmatch(word))):
             kept.append(part)
     return "&".join(kept)
 

@@ -22,14 +22,18 @@ part=$(dirname -- "$target")/.$(basename -- "$target").capturing
 
 # Names of secrets, and what some kinds of secrets look like. A value that fits is not written.
 secret_names='(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|BEARER|WEBHOOK|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH)|(^|_)(PASS|PW|PWD|KEY|DSN|SAS|SIG)$|^AZURE_|^KRB5CCNAME$|^NETRC$'
-harmless_names='^(OLD)?PWD$|^SSH_AUTH_SOCK$|TOKENI[ZS]|(MAX|MIN|NUM|NEW)_TOKENS|_(FILE|PATH|DIR|VERSION|TYPE)$'
+harmless_names='^(OLD)?PWD$|^SSH_AUTH_SOCK$|_(FILE|PATH|DIR|VERSION|TYPE)$'
 secret_looks='PRIVATE KEY-----|://[^/@[:space:]]+:[^/@[:space:]]+@|(^|[^A-Za-z0-9])(hf_|ghp_|gho_|ghs_|github_pat_|glpat-|sk-|xox[abps]-|nvapi-|AKIA|AIza|eyJ[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]{10}'
 
 is_secret() { # NAME VALUE
     [[ -n $2 ]] || return 1
     [[ $2 =~ $secret_looks ]] && return 0
     [[ ${1^^} =~ $harmless_names ]] && return 1
-    [[ ${1^^} =~ $secret_names ]]
+    # What counts or makes tokens is none, unless the rest of its name is that of a secret.
+    local rest=${1^^}
+    rest=${rest//TOKENI[ZS]/}
+    [[ $rest =~ ^(.*)(MAX|MIN|NUM|NEW)_TOKENS(.*)$ ]] && rest=${BASH_REMATCH[1]}${BASH_REMATCH[3]}
+    [[ $rest =~ $secret_names ]]
 }
 
 # Between NULs, so that no value is torn; `tr '\0' '\n' < env.txt` shows it.

@@ -20,7 +20,7 @@ from reprobuild.halt import Halt
 from reprobuild.net.answers import PARTS, is_private, judge, passes, spare
 from reprobuild.net.body import Stopped, pieces
 from reprobuild.net.following import REDIRECTIONS as REDIRECTIONS
-from reprobuild.net.following import Auth, follow
+from reprobuild.net.following import Auth, Nobody, follow, refuse_elsewhere
 from reprobuild.net.gate import Fixed, Gate, pass_gate
 from reprobuild.net.growing import Growing
 from reprobuild.net.hidden import Hidden
@@ -35,6 +35,7 @@ from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.manners import Pace, fresh_for
 from reprobuild.net.model import CHUNK as CHUNK
 from reprobuild.net.model import PAGE as PAGE
+from reprobuild.net.model import Elsewhere as Elsewhere
 from reprobuild.net.model import Forbidden as Forbidden
 from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
@@ -97,22 +98,26 @@ class Net:
         self._credentials.update(credentials)
         self.hidden.learn(tokens)
 
-    def page(self, url: str, *, accept: str = "*/*", most: int = 0) -> Page:
+    def page(self, url: str, *, accept: str = "*/*", most: int = 0, alone: bool = False) -> Page:
         """Return the document at an address.
 
         Args:
             url: the address.
             accept: the media types that are wanted.
             most: how many bytes it may have, where the manners allow too many.
+            alone: somebody else named the address, and gets the answer. So no login goes along but one that stands
+                in it (not netrc's, none of an index, no token), and it may lead nowhere but within its own host.
 
         Raises:
-            NotFound: there is none. FetchError: it cannot be reached, or has no end.
+            NotFound: there is none. Elsewhere: it is asked alone, and leads to another host.
+            FetchError: it cannot be reached, or has no end.
         """
         if url.startswith("file:"):
             return local_page(url, most or self._manners.page)
 
         def once() -> Page:
-            with self._ask(url, {"Accept": accept, "Accept-Encoding": "gzip, deflate"}) as response:
+            wanted = {"Accept": accept, "Accept-Encoding": "gzip, deflate"}
+            with self._ask(url, wanted, alone=alone) as response:
                 content = self._content(response, split_credentials(url)[0], most or self._manners.page)
                 return Page(
                     url=split_credentials(response.url)[0],
@@ -208,7 +213,7 @@ class Net:
 
     def _ask(
         self, url: str, headers: Mapping[str, str], method: str = "GET", body: Body | None = None,
-        good: Container[int] = (200,),
+        good: Container[int] = (200,), alone: bool = False,
     ) -> requests.Response:  # fmt: skip
         """Return the open answer, of which only the headers are read."""
         url, own = split_credentials(url)
@@ -216,13 +221,17 @@ class Net:
             raise FetchError(
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
-        auth = sendable(own or login_for(url, self._credentials))
+        auth = sendable(own or (None if alone else login_for(url, self._credentials)))
+        gate = None if alone or auth else self._gate
+        stranger = alone or bool(self._gate and self._gate.serves(url))
 
         def one(place: str, login: Auth) -> requests.Response:
+            if alone:
+                refuse_elsewhere(url, place)
             self._pace.wait(place, self._own.halt)
-            login = without_netrc(place, login, self._configured)
+            login = login or Nobody() if stranger else without_netrc(place, login, self._configured)
             response = self._own.session.request(
-                method, self.hidden.whole(place), headers=dict(headers), auth=login, stream=True,
+                method, place if alone else self.hidden.whole(place), headers=dict(headers), auth=login, stream=True,
                 allow_redirects=False, timeout=(self._manners.connect, self._manners.read), data=self._own.begun(body),
             )  # fmt: skip
             response.url = place  # what is told of it has no token
@@ -232,7 +241,7 @@ class Net:
             return follow(one, url, login or auth) if method in _FOLLOWED else one(url, login or auth)
 
         try:
-            response = pass_gate(self._gate, url, self, get) if self._gate and not auth else get(None)
+            response = pass_gate(gate, url, self, get) if gate else get(None)
         except requests.TooManyRedirects:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.

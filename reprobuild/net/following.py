@@ -13,9 +13,11 @@ import requests
 import requests.utils
 
 from reprobuild.net.gate import Fixed
-from reprobuild.net.model import origin, without_credentials
+from reprobuild.net.model import Elsewhere, origin, without_credentials
+from reprobuild.secrets import redact
 
 REDIRECTIONS = 10
+_STAYS = "the registry must name its token server by the address where it answers"
 
 
 class Still(requests.Session):
@@ -78,6 +80,18 @@ def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) 
             lowered = origin(url)[0] == "https" and origin(target)[0] == "http"
             auth = Nobody() if lowered or isinstance(auth, Nobody) else None
         url = target
+
+
+def refuse_elsewhere(url: str, place: str) -> None:
+    """Stop where a redirection leaves scheme, host and port of the address that was asked for.
+
+    Raises:
+        Elsewhere: it does.
+    """
+    if origin(place) != origin(url):
+        raise Elsewhere(
+            f"{url} leads to {redact(place.partition('?')[0])}, which is another host", hint=_STAYS
+        )
 
 
 def _target(url: str, response: requests.Response) -> str:

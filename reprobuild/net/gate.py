@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class Gate(Protocol):
     """Who knows the logins of registries (RFC 9110, 11.6)."""
 
+    def serves(self, url: str) -> bool:
+        """Tell whether an address is a registry's: netrc is for none of those, nor for where they lead."""
+
     def known(self, url: str) -> str | None:
         """Return the `Authorization` for an address that was answered before, or None."""
 

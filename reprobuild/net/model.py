@@ -30,6 +30,10 @@ class Forbidden(Refused):
     """The address refuses access whatever the login (403)."""
 
 
+class Elsewhere(FetchError):
+    """The address leads to another host, and must not."""
+
+
 class WrongSize(FetchError):
     """What stands at the address has another size than was asked for, so it is another file."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
+import requests.utils
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
@@ -19,6 +20,13 @@ class Answer(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     content: bytes = b""
+
+    @property
+    def following(self) -> str:
+        """The address of the next page, as a `Link` header tells it (RFC 8288); empty where there is none."""
+        links = requests.utils.parse_header_links(self.headers.get("link", ""))
+        found = (one["url"] for one in links if "next" in one.get("rel", "").lower().split())
+        return next(found, "")
 
 
 class Body:

@@ -1,7 +1,9 @@
 """The user's own logins for registries, from the files that `docker login` and `podman login` write.
 
 The files are read by the Docker SDK, which also asks the user's credential helpers. A login goes to the host that it is
-for, and to the token server that this host names, through TLS; never to where an answer redirects.
+for, and to the token server that this host names, through TLS; never to where an answer redirects. netrc and the logins
+of indexes are no part of it: the token goes to the registry, which may name any host for its token server, and so would
+get what the user may do there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import docker.errors
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.net import Net
+from reprobuild.net import Elsewhere, Net
 from reprobuild.registry.reference import is_loopback
 
 # What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
@@ -43,7 +45,8 @@ class Logins:
 
     Args:
         env: the user's environment, which says where the files are.
-        hub: the address of Docker's own registry, whose logins stand under another name.
+        hub: the address of Docker's own registry, whose logins stand under another name. Not that of another one that
+            stands in its place.
     """
 
     def __init__(self, env: Mapping[str, str], hub: str) -> None:
@@ -52,9 +55,13 @@ class Logins:
         self._known: dict[tuple[str, str], str] = {}
         self._alone = threading.Lock()
 
+    def serves(self, url: str) -> bool:
+        """Tell whether an address is a registry's."""
+        return _SERVED.fullmatch(urllib.parse.urlsplit(url).path) is not None or self._place(url) is not None
+
     def known(self, url: str) -> str | None:
         """Return the `Authorization` that a repository was answered with before."""
-        place = _place(url)
+        place = self._place(url)
         return self._known.get(place) if place else None
 
     def answer(self, url: str, challenge: str, net: Net) -> str | None:
@@ -65,7 +72,7 @@ class Logins:
         Raises:
             FetchError: a file of logins or a helper is broken, or the token server refuses the login.
         """
-        place = _place(url)
+        place = self._place(url)
         if place is None:
             return None
         scheme, _, rest = challenge.partition(" ")
@@ -83,7 +90,7 @@ class Logins:
 
     def remedy(self, url: str) -> str:
         """Return what to do where a registry refuses access."""
-        place = _place(url)
+        place = self._place(url)
         if place is None:
             return ""
         host = self._named(place[0])
@@ -109,15 +116,18 @@ class Logins:
             )
         query = {key: fields[key] for key in ("service",) if key in fields}
         found = _SERVED.fullmatch(urllib.parse.urlsplit(url).path)
-        actions = "pull,push" if found and found["sent"] else "pull"
+        actions = "pull" if found and not found["sent"] else "pull,push"
         query["scope"] = fields.get("scope") or f"repository:{place[1]}:{actions}"
         if login:
             quoted = (urllib.parse.quote(word, safe="") for word in (login.user, login.password))
             host = f"{':'.join(quoted)}@{host}"
         asked = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
         try:
-            answer = json.loads(net.page(asked, accept="application/json", most=_LARGEST_TOKEN).content)
+            page = net.page(asked, accept="application/json", most=_LARGEST_TOKEN, alone=True)
+            answer = json.loads(page.content)
             token = answer.get("token") or answer.get("access_token")
+        except Elsewhere:
+            raise
         except FetchError as err:
             raise FetchError(str(err), hint=self.remedy(url)) from None
         except (ValueError, AttributeError, RecursionError):
@@ -125,6 +135,22 @@ class Logins:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise FetchError(f"the token server of {place[0]} gave no token", hint=self.remedy(url))
         return token
+
+    def _place(self, url: str) -> tuple[str, str] | None:
+        """Return host and repository of an address that a registry serves safely, None for every other.
+
+        Where it takes blobs is the registry's to say: what is below a repository that was answered before is a part of
+        that one, unless a step upwards leads out of it.
+        """
+        parts = urllib.parse.urlsplit(url)
+        safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
+        if not safe or {".", ".."} & set(urllib.parse.unquote(parts.path).split("/")):
+            return None
+        if found := _SERVED.fullmatch(parts.path):
+            return parts.netloc, found["name"]
+        answered = (place for place in list(self._known) if place[0] == parts.netloc)
+        above = [place for place in answered if parts.path.startswith(f"/v2/{place[1]}/")]
+        return max(above, key=lambda place: len(place[1]), default=None)
 
     def _named(self, host: str) -> str:
         return "docker.io" if host == self._hub else host
@@ -201,14 +227,6 @@ def _words(err: Exception) -> str:
     if "not installed" in text:
         return text[text.index("docker-credential") :].partition("'")[0].rstrip('")')
     return "the credential helper failed" if "store" in text.lower() else "its entry is broken"
-
-
-def _place(url: str) -> tuple[str, str] | None:
-    """Return host and repository of an address that a registry serves safely, None for every other."""
-    parts = urllib.parse.urlsplit(url)
-    found = _SERVED.fullmatch(parts.path)
-    safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
-    return (parts.netloc, found["name"]) if found and safe else None
 
 
 def _fields(challenge: str) -> dict[str, str]:

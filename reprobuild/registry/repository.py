@@ -31,6 +31,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 MOST_PAGES = 20
 MOST_REFERRERS = 2000
+# Of registries that keep no lists. The specification has 404 for that; those before it answer as to any odd path.
+_NO_LIST = (400, 404, 405, 406, 410)
 _RANGE = re.compile(r"(?:bytes=)?0-(\d{1,18})")
 _ELSEWHERE = "a registry behind a proxy must know its own address (`http: host:` of its configuration)"
 
@@ -124,10 +126,14 @@ class Repository:
 
         Raises:
             ShipError: it says to be larger than `most` bytes, or its bytes are others.
+            FetchError: it is larger than it says.
         """
         if not DIGEST.fullmatch(stated.digest) or not 0 <= stated.size <= most:
             raise self._lie(f"states a part {stated.digest[:80]!r} of {stated.size} bytes")
-        content = self._net.page(f"{self._root}/blobs/{stated.digest}", most=stated.size).content
+        # With 0, `page` would read as much as it may of any page.
+        content = self._net.page(f"{self._root}/blobs/{stated.digest}", most=max(stated.size, 1)).content
+        if len(content) != stated.size:
+            raise self._lie(f"gives {len(content)} bytes for {stated.digest}, of {stated.size}")
         self._check(content, stated.digest)
         return content
 
@@ -143,15 +149,17 @@ class Repository:
         first = url = f"{self._root}/referrers/{digest}"
         found: list[Descriptor] = []
         for _ in range(MOST_PAGES):
-            try:
-                answer = self._net.send("GET", url, good=(200,), headers={"Accept": INDEX}, most=LARGEST_JSON)
-            except NotFound:
+            answer = self._net.send(
+                "GET", url, good=(200, *_NO_LIST), headers={"Accept": INDEX}, most=LARGEST_JSON
+            )
+            if not _is_list(answer):
+                if url != first:
+                    raise self._lie("breaks off a list")
                 return Referrers(found=self._described(self._listed(digest)), api=False)
             found += self._described(self._read(answer.content))
-            following = _next(answer.headers.get("link", ""))
-            if not following:
+            if not answer.following:
                 return Referrers(found=tuple(found), api=True)
-            url = urllib.parse.urljoin(url, following)
+            url = _joined(url, answer.following)
             if url.partition("?")[0] != first:
                 raise self._lie("leads elsewhere for the rest of a list")
         raise self._lie(f"gives a list of more than {MOST_PAGES} pages")
@@ -281,10 +289,18 @@ def _tag(digest: str) -> str:
     return digest.replace(":", "-")
 
 
-def _next(link: str) -> str:
-    """Return the address of the next page, which a `Link` header tells (RFC 8288)."""
-    found = re.match(r'\s*<([^<>]*)>\s*;\s*rel="?next"?', link)
-    return found[1] if found else ""
+def _is_list(answer: Answer) -> bool:
+    """Tell whether an answer is a list of referrers: what some give for any path they do not know is a page."""
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return answer.status not in _NO_LIST and kind == INDEX
+
+
+def _joined(url: str, following: str) -> str:
+    """Return the address of the next page; what is none is nowhere."""
+    try:
+        return urllib.parse.urljoin(url, following)
+    except ValueError:
+        return ""
 
 
 def encode(value: dict[str, Any]) -> bytes:

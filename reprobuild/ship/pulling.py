@@ -33,6 +33,9 @@ from reprobuild.ship.remote import open_net, shipping
 from reprobuild.store import Store
 from reprobuild.whole import write_file
 
+# Stands, with a digest, in a folder that a pull of that image began to fill: what is there is its own.
+_BEGUN = ".pulling-"
+_ANOTHER = "name another folder: `reprobuild pull REF -o OUT`"
 _AGAIN = f"pull again: what came is kept. If it goes wrong in the same way, {OTHER}"
 
 
@@ -67,7 +70,7 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
 
     Args:
         text: the reference: HOST/NAME:TAG or HOST/NAME@DIGEST.
-        out: the folder; it may hold what an earlier pull of the same image left.
+        out: the folder; missing, or empty, or with what was left by an earlier pull of the same image.
         session: what the program works with.
         services: the user's own addresses of services.
         platform: where there are images for several; empty for the only one.
@@ -75,7 +78,7 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
     Raises:
         UsageError: the reference is none.
         ShipError: the registry cannot be reached, refuses, or gives other things than it says; the image has no lock;
-            `out` holds another image.
+            `out` holds another image, or what no pull left there.
     """
     reference = parse_reference(text, "REF")
     net, hub = open_net(session, services)
@@ -95,11 +98,14 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
             raise
         except FetchError as err:
             raise ShipError(str(err), hint=_AGAIN) from None
+        out.mkdir(parents=True, exist_ok=True)
+        _begun(out, found.digest).touch()
         image = _write_image(lock, found, out, store)
         builder, referrers = write_believed(repository, offers, lock, image, out)
         image = msgspec.structs.replace(image, builder=builder)
         keep(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
+        _begun(out, found.digest).unlink(missing_ok=True)
     session.say(f"pulled {exact} into {out}: {brought} blobs brought")
     return Pulled(
         out=out, reference=str(exact), image=image, brought=brought, strangers=offers.strangers,
@@ -108,12 +114,17 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
 
 
 def _refuse_other(out: Path, digest: str) -> None:
+    """Stop where a folder holds anything else than what a pull of this image left: it would be replaced."""
     former = former_image(out)
     if former is not None and former.manifest != digest:
-        raise ShipError(
-            f"{out} holds another image, {former.manifest[:80]!r}",
-            hint="name another folder: `reprobuild pull REF -o OUT`",
-        )
+        raise ShipError(f"{out} holds another image, {former.manifest[:80]!r}", hint=_ANOTHER)
+    ours = former is not None or _begun(out, digest).exists() or not out.exists()
+    if not ours and not (out.is_dir() and not any(out.iterdir())):
+        raise ShipError(f"{out} is there, and holds something else", hint=_ANOTHER)
+
+
+def _begun(out: Path, digest: str) -> Path:
+    return out / f"{_BEGUN}{digest.removeprefix('sha256:')}"
 
 
 def _write_image(lock: Lock, found: BaseImage, out: Path, store: Store) -> Image:

@@ -23,7 +23,9 @@ def open_net(session: Session, services: Mapping[str, str]) -> tuple[Net, str]:
         UsageError: there is no such service.
     """
     hub = read_services(services)["docker-hub"].url
-    return Net(offline=session.net.offline, gate=Logins(session.env, hub), hidden=session.net.hidden), hub
+    # What stands in its place is another host, and gets the login that the user has for that one.
+    gate = Logins(session.env, read_services({})["docker-hub"].url)
+    return Net(offline=session.net.offline, gate=gate, hidden=session.net.hidden), hub
 
 
 @contextlib.contextmanager

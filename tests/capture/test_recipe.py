@@ -40,6 +40,8 @@ def job(tmp_path: Path) -> dict[str, str]:
         "VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": f"{Path(BASE).parent}:{ENV['PATH']}",
         "WANDB_API_KEY": "Zq7xW9pL",
         "INNOCENT": SECRETS["github"], "MULTI": "first\nSECOND=2\n", "MAX_TOKENS": "4096", "KEYBOARD": "us",
+        "TOKENIZER": "bpe", "MAX_NEW_TOKENS": "64", "HF_TOKENIZER_API_KEY": "Zq7xW9pL", "NEW_TOKENS_SECRET": "Zq7xW9pL",
+        "TOKENIZER_HUB_TOKEN": "Zq7xW9pL",
     }  # fmt: skip
 
 
@@ -61,7 +63,9 @@ def test_it_is_read_and_nothing_was_touched(job: dict[str, str], tmp_path: Path)
     assert known["MULTI"].value == "first\nSECOND=2\n"
     assert known["MAX_TOKENS"].value == "4096"
     assert known["KEYBOARD"].value == "us"
-    assert known["WANDB_API_KEY"].value is None
+    assert (known["TOKENIZER"].value, known["MAX_NEW_TOKENS"].value) == ("bpe", "64")
+    for name in ("WANDB_API_KEY", "HF_TOKENIZER_API_KEY", "NEW_TOKENS_SECRET", "TOKENIZER_HUB_TOKEN"):
+        assert known[name].value is None
     assert "INNOCENT" not in known
     text = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
     assert b"Zq7xW9pL" not in text

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from tests.loopback import Loopback
 from tests.registry.pushing import sha256
 
+INDEX = "application/vnd.oci.image.index.v1+json"
 _PATH = re.compile(
-    r"/v2/(?P<name>[a-z/]+?)/(?P<kind>blobs/uploads|blobs|manifests|referrers)/(?P<rest>[^?]*)\??(?P<query>.*)"
+    r"/v2/(?P<name>[a-z/]+?)/(?P<kind>blobs/uploads|sessions/of/uploads|blobs|manifests|referrers)/(?P<rest>[^?]*)\??(?P<query>.*)"
 )
 
 
@@ -43,6 +44,11 @@ class Said:
     endless: bool = False
 
 
+def listed(body: bytes, *, endless: bool = False, **headers: str) -> Said:
+    """Return an answer that is a list of referrers, by its type."""
+    return Said(body=body, headers={"Content-Type": INDEX, **headers}, endless=endless)
+
+
 class Held(Loopback):
     """The registry. `manifests` are by digest and by tag, (type, content); `lies` gives answers by method and path.
 
@@ -61,6 +67,7 @@ class Held(Loopback):
         self.asked: list[Asked] = []
         self.breaks: list[int] = []
         self.forgets = False
+        self.place = "blobs/uploads"  # or sessions/of/uploads
         self.lies: list[tuple[str, str, Said]] = []
         self.taken: Callable[[int], None] = lambda _: None
         super().__init__(_handler(self))
@@ -93,7 +100,7 @@ class Held(Loopback):
                 })  # fmt: skip
         index = {
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "mediaType": INDEX,
             "manifests": found,
         }
         return json.dumps(index).encode()
@@ -144,10 +151,10 @@ class _Request:
         found = _PATH.fullmatch(handler.path)
         if found is None:
             self._say(Said(404))
-        elif found["kind"] == "blobs/uploads":
+        elif found["kind"].endswith("uploads"):
             self._upload(found["name"], found["rest"], found["query"])
         elif found["kind"] == "referrers":
-            self._say(Said(200, held.referrers(found["rest"])) if held.api else Said(404))
+            self._say(listed(held.referrers(found["rest"])) if held.api else Said(404))
         elif found["kind"] == "blobs":
             self._say(self._content(held.blobs.get(found["rest"])))
         else:
@@ -185,7 +192,7 @@ class _Request:
         if method == "PATCH" and not self._take(number):
             return
         have = len(held.uploads[number])
-        place = {"Location": f"/v2/{name}/blobs/uploads/{number}", "Range": f"0-{max(0, have - 1)}"}
+        place = {"Location": f"/v2/{name}/{held.place}/{number}", "Range": f"0-{max(0, have - 1)}"}
         if method == "PUT":
             content = held.uploads.pop(number)
             digest = query.removeprefix("digest=")

@@ -10,14 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.errors import ShipError
-from reprobuild.registry.repository import MANIFEST, MOST_PAGES, MOST_REFERRERS
+from reprobuild.errors import FetchError, ShipError
+from reprobuild.net import Net
+from reprobuild.registry.reference import parse_reference
+from reprobuild.registry.repository import MANIFEST, MOST_PAGES, MOST_REFERRERS, Descriptor, Repository
 from reprobuild.results import read_image
 from reprobuild.ship.belonging import MOST_FAILED, MOST_OF_A_KIND
 from reprobuild.ship.papers import EMPTY, EMPTY_TYPE, TYPES, Kind
 from tests.registry.pushing import sha256
 from tests.ship.folders import certificate_of, make_results
-from tests.ship.held import Held, Said
+from tests.ship.held import Held, Said, listed
 from tests.ship.test_registries import NAME, brought, sent
 
 OTHER = "the registry is broken, or hostile; take the image from another one"
@@ -80,16 +82,19 @@ def test_a_manifest_with_other_bytes_is_refused(held: Held, tmp_path: Path) -> N
         brought(held, tmp_path / "back", str(told["reference"]))
 
 
+NONE = b'{"manifests": []}'
 ONE = {"mediaType": "", "digest": "x", "size": 1}
 LISTS: list[tuple[Said, str]] = [
-    (Said(body=b"[" * 100_000), "gives a list that is none"),
-    (Said(body=b"{}"), "gives a list that is none"),
-    (Said(body=b"\xff"), "gives a list that is none"),
-    (Said(body=json.dumps({"manifests": [ONE] * (MOST_REFERRERS + 1)}).encode()), "things that belong to one image"),
-    (Said(body=b'{"manifests": []}', headers={"Link": '<?last=1>; rel="next"'}), f"more than {MOST_PAGES} pages"),
-    (Said(body=b'{"manifests": []}', headers={"Link": '<https://evil.test/x>; rel="next"'}), "leads elsewhere"),
-    (Said(body=b'{"manifests": []}', headers={"Link": '</v2/other/referrers/x>; rel="next"'}), "leads elsewhere"),
-    (Said(body=b" " * (1 << 20), endless=True), "gives more than"),
+    (listed(b"[" * 100_000), "gives a list that is none"),
+    (listed(b"{}"), "gives a list that is none"),
+    (listed(b"\xff"), "gives a list that is none"),
+    (listed(json.dumps({"manifests": [ONE] * (MOST_REFERRERS + 1)}).encode()), "things that belong to one image"),
+    (listed(NONE, Link='<?last=1>; rel="next"'), f"more than {MOST_PAGES} pages"),
+    (listed(NONE, Link='<https://evil.test/x>; rel="next"'), "leads elsewhere"),
+    (listed(NONE, Link='<https://[evil/x>; rel="next"'), "leads elsewhere"),
+    (listed(NONE, Link='</v2/other/referrers/x>; rel="next"'), "leads elsewhere"),
+    (listed(NONE, Link='<?n=1>; rel="prev", </v2/x>; title="a"; rel=NEXT'), "leads elsewhere"),
+    (listed(b" " * (1 << 20), endless=True), "gives more than"),
 ]  # fmt: skip
 
 
@@ -101,6 +106,57 @@ def test_a_list_of_referrers_that_is_none_is_refused(
     sent(tmp_path / "out", held)
     held.lie("GET", f"/v2/{NAME}/referrers/", said)
     refused(held, tmp_path, match)
+
+
+@pytest.mark.parametrize("said", [
+    Said(400), Said(404), Said(405), Said(406), Said(200, b"<html>"), Said(200, NONE),
+    Said(200, NONE, {"Content-Type": "application/json; charset=utf-8"}),
+], ids=["400", "404", "405", "406", "page", "untyped", "json"])  # fmt: skip
+def test_a_registry_without_lists_may_say_so_in_many_ways(said: Said, held: Held, tmp_path: Path) -> None:
+    _, image = make_results(tmp_path / "out")
+    held.lie("GET", f"/v2/{NAME}/referrers/", said)
+    told = sent(tmp_path / "out", held)
+    assert (told["api"], "1" in held.manifests) == (False, True)
+    entries = json.loads(held.manifests[image.manifest.replace(":", "-")][1])["manifests"]
+    assert {one["digest"] for one in entries} == {one["digest"] for one in told["attached"]}
+    got = brought(held, tmp_path / "back")
+    assert [one["why"] for one in got["referrers"]] == [""] * 4
+
+
+def test_a_registry_that_refuses_its_list_is_told(held: Held, tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    held.lie("GET", f"/v2/{NAME}/referrers/", Said(403))
+    with pytest.raises(ShipError, match="refuses access"):
+        sent(tmp_path / "out", held)
+
+
+LINKS = [
+    '<{next}>; rel="next"',
+    "<{next}>;rel=next",
+    '<{next}>; title="more"; rel="next"',
+    '</v2/other>; rel="prev", <{next}>; rel="next"',
+]
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_list_is_read_to_its_last_page(link: str, held: Held, tmp_path: Path) -> None:
+    _, image = make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    place = f"/v2/{NAME}/referrers/{image.manifest}"
+    held.lie("GET", f"{place}?last=1", listed(held.referrers(image.manifest)))
+    held.lie("GET", place, listed(NONE, Link=link.format(next=f"{place}?last=1")))
+    got = brought(held, tmp_path / "back")
+    assert [one["why"] for one in got["referrers"]] == [""] * 4
+
+
+def test_a_list_that_breaks_off_is_refused(held: Held, tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    *_, image = make_results(tmp_path / "same")
+    place = f"/v2/{NAME}/referrers/{image.manifest}"
+    held.lie("GET", f"{place}?last=1", Said(200, b"<html>"))
+    held.lie("GET", place, listed(NONE, Link='<?last=1>; rel="next"'))
+    refused(held, tmp_path, "breaks off a list")
 
 
 @pytest.mark.parametrize(
@@ -196,17 +252,17 @@ def test_what_is_no_digest_becomes_no_address(api: bool, held: Held, tmp_path: P
     answer = (
         held.manifests[image.manifest.replace(":", "-")][1] if not api else held.referrers(image.manifest)
     )
-    listed = json.loads(answer)
+    index = json.loads(answer)
     for digest in (
         "../../../other/secret/tags/list?n=",
         "1",
         f"sha256:{'A' * 64}",
         f"sha256:{'1' * 64}/../x",
     ):
-        listed["manifests"].insert(0, {
+        index["manifests"].insert(0, {
             "mediaType": MANIFEST, "digest": digest, "size": 1, "artifactType": TYPES["lock"],
         })  # fmt: skip
-    held.lie("GET", place, Said(body=json.dumps(listed).encode()))
+    held.lie("GET", place, listed(json.dumps(index).encode()))
     held.asked.clear()
     brought(held, tmp_path / "back")
     assert [one.path for one in held.asked if one.path.endswith("/manifests/1")] == [
@@ -273,8 +329,34 @@ def test_a_paper_that_cannot_be_had_is_passed_over(held: Held, tmp_path: Path) -
             assert len(list((tmp_path / f"back{number}").glob("verdict-*.json"))) == 1
     with pytest.raises(ShipError, match="gives more than"):
         brought(held, tmp_path / "back")
+    make_results(tmp_path / "other", {"etc/x": b"1"})
+    sent(tmp_path / "other", held, f"{held.host}/{NAME}:2")
+    with pytest.raises(ShipError, match="is there, and holds something else"):
+        brought(held, tmp_path / "back", f"{held.host}/{NAME}:2")
     del held.manifests[wanted]
-    brought(held, tmp_path / "back")
+    brought(held, tmp_path / "back")  # and what the first of the three left is gone on with
+    assert not list((tmp_path / "back").glob(".*"))
+
+
+@pytest.mark.parametrize("size", [0, 3, 5])
+def test_a_paper_has_the_size_that_is_stated(size: int, held: Held, tmp_path: Path) -> None:
+    _, image = make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    layer = {"mediaType": "", "digest": sha256(b"four"), "size": size}
+    wanted = attach(held, image.manifest, TYPES["sbom"], b"four", layers=[layer])
+    got = brought(held, tmp_path / "back")
+    assert wanted not in {one["digest"] for one in got["referrers"]}
+
+
+def test_no_size_is_no_leave_to_send_without_end(held: Held, tmp_path: Path) -> None:
+    _, image = make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    layer = {"mediaType": "", "digest": sha256(b"x"), "size": 0}
+    attach(held, image.manifest, TYPES["sbom"], b"x", layers=[layer])
+    held.lie("GET", f"/v2/{NAME}/blobs/{sha256(b'x')}", Said(body=b" " * (1 << 20), endless=True))
+    repository = Repository(parse_reference(f"{held.host}/{NAME}:1"), Net(), "https://hub.test")
+    with pytest.raises(FetchError, match="gives more than 1 bytes"):
+        repository.blob(Descriptor(media_type="", digest=sha256(b"x"), size=0), 1 << 20)
 
 
 CONFIGS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [

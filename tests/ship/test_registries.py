@@ -14,11 +14,13 @@ import pytest
 from reprobuild.errors import FetchError, ShipError, UsageError
 from reprobuild.keep import kept_locks
 from reprobuild.net import Body, Net
+from reprobuild.registry.logins import Logins
 from reprobuild.registry.repository import INDEX, MANIFEST
 from reprobuild.results import read_image
 from reprobuild.ship.papers import KINDS
 from reprobuild.ship.pulling import pull
 from reprobuild.ship.pushing import push
+from reprobuild.ship.remote import open_net
 from reprobuild.ship.told import render_pulled
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
 from tests.registry.pushing import sha256
@@ -163,6 +165,57 @@ def test_a_login_goes_to_its_registry_alone(tmp_path: Path) -> None:
             assert encoded().encode() not in path.read_bytes()
 
 
+def test_a_registry_in_the_place_of_docker_s_own_is_given_its_own_login(tmp_path: Path) -> None:
+    lock, image = make_results(tmp_path / "out")
+    with Held(login=(USER, PASSWORD)) as held:
+        env = docker_login(tmp_path / "docker", held.host)
+        config = json.loads((tmp_path / "docker/config.json").read_text())
+        config["auths"]["https://index.docker.io/v1/"] = {"auth": encoded("me", "pa55-of-docker")}
+        (tmp_path / "docker/config.json").write_text(json.dumps(config))
+        services, text = {"docker-hub": held.url}, f"docker.io/{NAME}:1"
+        push(lock, image, tmp_path / "out", text, make_session(tmp_path / "unused", env), services)
+        pull(text, tmp_path / "back", make_session(tmp_path / "store", env), services)
+        assert {one.login for one in held.asked} == {None, f"Basic {encoded()}"}
+        del config["auths"][held.host]
+        (tmp_path / "docker/config.json").write_text(json.dumps(config))
+        held.asked.clear()
+        with pytest.raises(ShipError, match="refuses access") as err:
+            pull(text, tmp_path / "again", make_session(tmp_path / "other", env), services)
+        assert f"no login for {held.host} was found" in err.value.hint
+        assert {one.login for one in held.asked} == {None}
+
+
+def test_docker_s_own_registry_is_given_its_login(tmp_path: Path) -> None:
+    env = docker_login(tmp_path / "docker", "https://index.docker.io/v1/")
+    net, hub = open_net(make_session(tmp_path / "store", env), {})
+    [gate] = [one for one in vars(net).values() if isinstance(one, Logins)]
+    assert gate.answer(f"{hub}/v2/{NAME}/manifests/1", 'Basic realm="x"', net) == f"Basic {encoded()}"
+
+
+def test_a_login_is_for_wherever_in_its_repository_a_registry_takes_blobs(tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    with Held(login=(USER, PASSWORD)) as held:
+        held.place = "sessions/of/uploads"
+        told = sent(tmp_path / "out", held, env=docker_login(tmp_path / "docker", held.host))
+        assert (told["sent"], told["there"]) == (8, 0)
+        held.check()
+
+
+@pytest.mark.parametrize(
+    "away", ["/v2/team/trainer/up/1", "/v2/other/up/1", "/up/1", f"/v2/{NAME}/%2e%2e/up/1"]
+)
+def test_a_login_of_a_repository_is_for_no_other_place(away: str, tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    with Held(login=(USER, PASSWORD)) as held:
+        login = f"Basic {encoded()}"
+        held.lie("PATCH", "/", Said(401, headers={"WWW-Authenticate": held.challenge}))
+        held.lie("POST", f"/v2/{NAME}/", Said(202, headers={"Location": away}))
+        with pytest.raises(ShipError, match="refuses access"):
+            sent(tmp_path / "out", held, env=docker_login(tmp_path / "docker", held.host))
+        assert {one.login for one in held.asked if one.method == "PATCH"} == {None}
+        assert login in {one.login for one in held.asked}
+
+
 def test_a_certificate_of_this_machine_stays_where_it_is(held: Held, tmp_path: Path) -> None:
     lock, image = make_results(tmp_path / "out")
     sent(tmp_path / "out", held)
@@ -251,6 +304,23 @@ def test_what_cannot_be_pulled_is_told(held: Held, tmp_path: Path) -> None:
     assert not (tmp_path / "back" / "image.json").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["Dockerfile", "image/cat.png", "image.json", "notes", "reprobuild.lock", ".git"]
+)
+def test_nothing_of_others_is_replaced(name: str, held: Held, tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    for place in (tmp_path / "project" / name, tmp_path / "file"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"mine\n")
+    for out in (tmp_path / "project", tmp_path / "file"):
+        with pytest.raises(ShipError, match="is there, and holds something else") as err:
+            brought(held, out)
+        assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
+    found = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in (*found, tmp_path / "file")] == [b"mine\n"] * 2
+
+
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_told(held: Held, tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_bytes(noise(100_000, 1))
@@ -259,9 +329,11 @@ def test_a_file_that_becomes_shorter_while_it_is_sent_is_told(held: Held, tmp_pa
     assert err.value.hint == "run the command again"
 
 
-def test_a_token_server_is_asked_for_the_right_to_push(held: Held, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["blobs/uploads", "sessions/of/uploads"])
+def test_a_token_server_is_asked_for_the_right_to_push(place: str, held: Held, tmp_path: Path) -> None:
     """A registry need not say which rights it wants; a token to read with is not enough to write."""
     make_results(tmp_path / "out")
+    held.place = place
     with Served() as server:
         for rights in ("pull", "pull%2Cpush"):
             path = f"/token?service=held&scope=repository%3Ateam%2Ftrain%3A{rights}"

@@ -148,6 +148,28 @@ def test_variables(name: str, value: str, rule: str | None) -> None:
     assert secrets.secret_variable(name, value) == rule
 
 
+COUNTS = [
+    ("MAX_TOKENS", "4096", None), ("MAX_NEW_TOKENS", "auto", None), ("MOE_TOKEN_DISPATCHER", "alltoall", None),
+    ("MAX_TOKEN", "4096", None), ("BATCH_TOKEN_LIMIT", "1e6", None), ("TRAIN_TOKEN", "false", None),
+    ("TOTAL_TOKEN_BUDGET", "15_000_000_000_000", None), ("OPENAI_API_MAX_TOKENS", "4096", None),
+    ("TOKENIZER", "/data/tokenizer.model", None), ("TOKENIZER_NUM_TOKENS", "all", None),
+    ("TOKENIZED_DATA", "pile", None), ("TOKENIZER_AUTH_FILE", "/x/y", None),
+    ("GLOBAL_SECRET_TOKEN", "abc123", "token"), ("GLOBAL_SECRET_TOKEN", "123456", "token"),
+    ("NEW_RELIC_TOKEN", "8f7e6d5c", "token"), ("TRAIN_TOKEN", "s3cr3tpw", "token"), ("N_TOKEN", "a", "token"),
+    ("BATCH_API_TOKEN", "abc123", "token"), ("BATCH_API_TOKENS", "abc123", "token"),
+    ("GLOBAL_TOKEN", "9f8e7d6c5b4a3928", "token"), ("GITHUB_TOKEN_TYPE_LIMIT", "abc", "token"),
+    ("NEW_TOKENS_HF_TOKEN", "abc", "token"), ("TOTAL_TOKENS_CREDENTIALS", "abc", "token"),
+    ("TOKENIZER_SECRET", "x9", "token"), ("HF_TOKENIZER_API_KEY", "abcd", "token"),
+    ("TOKENIZER_HUB_PASSWORD", "hunter2", "token"), ("TOKENIZER_HUB_TOKEN", "abcd", "token"),
+    ("SETTINGS", '{"max_token": 5}', None), ("SETTINGS", '{"new_token": "abc123"}', "token"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), COUNTS)
+def test_counts_of_tokens_are_no_tokens(name: str, value: str, rule: str | None) -> None:
+    assert secrets.secret_variable(name, value) == rule
+
+
 @pytest.mark.parametrize(
     ("url", "bare", "cut"),
     [
@@ -163,6 +185,8 @@ def test_variables(name: str, value: str, rule: str | None) -> None:
         ("git+ssh://alice@example.org/r.git", "git+ssh://example.org/r.git", True),
         ("https://example.org/a?token=x&v=1#egg=n", "https://example.org/a?v=1#egg=n", True),
         ("https://example.org/a?X-Amz-Signature=x", "https://example.org/a", True),
+        ("https://example.org/x.whl?new_token=abc123", "https://example.org/x.whl", True),
+        ("https://example.org/x?max_token=5", "https://example.org/x?max_token=5", False),
         ("https://example.org/t/ab-0123456789/channel", "https://example.org/channel", True),
         ("https://example.org/api/conda/t/ab_1/main", "https://example.org/api/conda/main", True),
         ("https://example.org/t/ab_1", "https://example.org", True),
@@ -184,6 +208,9 @@ def test_strip_credentials(url: str, bare: str, cut: bool) -> None:
     [
         ("$ export WANDB_API_KEY=tiger lily", "$ export WANDB_API_KEY=***"),
         ("$ tool --password tiger --v 1", "$ tool --password *** --v 1"),
+        ("$ tool --global-token abc123", "$ tool --global-token ***"),
+        ("$ tool --max-token 512 --max-new-tokens 64", "$ tool --max-token 512 --max-new-tokens 64"),
+        ("MAX_TOKEN=512 NEW_TOKEN=abc123", "MAX_TOKEN=512 NEW_TOKEN=***"),
         ("curl -H 'Authorization: Bearer abcdefgh1'", "curl -H 'Authorization: Bearer ***'"),
         ("secretstorage==3.3.3", "secretstorage==3.3.3"),
         ("# see https://u:p@example.org/x", "# see https://example.org/x"),
