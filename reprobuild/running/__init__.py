@@ -62,7 +62,7 @@ def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[s
     """
     given = read_variables(wanted, env)
     volumes, read_only = read_volumes(wanted.volumes)
-    named_gpus = wanted.gpus not in ("auto", gpu.ALL, "none")
+    named_gpus = wanted.gpus not in ("auto", gpu.ALL)  # `none` names none
     site = let_in(env, frozen(lock), given, named_gpus=named_gpus)
     written = [inside for _, inside in volumes if inside not in read_only]
     workdir = _workdir(wanted.workdir)

@@ -67,7 +67,7 @@ def let_in(
         env: this machine's.
         frozen: the image's own.
         given: what the user named; it comes before both.
-        named_gpus: the user named GPUs, which a container then counts from 0.
+        named_gpus: the user named GPUs, which a container then counts from 0, or none.
     """
     values: dict[str, str] = {}
     said: list[str] = []
