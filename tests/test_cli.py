@@ -673,7 +673,7 @@ def silent_engine(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
         yield listening, f"unix://{tmp_path / 'silent.sock'}"
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[socket.socket, str]) -> None:
     listening, host = silent_engine
     with subprocess.Popen(
@@ -705,7 +705,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_whose_moment_was_lost(signum: str) -> None:
     script = LOST_SIGNAL.format(signum=signum)
     done = subprocess.run(

@@ -9,6 +9,7 @@ import click
 
 from reprobuild import running
 from reprobuild.cli import common
+from reprobuild.cli.interrupt import spare_for_jobs
 from reprobuild.running import slurm
 from reprobuild.running.options import Wanted
 
@@ -69,6 +70,7 @@ def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: 
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
       reprobuild run frozen --srun '-N 2' -- torchrun --nnodes 2 train.py
     """
+    spare_for_jobs()
     session, wanted = common.make_session(None), Wanted(**options)
     if srun is not None:
         return slurm.run(out, arguments, session, common.hand_on, wanted, srun)
