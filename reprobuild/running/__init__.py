@@ -102,11 +102,10 @@ def _network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str
     """Return the network, and why it is not the default: processes of one job must reach each other."""
     if option is not None:
         return option, ()
-    several = processes(env)
-    if several == 1:
+    if processes(env) == 1:
         return "none", ()
     return "host", (
-        f"network: the host's, since this is one of {several} processes of a job; --network none cuts it off",
+        "network: the host's, since this is one of several processes of a job; --network none cuts it off",
     )
 
 
