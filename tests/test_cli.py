@@ -102,7 +102,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
     """An engine of prepared answers, in the place of the one that answers on this machine."""
     prepared = PreparedEngine(good_answers())
     for module in (running, checks):
-        monkeypatch.setattr(module, "find_engine", lambda name, env: prepared)
+        monkeypatch.setattr(module, "find_engine", lambda *_, **__: prepared)
     return prepared
 
 
@@ -258,8 +258,9 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
     for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
         found = reprobuild(*arguments, env=env)
         assert (found.returncode, found.stdout) == (code, "")
-        assert found.stderr.startswith(
-            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, "
+        assert found.stderr.endswith(
+            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, point "
+            "DOCKER_HOST at one, or ask `reprobuild doctor` what is missing\n"
         )
 
 
@@ -268,7 +269,7 @@ def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path:
     found = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", tmp_path / "out", env=env)
     assert found.returncode == 6
     assert "no container engine answers" in found.stderr
-    assert "leave the checks out with --no-verify" in found.stderr
+    assert "what is missing; or leave the checks out with --no-verify\n" in found.stderr
     assert not (tmp_path / "out").exists()
 
 
