@@ -17,7 +17,7 @@ from reprobuild.engines.model import Sink
 from reprobuild.errors import UsageError
 from reprobuild.proc.handing import GRACE_SECONDS
 from reprobuild.results import read_image
-from reprobuild.running.options import Wanted
+from reprobuild.running.options import Wanted, absolute
 from reprobuild.running.pyxis import pyxis_command
 from reprobuild.session import Session
 
@@ -88,14 +88,15 @@ def own_command(out: Path, arguments: Sequence[str], wanted: Wanted, options: Se
 
 
 def words_of(wanted: Wanted) -> list[str]:
-    """Return the options of `run` that say this; none holds the value of a secret."""
+    """Return the options of `run` that say this in any folder (`srun -D`); none holds the value of a secret."""
     single = {
         "--seed": wanted.seed, "--workdir": wanted.workdir or None, "--user": wanted.user,
         "--shm-size": wanted.shm_size, "--network": wanted.network, "--engine": wanted.engine,
         "--gpu": wanted.gpus,
     }  # fmt: skip
     several = {
-        "--env": wanted.variables, "--secret": wanted.hidden, "--volume": wanted.volumes, "--limit": wanted.limits
+        "--env": wanted.variables, "--secret": wanted.hidden,
+        "--volume": tuple(map(absolute, wanted.volumes)), "--limit": wanted.limits,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),

@@ -19,7 +19,7 @@ from reprobuild.running.options import Wanted
 from reprobuild.running.pyxis import _sha256
 from reprobuild.running.slurm import own_command, words_of
 from reprobuild.store import Store
-from tests.conftest import reprobuild
+from tests.conftest import ROOT, reprobuild
 from tests.verify.samples import make_lock
 
 SQUASHFS = b"hsqs and so on"
@@ -269,6 +269,25 @@ def test_without_pyxis_each_rank_runs_itself(words: tuple[str, ...], out: Path) 
     expected = ["-n", "3", "--", sys.executable, "-m", "reprobuild.cli", "run", str(out), *words]
     assert found["words"] == [*expected, "--gpu", "auto", "--secret", "HF_TOKEN", "--", "id"]
     assert found["env"]["HF_TOKEN"] == TOKEN
+
+
+def test_a_rank_finds_the_folders_that_are_meant_here(out: Path) -> None:
+    """srun may start it elsewhere."""
+    found = srun(
+        out,
+        "--srun",
+        "-D /else",
+        "-v",
+        "data:/data:ro",
+        "-v",
+        "/runs:/runs",
+        "--engine",
+        "apptainer",
+        "--",
+        "id",
+    )
+    volumes = [word for word in found["words"] if word.endswith((":/data:ro", ":/runs"))]
+    assert volumes == [f"{ROOT}/data:/data:ro", "/runs:/runs"]
 
 
 def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
