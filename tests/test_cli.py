@@ -532,6 +532,22 @@ def test_run_gives_the_command_s_code_and_output(said: Said, results: Path, engi
     assert (task.network, task.timeout) == ("none", 0)
 
 
+def test_run_says_what_takes_long_before_its_command_speaks(
+    said: Said, results: Path, engine: PreparedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said("run", results, "--", "python") == 0
+    assert re.fullmatch(
+        r"\[.* s\] looking for an engine\n"
+        r"\[.* s\] prepared: looking for reprobuild:test, and loading it where it is not there\n",
+        said.err,
+    )
+    assert said("run", results, "--engine", "podman", "--", "python") == 0
+    assert "] looking for podman\n" in said.err
+    monkeypatch.setenv("RANK", "1")
+    assert said("run", results, "--", "python") == 0
+    assert said.err == ""
+
+
 def test_run_takes_its_own_options_on_either_side(said: Said, results: Path, engine: PreparedEngine) -> None:
     assert (
         said("run", "--seed", "1", results, "--network", "host", "--", "sh", "-c", "x", "--", "--help") == 0
