@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -173,7 +174,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_unknown_option(verb: str, said: Said) -> None:
     code, what, hint = said.failed(verb, "--no-such-option")
-    assert code == 2
+    assert code == (125 if verb == "run" else 2)
     assert "--no-such-option" in what or verb == "run"
     assert hint == f"see `reprobuild {verb} --help`"
 
@@ -564,8 +565,46 @@ def test_run_without_a_plain_command(
     words: tuple[str, ...], said: Said, results: Path, engine: PreparedEngine
 ) -> None:  # fmt: skip
     code, what, hint = said.failed("run", results, *words)
-    assert (code, hint) == (2, "see `reprobuild run --help`")
+    assert (code, hint) == (125, "see `reprobuild run --help`")
     assert re.search("stands after `--`|Missing argument|No such option", what)
+    assert engine.tasks == []
+
+
+@pytest.mark.parametrize(("err", "what"), [
+    (RuntimeError("secret"), "this is a bug in reprobuild"),
+    (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+    (click.FileError("x", "gone"), "Could not open file 'x': gone"),
+])  # fmt: skip
+def test_each_failure_of_run_itself_is_125(
+    err: Exception, what: str, said: Said, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other codes are those of the command."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise err
+
+    monkeypatch.setattr(running, "find_engine", fail)
+    assert said("run", results, "--", "python") == 125
+    assert what in said.err
+    assert "secret" not in said.err
+
+
+def test_run_with_a_word_before_the_command(said: Said, results: Path, engine: PreparedEngine) -> None:
+    """Else it would silently be the first word of the command."""
+    for words in (
+        ("-v", "a:/a", "b:/b", "--", "python", "x"),
+        ("python", "--seed", "1", "--", "x", "--", "y"),
+    ):
+        code, what, hint = said.failed("run", results, *words)
+        stray = "b:/b" if words[0] == "-v" else "python"
+        assert (code, what) == (
+            125,
+            f"`{stray}` stands before `--`, where OUT and options of `run` stand alone",
+        )
+        assert (
+            hint
+            == "put the whole command after `--`; an option is said again for each value: -v a:/a -v b:/b"
+        )
     assert engine.tasks == []
 
 

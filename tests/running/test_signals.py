@@ -95,7 +95,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 
 
 SHORT = """
-import signal, sys
+import sys, time
 from reprobuild.cli.interrupt import listen
 from reprobuild.proc import Handing, stream
 listen()
@@ -123,7 +123,7 @@ def test_a_job_that_will_not_end_is_made_to() -> None:
 def test_what_job_has_ended_hears_nothing_more() -> None:
     """The program itself is meant again."""
     with subprocess.Popen(
-        [sys.executable, "-c", SHORT + "signal.pause()", "echo ready", os.environ["PATH"]], cwd=ROOT,
+        [sys.executable, "-c", SHORT + "time.sleep(60)", "echo ready", os.environ["PATH"]], cwd=ROOT,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout
