@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.brought import take_runtime
-from reprobuild.engines import find_engine, gpu
+from reprobuild.engines import HINT, find_engine, gpu
 from reprobuild.engines.model import Engine
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
@@ -56,15 +56,15 @@ class Checks(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
 
 
-def ready(checks: Checks, session: Session) -> Engine:
-    """Return the engine that is asked for.
+def ready(checks: Checks, session: Session, *, hint: str = HINT) -> Engine:
+    """Return the engine that is asked for; `hint` says what to do where it does not answer.
 
     Raises:
         UsageError: a GPU that is asked for is none.
         EngineError: no engine answers.
     """
     gpu.requested(checks.gpus)
-    return find_engine(checks.engine, session.env)
+    return find_engine(checks.engine, session.env, hint=hint)
 
 
 def verify(lock: Lock, image: Image, out: Path, session: Session, checks: Checks) -> Verdict:

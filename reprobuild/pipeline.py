@@ -15,6 +15,7 @@ from reprobuild.builders.promise import native_tree
 from reprobuild.checks import Checks, ready, verify
 from reprobuild.context import write_context
 from reprobuild.decisions import Decisions
+from reprobuild.engines import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts, fetch, of_image
 from reprobuild.fleet.page import keep_on_page
@@ -76,7 +77,8 @@ def from_snapshot(
             f"`reprobuild show {captured}` lists them"
         )
     if checks is not None:
-        ready(checks, session)  # before minutes of locking and hours of fetching
+        # Before minutes of locking and hours of fetching.
+        ready(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, given)
     with keeping(lock, given or out / LOCK, session.store, "build"):

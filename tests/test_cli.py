@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -102,7 +103,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
     """An engine of prepared answers, in the place of the one that answers on this machine."""
     prepared = PreparedEngine(good_answers())
     for module in (running, checks):
-        monkeypatch.setattr(module, "find_engine", lambda name, env: prepared)
+        monkeypatch.setattr(module, "find_engine", lambda *_, **__: prepared)
     return prepared
 
 
@@ -173,7 +174,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_unknown_option(verb: str, said: Said) -> None:
     code, what, hint = said.failed(verb, "--no-such-option")
-    assert code == 2
+    assert code == (125 if verb == "run" else 2)
     assert "--no-such-option" in what or verb == "run"
     assert hint == f"see `reprobuild {verb} --help`"
 
@@ -258,8 +259,9 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
     for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
         found = reprobuild(*arguments, env=env)
         assert (found.returncode, found.stdout) == (code, "")
-        assert found.stderr.startswith(
-            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, "
+        assert found.stderr.endswith(
+            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, point "
+            "DOCKER_HOST at one, or ask `reprobuild doctor` what is missing\n"
         )
 
 
@@ -268,7 +270,7 @@ def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path:
     found = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", tmp_path / "out", env=env)
     assert found.returncode == 6
     assert "no container engine answers" in found.stderr
-    assert "leave the checks out with --no-verify" in found.stderr
+    assert "what is missing; or leave the checks out with --no-verify\n" in found.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -531,6 +533,22 @@ def test_run_gives_the_command_s_code_and_output(said: Said, results: Path, engi
     assert (task.network, task.timeout) == ("none", 0)
 
 
+def test_run_says_what_takes_long_before_its_command_speaks(
+    said: Said, results: Path, engine: PreparedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said("run", results, "--", "python") == 0
+    assert re.fullmatch(
+        r"\[.* s\] looking for an engine\n"
+        r"\[.* s\] prepared: looking for reprobuild:test, and loading it where it is not there\n",
+        said.err,
+    )
+    assert said("run", results, "--engine", "podman", "--", "python") == 0
+    assert "] looking for podman\n" in said.err
+    monkeypatch.setenv("RANK", "1")
+    assert said("run", results, "--", "python") == 0
+    assert said.err == ""
+
+
 def test_run_takes_its_own_options_on_either_side(said: Said, results: Path, engine: PreparedEngine) -> None:
     assert (
         said("run", "--seed", "1", results, "--network", "host", "--", "sh", "-c", "x", "--", "--help") == 0
@@ -547,8 +565,46 @@ def test_run_without_a_plain_command(
     words: tuple[str, ...], said: Said, results: Path, engine: PreparedEngine
 ) -> None:  # fmt: skip
     code, what, hint = said.failed("run", results, *words)
-    assert (code, hint) == (2, "see `reprobuild run --help`")
+    assert (code, hint) == (125, "see `reprobuild run --help`")
     assert re.search("stands after `--`|Missing argument|No such option", what)
+    assert engine.tasks == []
+
+
+@pytest.mark.parametrize(("err", "what"), [
+    (RuntimeError("secret"), "this is a bug in reprobuild"),
+    (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+    (click.FileError("x", "gone"), "Could not open file 'x': gone"),
+])  # fmt: skip
+def test_each_failure_of_run_itself_is_125(
+    err: Exception, what: str, said: Said, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other codes are those of the command."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise err
+
+    monkeypatch.setattr(running, "find_engine", fail)
+    assert said("run", results, "--", "python") == 125
+    assert what in said.err
+    assert "secret" not in said.err
+
+
+def test_run_with_a_word_before_the_command(said: Said, results: Path, engine: PreparedEngine) -> None:
+    """Else it would silently be the first word of the command."""
+    for words in (
+        ("-v", "a:/a", "b:/b", "--", "python", "x"),
+        ("python", "--seed", "1", "--", "x", "--", "y"),
+    ):
+        code, what, hint = said.failed("run", results, *words)
+        stray = "b:/b" if words[0] == "-v" else "python"
+        assert (code, what) == (
+            125,
+            f"`{stray}` stands before `--`, where OUT and options of `run` stand alone",
+        )
+        assert (
+            hint
+            == "put the whole command after `--`; an option is said again for each value: -v a:/a -v b:/b"
+        )
     assert engine.tasks == []
 
 
@@ -673,7 +729,7 @@ def silent_engine(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
         yield listening, f"unix://{tmp_path / 'silent.sock'}"
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[socket.socket, str]) -> None:
     listening, host = silent_engine
     with subprocess.Popen(
@@ -705,7 +761,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("signum", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_whose_moment_was_lost(signum: str) -> None:
     script = LOST_SIGNAL.format(signum=signum)
     done = subprocess.run(

@@ -35,5 +35,5 @@ def test_no_engine_answers() -> None:
     with pytest.raises(EngineError, match="no container engine answers") as caught:
         find_engine(None, {"DOCKER_HOST": "unix:///nonexistent/docker.sock"})
     assert (
-        caught.value.hint == "start one, point DOCKER_HOST at one, or leave the checks out with --no-verify"
+        caught.value.hint == "start one, point DOCKER_HOST at one, or ask `reprobuild doctor` what is missing"
     )

@@ -127,17 +127,18 @@ def run_line(arguments: list[str]) -> int:
 def _explain(err: Exception, arguments: list[str]) -> int:
     """Print an error, and return the exit code that it calls for."""
     progress.stop()
+    own = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         _print_error(str(err), err.hint)
-        return OWN_FAILURE if arguments[:1] == ["run"] else err.exit_code
+        return own or err.exit_code
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         _print_error(
             err.format_message(), f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
         )
-        return err.exit_code
+        return own or err.exit_code
     if isinstance(err, click.ClickException):
         err.show()
-        return err.exit_code
+        return own or err.exit_code
     if isinstance(err, click.Abort):
         _print_error("interrupted", "what was complete is kept; run the command again to go on")
         return INTERRUPTED
@@ -145,12 +146,12 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         place = f"{os.fsdecode(err.filename)}: " if err.filename is not None else ""
         remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
         _print_error(f"{place}{err.strerror}", remedy)
-        return UsageError.exit_code
+        return own or UsageError.exit_code
     click.echo(_places(err), err=True)
     _print_error(
         "this is a bug in reprobuild", "please report the lines above; they hold no values of variables"
     )
-    return ReproError.exit_code
+    return own or ReproError.exit_code
 
 
 def _places(err: BaseException) -> str:

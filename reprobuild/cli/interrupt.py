@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM end the command wherever it is.
+"""Ctrl-C, SIGTERM and SIGHUP end the command wherever it is, or go on to the job that `run` has started.
 
 CPython can lose the moment: a signal that comes between its last look for signals and the system call
 that then blocks is only acted on when that call returns, here up to ten minutes later (seen in 2 of 100
-runs). So a thread is told of each signal and sends it again until the main thread has heard it.
+runs). So a thread is told of each signal. It hands it on where there is a job; else it sends it again until the main
+thread has heard it.
 """
 
 from __future__ import annotations
@@ -12,28 +13,50 @@ import signal
 import threading
 from types import FrameType
 
+from reprobuild.proc import hand_on
+
 AGAIN_SECONDS = 0.3
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def listen() -> None:
-    """Make SIGINT and SIGTERM raise `KeyboardInterrupt` in the main thread; one that is ignored stays so."""
-    heard = threading.Event()
+    """Make signals that ask for an end raise `KeyboardInterrupt` in the main thread, where no job is told of them.
+
+    One that is ignored stays so: SIGHUP under nohup(1).
+    """
+    ending, heard = threading.Event(), threading.Event()
     main = threading.get_ident()
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        heard.set()
-        raise KeyboardInterrupt
+        if ending.is_set():  # the thread below has seen that it is for this program
+            heard.set()
+            raise KeyboardInterrupt
 
-    wanted = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
+    wanted = [s for s in ENDING if signal.getsignal(s) is not signal.SIG_IGN]
     for signum in wanted:
         signal.signal(signum, interrupt)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
-    def repeat() -> None:
-        while came := os.read(reading, 1):
-            while came[0] in wanted and not heard.wait(AGAIN_SECONDS):
-                signal.pthread_kill(main, came[0])
+    def decide() -> None:
+        came = os.read(reading, 1)
+        while hand_on(came[0]) or came[0] not in wanted:
+            came = os.read(reading, 1)
+        ending.set()
+        while not heard.is_set():
+            signal.pthread_kill(main, came[0])
+            heard.wait(AGAIN_SECONDS)
 
-    threading.Thread(target=repeat, daemon=True, name="signals").start()
+    threading.Thread(target=decide, daemon=True, name="signals").start()
+
+
+def spare_for_jobs() -> None:
+    """Let the signals that have no meaning of their own be for jobs alone, and not end this program.
+
+    Slurm's `--signal=USR1@90` sends one 90 s before the end: a job then saves what it has.
+    """
+    for signum in FOR_JOBS:
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, lambda *_: None)

@@ -9,6 +9,8 @@ import click
 
 from reprobuild import running
 from reprobuild.cli import common
+from reprobuild.cli.interrupt import spare_for_jobs
+from reprobuild.errors import UsageError
 from reprobuild.running import slurm
 from reprobuild.running.options import Wanted
 
@@ -19,7 +21,18 @@ class _Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" not in args and not {"-h", "--help"} & set(args):
             raise click.UsageError("the command to run stands after `--`, and there is no `--`", ctx)
+        if "--" in args and not ctx.resilient_parsing:
+            self._refuse_strays(ctx, args[: args.index("--")])
         return super().parse_args(ctx, args)
+
+    def _refuse_strays(self, ctx: click.Context, before: list[str]) -> None:
+        found, _, _ = self.make_parser(ctx).parse_args(list(before))
+        strays = found.get("arguments")
+        if isinstance(strays, tuple) and strays:  # else it is what click has for none
+            raise UsageError(
+                f"`{strays[0]}` stands before `--`, where OUT and options of `run` stand alone",
+                hint="put the whole command after `--`; an option is said again for each value: -v a:/a -v b:/b",
+            )
 
 
 @click.command(cls=_Command)
@@ -69,6 +82,7 @@ def command(out: Path, srun: str | None, arguments: tuple[str, ...], **options: 
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
       reprobuild run frozen --srun '-N 2' -- torchrun --nnodes 2 train.py
     """
+    spare_for_jobs()
     session, wanted = common.make_session(None), Wanted(**options)
     if srun is not None:
         return slurm.run(out, arguments, session, common.hand_on, wanted, srun)

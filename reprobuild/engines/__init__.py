@@ -16,11 +16,16 @@ ENGINES: Mapping[str, str] = {
     "apptainer": "reprobuild.engines.apptainer",
 }
 
-HINT = "start one, point DOCKER_HOST at one, or leave the checks out with --no-verify"
+HINT = "start one, point DOCKER_HOST at one, or ask `reprobuild doctor` what is missing"
 
 
-def find_engine(name: str | None, env: Mapping[str, str]) -> Engine:
+def find_engine(name: str | None, env: Mapping[str, str], *, hint: str = HINT) -> Engine:
     """Return the engine of that name, or the first that answers.
+
+    Args:
+        name: None for any.
+        env: the user's environment.
+        hint: what to do where none answers.
 
     Raises:
         EngineError: it is not known, or none answers.
@@ -34,4 +39,4 @@ def find_engine(name: str | None, env: Mapping[str, str]) -> Engine:
         engine = cast(Engine, import_module(ENGINES[candidate]))
         if engine.version(env) is not None:
             return engine
-    raise EngineError(f"no container engine answers (tried {', '.join(names)})", hint=HINT)
+    raise EngineError(f"no container engine answers (tried {', '.join(names)})", hint=hint)

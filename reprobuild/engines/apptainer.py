@@ -32,7 +32,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.layout import read_layout
 from reprobuild.image.single import write_sif
 from reprobuild.image.squash import find_program
-from reprobuild.proc import TimedOut, comma_separated, stream
+from reprobuild.proc import Handing, TimedOut, comma_separated, stream
 from reprobuild.proc import run as run_program
 
 NAME = "apptainer"
@@ -130,7 +130,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container and hand on its output as it comes; nothing of it remains."""
     with _folder() as folder:
-        return _follow(reference, task, env, folder, sink)
+        return _follow(reference, task, env, folder, sink, Handing())
 
 
 @contextlib.contextmanager
@@ -154,7 +154,9 @@ def _open_up(folder: Path) -> None:
                 inner.chmod(0o700)
 
 
-def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink) -> int:
+def _follow(
+    reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink, handing: Handing | None = None
+) -> int:  # fmt: skip
     program = usable_program(env)
     _check_user(task.user)
     cache = Cache.of(env)
@@ -178,7 +180,7 @@ def _follow(reference: str, task: Task, env: Mapping[str, str], folder: Path, si
     try:
         code = stream(
             [*_limited(task), program, "--silent", *_arguments(cache.file(kept), kept, task, folder)], sink=watch,
-            env=_variables(program, task, env), purpose="run a container", timeout=task.timeout,
+            env=_variables(program, task, env), purpose="run a container", timeout=task.timeout, handing=handing,
         )  # fmt: skip
     except TimedOut:
         raise EngineError(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import tarfile
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -31,6 +34,7 @@ from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
 from reprobuild.image.layout import read_layout
+from reprobuild.proc import Handing, handed_on
 
 NAME = "docker"
 API_SECONDS = 600
@@ -182,15 +186,32 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
-        with _container(client, reference, task, gpus) as container:
-            with contextlib.closing(_Output(container)) as output:
-                container.start()
+        with (
+            _container(client, reference, task, gpus) as container,
+            contextlib.closing(_Output(container)) as output,
+        ):
+            container.start()
+            with _hearing(str(container.id), env):
                 for stream, data in output:
                     sink(stream, data)
-            return int(container.wait()["StatusCode"])
+                return int(container.wait()["StatusCode"])
 
     with connected(env) as client:
         return with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
+
+
+def _hearing(container: str, env: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Hand on signals to a container that runs, each by a connection of its own: the other is being read from."""
+
+    def send(signum: int) -> None:
+        # Where it has just ended, the daemon refuses.
+        with contextlib.suppress(EngineError), connected(env, ANSWER_SECONDS) as client:
+            cast(Any, client.api).kill(container, int(signum))
+
+    def tell(signum: int) -> None:
+        threading.Thread(target=send, args=(signum,), daemon=True, name="signal").start()
+
+    return handed_on(tell, lambda: tell(signal.SIGKILL), Handing())
 
 
 class _Output:

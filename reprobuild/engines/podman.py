@@ -148,7 +148,13 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     with _container(reference, task, env) as container:
-        return _start(container, task, env, sink)
+        return _start(container, task, env, sink, proc.Handing(end=lambda: _kill(container, env)))
+
+
+def _kill(container: str, env: Mapping[str, str]) -> None:
+    """End what runs in a container; `podman start`, which hands on what it is told, would itself be all that ends."""
+    with contextlib.suppress(EngineError):  # it has just ended
+        call(env, "kill", container, purpose="end a container")
 
 
 @contextlib.contextmanager
@@ -194,7 +200,9 @@ def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
     return [*nodes, *(word for group in groups for word in ("--group-add", group))], visible
 
 
-def _start(container: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
+def _start(
+    container: str, task: Task, env: Mapping[str, str], sink: Sink, handing: proc.Handing | None = None
+) -> int:  # fmt: skip
     """Start a container, hand on its output, and return its exit code."""
     tail = bytearray()
 
@@ -206,7 +214,9 @@ def _start(container: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
     argv = ["podman", "start", "--attach", container]
     try:
-        code = proc.stream(argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout)
+        code = proc.stream(
+            argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing
+        )
     except proc.TimedOut:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",

@@ -9,6 +9,9 @@ from reprobuild.proc.failures import Failed as Failed
 from reprobuild.proc.failures import TimedOut as TimedOut
 from reprobuild.proc.flowing import feed as feed
 from reprobuild.proc.flowing import stream as stream
+from reprobuild.proc.handing import Handing as Handing
+from reprobuild.proc.handing import hand_on as hand_on
+from reprobuild.proc.handing import handed_on as handed_on
 from reprobuild.proc.whole import Begun as Begun
 from reprobuild.proc.whole import run as run
 

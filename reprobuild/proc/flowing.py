@@ -14,6 +14,7 @@ from typing import IO
 
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.proc.failures import failed, late, unstarted
+from reprobuild.proc.handing import LAST_SECONDS, Handing, handed_on
 
 PIECE = 1 << 16
 GRACE_SECONDS = 10  # from SIGTERM to SIGKILL
@@ -79,6 +80,7 @@ def stream(
     sink: Callable[[int, bytes], None],
     timeout: float = 0,
     hint: str = "",
+    handing: Handing | None = None,
 ) -> int:
     """Run a program to its end, hand on its output as it comes, and return its exit code.
 
@@ -92,6 +94,8 @@ def stream(
         sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
         timeout: seconds until it is ended; 0 for none.
         hint: what to do when it is absent.
+        handing: it is told of the signals that this program gets, in this way; and by nobody else, so it is not in the
+            foreground of the terminal, whose signals it would hear twice. Else it is not told, and stays there.
 
     Raises:
         TimedOut: it ran past `timeout`.
@@ -104,19 +108,24 @@ def stream(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=handing is not None,
         )
     except OSError as err:
         raise unstarted(err, argv, purpose, None, EngineError, hint) from None
+    told = handed_on(child.send_signal, child.kill, handing) if handing else contextlib.nullcontext()
     deadline = time.monotonic() + timeout if timeout else None
     assert child.stdout is not None
     assert child.stderr is not None
     with child.stdout, child.stderr:
         try:
-            if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
-                with contextlib.suppress(subprocess.TimeoutExpired):
+            with told, contextlib.suppress(subprocess.TimeoutExpired):
+                if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
                     return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            _end(child, LAST_SECONDS if handing else GRACE_SECONDS)
+            raise
         finally:
-            _end(child)
+            _end(child, GRACE_SECONDS)
     raise late(argv, purpose, timeout)
 
 
@@ -138,13 +147,13 @@ def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], dea
     return True
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes], seconds: float) -> None:
     if child.poll() is not None:
         return
     child.terminate()
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_SECONDS)
+            child.wait(seconds)
     finally:
         child.kill()  # nothing happens where it has ended
         child.wait()

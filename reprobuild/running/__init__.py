@@ -35,7 +35,8 @@ def run(out: Path, arguments: Sequence[str], session: Session, sink: Sink, wante
     Args:
         out: the folder of results.
         arguments: the command.
-        session: its `say` is told every conflict between this site's variables and the frozen ones.
+        session: its `say` is told what takes long, and every conflict between this site's variables and the frozen
+            ones.
         sink: takes the command's output as it comes.
         wanted: what the command is to have.
 
@@ -45,13 +46,19 @@ def run(out: Path, arguments: Sequence[str], session: Session, sink: Sink, wante
     """
     lock, image = read_image(out)
     ready = prepare(lock, arguments, wanted, session.env)
+    say = session.say if is_first(session.env) else _say_nothing
+    say(f"looking for {wanted.engine or 'an engine'}")
     found = find_engine(wanted.engine, session.env)
-    if is_first(session.env):
-        for line in (*ready.said, *_of_engine(found.NAME, wanted, ready.task)):
-            session.say(line)
+    for line in (*ready.said, *_of_engine(found.NAME, wanted, ready.task)):
+        say(line)
+    say(f"{found.NAME}: looking for {image.reference}, and loading it where it is not there")
     found.load(out / "image", image.reference, (image.config, image.manifest), session.env)
     session.say("")  # from here on it is the command that speaks
     return found.attach(image.reference, ready.task, session.env, sink)
+
+
+def _say_nothing(_: str) -> None:
+    """Another process of the job speaks."""
 
 
 def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[str, str]) -> Ready:
@@ -62,7 +69,7 @@ def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[s
     """
     given = read_variables(wanted, env)
     volumes, read_only = read_volumes(wanted.volumes)
-    named_gpus = wanted.gpus not in ("auto", gpu.ALL, "none")
+    named_gpus = wanted.gpus not in ("auto", gpu.ALL)  # `none` names none
     site = let_in(env, frozen(lock), given, named_gpus=named_gpus)
     written = [inside for _, inside in volumes if inside not in read_only]
     workdir = _workdir(wanted.workdir)
@@ -102,11 +109,10 @@ def _network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str
     """Return the network, and why it is not the default: processes of one job must reach each other."""
     if option is not None:
         return option, ()
-    several = processes(env)
-    if several == 1:
+    if processes(env) == 1:
         return "none", ()
     return "host", (
-        f"network: the host's, since this is one of {several} processes of a job; --network none cuts it off",
+        "network: the host's, since this is one of several processes of a job; --network none cuts it off",
     )
 
 

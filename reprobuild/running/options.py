@@ -85,6 +85,12 @@ def read_volumes(texts: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], f
     return tuple(pairs), frozenset(read_only)
 
 
+def absolute(volume: str) -> str:
+    """Return a volume as it is said in any folder: its folder of this machine is absolute."""
+    host, colon, rest = volume.partition(":")
+    return f"{Path(host).absolute()}:{rest}" if host and colon else volume
+
+
 def read_size(text: str) -> int:
     """Return a number of bytes: 8g, 512m, 1073741824.
 

@@ -26,6 +26,7 @@ from reprobuild.image.single import filename
 from reprobuild.lock import Lock
 from reprobuild.running import frozen, prepare
 from reprobuild.running.options import Wanted
+from reprobuild.running.pyxis_gpus import CAPABILITIES, COUNTED, counted_anew, hook_variables
 from reprobuild.session import Session
 from reprobuild.store import Store, hash_open, is_still
 
@@ -54,22 +55,31 @@ def pyxis_command(
     _refuse(wanted, options)
     squashfs = _squashfs(out, image, session)
     ready = prepare(lock, (), wanted, session.env)
-    for line in ready.said:
+    own = frozen(lock)
+    gpus, said = hook_variables(wanted.gpus, ready.task.gpus, session.env, options)
+    for line in (*ready.said, *said):
         session.say(line)
     mounts = [
         f"{_plain(host)}:{_plain(inside)}{':ro' if inside in ready.task.read_only else ''}"
         for host, inside in ready.task.volumes
     ]
     variables, inside = _variables(ready.task, session.env)
+    for name, value in gpus.items():
+        if (
+            name != CAPABILITIES or name not in own
+        ):  # an image that says what it needs of the driver knows best
+            variables.setdefault(name, value)
     given = sorted(name for name in variables if not name.startswith("SLURM"))  # srun hands its own on
-    over = sorted(set(given) & set(frozen(lock)))
+    over = sorted(set(given) & set(own))
+    within = ["-u", COUNTED] * counted_anew(ready.task.gpus, ready.task.environment)
+    within += [f"{name}={value}" for name, value in sorted(inside.items())]
     argv = [
         "srun", *options, f"--container-image={squashfs}", "--no-container-mount-home", "--no-container-entrypoint",
         f"--container-workdir={wanted.workdir or lock.workdir}",
         *([f"--container-mounts={','.join(mounts)}"] if mounts else []),
         *([f"--container-env={','.join(over)}"] if over else []),
         f"--export={','.join(given) or 'NIL'}", "--",
-        *(["/usr/bin/env", *(f"{name}={value}" for name, value in sorted(inside.items()))] if inside else []),
+        *(["/usr/bin/env", *within] if within else []),
         *image_config(lock)["Entrypoint"], *arguments,
     ]  # fmt: skip
     return argv, {**session.env, **variables}

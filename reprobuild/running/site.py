@@ -16,16 +16,17 @@ from reprobuild import secrets
 _OWN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|LC_.*|TZ|HOME|PWD|USER|HOSTNAME|REPROBUILD_.*"
 )
-# How many processes a job has, in the words of those who start them.
-_SIZES = (
-    "WORLD_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "PALS_SIZE",
-    "FLUX_JOB_SIZE",
-)
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID", "FLUX_TASK_RANK")
+# How many processes a job has and which of them one is, in the words of those who start them: the same names in the
+# same order as in reprobuild_runtime/seeding/ranks.py, which finds the seed of all (a test compares them).
+SIZES = (
+    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "MV2_COMM_WORLD_SIZE",
+    "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PET_NNODES",
+)  # fmt: skip
+RANKS = (
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
+    "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX",
+)  # fmt: skip
+JOB = "REPROBUILD_JOB"
 DEVICE = "device"
 SUMS = "sums"  # no matter of the site: another order of additions gives other numbers
 
@@ -67,7 +68,7 @@ def let_in(
         env: this machine's.
         frozen: the image's own.
         given: what the user named; it comes before both.
-        named_gpus: the user named GPUs, which a container then counts from 0.
+        named_gpus: the user named GPUs, which a container then counts from 0, or none.
     """
     values: dict[str, str] = {}
     said: list[str] = []
@@ -104,16 +105,24 @@ def shown(name: str, value: str) -> str:
 
 
 def processes(env: Mapping[str, str]) -> int:
-    """Return how many processes the job has that this one is of; 1 where nothing says more."""
-    found = [
-        int(env[name][:9]) for name in _SIZES if env.get(name, "").isascii() and env.get(name, "").isdigit()
-    ]
-    return max(found, default=1)
+    """Return how many processes the job has that this one is of; 1 where nothing says more, 2 for several."""
+    for text in (env.get(name, "") for name in SIZES):
+        if _is_number(text):
+            return max(1, int(text[:20]))
+        if ":" in text:  # torchrun's MIN:MAX
+            return 2
+    index = env.get("JOB_COMPLETION_INDEX", "")
+    indexed = index.isdigit() and env.get("HOSTNAME", "").endswith(f"-{index}")
+    return 2 if indexed or env.get(JOB) else 1
 
 
 def is_first(env: Mapping[str, str]) -> bool:
     """Tell whether this is the process of its job that speaks for all; it is where nothing says another rank."""
-    return next((env[name] for name in _RANKS if env.get(name)), "0") == "0"
+    return next((int(env[name][:20]) for name in RANKS if _is_number(env.get(name, ""))), 0) == 0
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def hidden(values: Mapping[str, str], secret: Collection[str]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,12 +15,16 @@ from pathlib import Path
 from reprobuild import proc
 from reprobuild.engines.model import Sink
 from reprobuild.errors import UsageError
+from reprobuild.proc.handing import GRACE_SECONDS
 from reprobuild.results import read_image
-from reprobuild.running.options import Wanted
+from reprobuild.running.options import Wanted, absolute
 from reprobuild.running.pyxis import pyxis_command
 from reprobuild.session import Session
 
 ANSWER_SECONDS = 60
+# srun hands signals on to its tasks, but takes one SIGINT for a question. Ranks that run themselves have their own time
+# to end first.
+TOLD = proc.Handing(instead={signal.SIGINT: signal.SIGTERM}, seconds=GRACE_SECONDS + 3)
 INSTALL = "run this where `srun` is, on a login node or in a job"
 
 
@@ -47,7 +52,7 @@ def run(
     else:
         argv, env = own_command(out, arguments, wanted, words), dict(session.env)
     session.say("")  # from here on it is the command that speaks
-    code = proc.stream(argv, env=env, purpose="start the command on the nodes", sink=sink)
+    code = proc.stream(argv, env=env, purpose="start the command on the nodes", sink=sink, handing=TOLD)
     return code if code >= 0 else 128 - code
 
 
@@ -83,14 +88,15 @@ def own_command(out: Path, arguments: Sequence[str], wanted: Wanted, options: Se
 
 
 def words_of(wanted: Wanted) -> list[str]:
-    """Return the options of `run` that say this; none holds the value of a secret."""
+    """Return the options of `run` that say this in any folder (`srun -D`); none holds the value of a secret."""
     single = {
         "--seed": wanted.seed, "--workdir": wanted.workdir or None, "--user": wanted.user,
         "--shm-size": wanted.shm_size, "--network": wanted.network, "--engine": wanted.engine,
         "--gpu": wanted.gpus,
     }  # fmt: skip
     several = {
-        "--env": wanted.variables, "--secret": wanted.hidden, "--volume": wanted.volumes, "--limit": wanted.limits
+        "--env": wanted.variables, "--secret": wanted.hidden,
+        "--volume": tuple(map(absolute, wanted.volumes)), "--limit": wanted.limits,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),

@@ -112,7 +112,7 @@ def test_the_site_s_variables_come_in_and_frozen_ones_stay(jobs: Jobs, built_exa
     for one in jobs.ranks["first"]:
         assert (one["NCCL_SOCKET_IFNAME"], one["PRIVATE"], one["OMP_NUM_THREADS"]) == ("ib7", None, threads)
     kept = f"OMP_NUM_THREADS: the frozen value is kept (here 31, in the image {threads})"
-    network = "network: the host's, since this is one of 3 processes of a job"
+    network = "network: the host's, since this is one of several processes of a job"
     # Said by the first rank of each of the three jobs with Python, and torchrun's; not by all.
     assert (jobs.stderr.count(kept), jobs.stderr.count(network)) == (4, 3)
 

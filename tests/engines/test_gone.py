@@ -104,8 +104,10 @@ Reply = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
 @contextlib.contextmanager
-def fake_daemon(folder: Path, reply: Reply) -> Iterator[Mapping[str, str]]:
-    """A daemon that says its version, knows no image, and does anything else as it is told."""
+def fake_daemon(
+    folder: Path, reply: Reply, removed: Callable[[], object] = lambda: None
+) -> Iterator[Mapping[str, str]]:
+    """A daemon that says its version, knows no image and one container, and does anything else as it is told."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def address_string(self) -> str:
@@ -128,11 +130,17 @@ def fake_daemon(folder: Path, reply: Reply) -> Iterator[Mapping[str, str]]:
                 self.answer(200, {"ApiVersion": "1.43", "Version": "fake"})
             elif path.endswith("/info"):
                 self.answer(200, {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]})
+            elif "/containers/" in path:
+                self.answer(200, {"Id": path.split("/")[-2]})
             else:
                 self.answer(404, {"message": "No such image: " + path})
 
         def do_POST(self) -> None:
             reply(self)
+
+        def do_DELETE(self) -> None:
+            removed()
+            self.answer(204, None)
 
     path = folder / "fake.sock"
     with Server(str(path), Handler) as server:

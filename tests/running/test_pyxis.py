@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.engines import gpu
 from reprobuild.image.build import Image
 from reprobuild.lock import Setting, write_lock
 from reprobuild.running.options import Wanted
 from reprobuild.running.pyxis import _sha256
 from reprobuild.running.slurm import own_command, words_of
 from reprobuild.store import Store
-from tests.conftest import reprobuild
+from tests.conftest import ROOT, reprobuild
 from tests.verify.samples import make_lock
 
 SQUASHFS = b"hsqs and so on"
@@ -83,7 +84,8 @@ def test_pyxis(out: Path) -> None:
     assert "--container-mounts=/data:/data:ro,/runs:/runs" in words
     # The image's own value comes first with pyxis, so what takes its place is named.
     assert "--container-env=OMP_NUM_THREADS" in words
-    assert "--export=HF_TOKEN,NCCL_SOCKET_IFNAME,OMP_NUM_THREADS,REPROBUILD_SEED" in words
+    names = "HF_TOKEN,NCCL_SOCKET_IFNAME,NVIDIA_VISIBLE_DEVICES,OMP_NUM_THREADS,REPROBUILD_SEED"
+    assert f"--export={names}" in words
     after = words[words.index("--") + 1 :]
     assert after[1:3] == ["-I", "-S"]
     assert after[3].endswith("reprobuild_runtime/entrypoint.py")
@@ -102,6 +104,8 @@ def test_pyxis(out: Path) -> None:
         (("--env", "a b=c"), "pyxis cannot be told the variable 'a b'", "give it a name of letters, digits and _"),
         (("-v", "/a,b:/c"), "pyxis cannot be told the folder /a,b",
             "mount it by a link with another name, or choose --engine apptainer"),
+        (("--gpu", "nvidia.com/gpu=0"), "pyxis knows no GPU by a name of CDI: nvidia.com/gpu=0",
+            "name it by its index or UUID, or give all with --gpu all"),
         (("--env", f"LD_OWN={TOKEN}"), "pyxis cannot be given LD_OWN out of sight: srun itself would look at it",
             "give it another name, or choose --engine apptainer"),
     ],
@@ -140,10 +144,73 @@ def test_what_srun_itself_would_look_at_is_set_in_the_container(out: Path) -> No
         "/usr/bin/env", "ENROOT_DATA_PATH=/e", "LD_PRELOAD=/mine.so", "PATH=/mine/bin", "SLURM_CPU_BIND=none",
     ]  # fmt: skip
     assert after[6:8] == ["-I", "-S"]
-    assert "--export=A" in words
+    assert "--export=A,NVIDIA_VISIBLE_DEVICES" in words
     assert env["PATH"].startswith(f"{out.parent / 'bin'}:")
     assert {"LD_PRELOAD", "SLURM_CPU_BIND", "ENROOT_DATA_PATH"}.isdisjoint(env)
     assert (env["A"], env["SLURM_JOB_ID"]) == ("b", "5")
+
+
+VISIBLE, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
+UNKNOWN = "--gpu auto: nothing here says that the job has GPUs, so none is asked for"
+
+
+def of_gpus(found: dict[str, Any]) -> dict[str, str]:
+    """Return what srun hands on of GPUs: the variables that `--export` names, with their values."""
+    (exported,) = (word for word in found["words"] if word.startswith("--export="))
+    names = exported.removeprefix("--export=").split(",")
+    return {name: found["env"][name] for name in names if name.startswith(("NVIDIA_", "CUDA_"))}
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("all", {VISIBLE: "all", CAPABILITIES: "compute,utility", "CUDA_VISIBLE_DEVICES": "3"}),
+        ("0,2", {VISIBLE: "0,2", CAPABILITIES: "compute,utility"}),
+        ("GPU-6ab8", {VISIBLE: "GPU-6ab8", CAPABILITIES: "compute,utility"}),
+        ("none", {VISIBLE: "void"}),
+    ],
+)  # fmt: skip
+def test_the_gpus_that_enroot_mounts(option: str, told: dict[str, str], out: Path) -> None:
+    found = srun(out, "--srun", "", "--gpu", option, "--", "true", CUDA_VISIBLE_DEVICES="3")
+    assert of_gpus(found) == told
+    outside = "CUDA_VISIBLE_DEVICES: stays outside; the GPUs are those that --gpu names"
+    assert (outside in found["stderr"]) == (option != "all")
+    after = found["words"][found["words"].index("--") + 1 :]
+    # Slurm's numbers are those of the node, and a container counts those that it was given.
+    assert (after[:3] == ["/usr/bin/env", "-u", "CUDA_VISIBLE_DEVICES"]) == (option in ("0,2", "GPU-6ab8"))
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "there"),
+    [
+        ("-N 2 --gpus-per-node=4", {}, True), ("--gres gpu:2", {}, True), ("--gres=shard:1,gpu:a100:2", {}, True),
+        ("-G 8", {}, True), ("--tres-per-task=gres/gpu:1", {}, True), ("-N 2", {"SLURM_GPUS_ON_NODE": "4"}, True),
+        ("-N 2", {"SLURM_JOB_GPUS": "0,1"}, True), ("-N 2", {"SLURM_GPUS_ON_NODE": "0"}, False),
+        ("-N 2 --job-name gpuless --gres=shard:1", {}, False),
+    ],
+)  # fmt: skip
+def test_whether_the_job_has_gpus_and_not_this_machine(
+    options: str, env: dict[str, str], there: bool, out: Path
+) -> None:
+    found = srun(out, "--srun", options, "--", "true", **env)
+    there = there or gpu.present()
+    assert of_gpus(found) == ({VISIBLE: "all", CAPABILITIES: "compute,utility"} if there else {})
+    assert (UNKNOWN in found["stderr"]) == (not there)
+
+
+def test_what_the_user_or_the_image_says_of_gpus_is_kept(out: Path) -> None:
+    lock = make_lock(
+        environment=(Setting(name=VISIBLE, value="all"), Setting(name=CAPABILITIES, value="all"))
+    )
+    write_lock(lock, out / "reprobuild.lock")
+    image = json.loads((out / "image.json").read_bytes())
+    (out / "image.json").write_text(json.dumps({**image, "lock": lock.digest}))
+    found = srun(out, "--srun", "", "--gpu", "1", "--env", "CUDA_VISIBLE_DEVICES=0", "--", "true")
+    assert of_gpus(found) == {VISIBLE: "1", "CUDA_VISIBLE_DEVICES": "0"}
+    assert f"--container-env={VISIBLE}" in found["words"]
+    assert "-u" not in found["words"]
+    found = srun(out, "--srun", "", "--gpu", "1", "--env", f"{VISIBLE}=5", "--", "true")
+    assert of_gpus(found) == {VISIBLE: "5"}
 
 
 def test_another_squashfs_is_not_started(out: Path) -> None:
@@ -202,6 +269,25 @@ def test_without_pyxis_each_rank_runs_itself(words: tuple[str, ...], out: Path) 
     expected = ["-n", "3", "--", sys.executable, "-m", "reprobuild.cli", "run", str(out), *words]
     assert found["words"] == [*expected, "--gpu", "auto", "--secret", "HF_TOKEN", "--", "id"]
     assert found["env"]["HF_TOKEN"] == TOKEN
+
+
+def test_a_rank_finds_the_folders_that_are_meant_here(out: Path) -> None:
+    """srun may start it elsewhere."""
+    found = srun(
+        out,
+        "--srun",
+        "-D /else",
+        "-v",
+        "data:/data:ro",
+        "-v",
+        "/runs:/runs",
+        "--engine",
+        "apptainer",
+        "--",
+        "id",
+    )
+    volumes = [word for word in found["words"] if word.endswith((":/data:ro", ":/runs"))]
+    assert volumes == [f"{ROOT}/data:/data:ro", "/runs:/runs"]
 
 
 def test_the_words_of_a_rank_say_all_that_was_asked() -> None:

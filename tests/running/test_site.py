@@ -10,7 +10,8 @@ from reprobuild.engines.model import Task
 from reprobuild.resolve.settings.environment import rules as captured
 from reprobuild.running import prepare
 from reprobuild.running.options import Wanted
-from reprobuild.running.site import is_first, kind_of, let_in, processes, rules, shown
+from reprobuild.running.site import JOB, RANKS, SIZES, is_first, kind_of, let_in, processes, rules, shown
+from reprobuild_runtime.seeding import ranks
 from tests.verify.samples import make_lock
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -146,13 +147,28 @@ def test_named_gpus_are_counted_anew() -> None:
 @pytest.mark.parametrize(
     ("env", "number"),
     [
-        ({}, 1), ({"WORLD_SIZE": "4"}, 4), ({"SLURM_STEP_NUM_TASKS": "3", "WORLD_SIZE": "1"}, 3),
+        ({}, 1), ({"WORLD_SIZE": "4"}, 4), ({"SLURM_STEP_NUM_TASKS": "3", "WORLD_SIZE": "1"}, 1),
         ({"PMI_SIZE": "x"}, 1),
-        ({"SLURM_NTASKS": "8"}, 1),
+        ({"SLURM_NTASKS": "8"}, 1), ({"JSM_NAMESPACE_SIZE": "6"}, 6), ({"MV2_COMM_WORLD_SIZE": "2"}, 2),
+        ({"PET_NNODES": "3"}, 3), ({"PET_NNODES": "1:4"}, 2), ({"WORLD_SIZE": "0"}, 1), ({"WORLD_SIZE": ""}, 1),
+        ({"WORLD_SIZE": "²", "PMI_SIZE": "5"}, 5), ({"REPROBUILD_JOB": "x"}, 2),
+        ({"JOB_COMPLETION_INDEX": "1", "HOSTNAME": "train-1"}, 2), ({"JOB_COMPLETION_INDEX": "1", "HOSTNAME": "n"}, 1),
+        ({"PMI_SIZE": "2", "OMPI_COMM_WORLD_SIZE": "8"}, 8),
     ],
 )  # fmt: skip
 def test_how_many_processes(env: dict[str, str], number: int) -> None:
+    """The seed and the network have one opinion of what a job of several processes is."""
     assert processes(env) == number
+    assert (processes(env) > 1) == (ranks.size(env) > 1)
+
+
+def test_the_seed_and_the_network_ask_the_same_variables() -> None:
+    assert (SIZES, RANKS, JOB) == (ranks.SIZES, ranks.RANKS, ranks.JOB)
+
+
+def test_what_the_seed_is_made_of_comes_in() -> None:
+    shared = {name.partition("=")[0] for needed, more, _ in ranks.SHARED for name in (*needed, *more)}
+    assert [name for name in (*SIZES, *RANKS, *sorted(shared)) if not kind_of(name)] == []
 
 
 def test_one_process_of_a_job_speaks_for_all() -> None:
@@ -160,6 +176,11 @@ def test_one_process_of_a_job_speaks_for_all() -> None:
     assert is_first({"SLURM_PROCID": "0"})
     assert not is_first({"SLURM_PROCID": "2"})
     assert not is_first({"RANK": "1", "SLURM_PROCID": "0"})
+    assert not is_first({"RANK": "", "MV2_COMM_WORLD_RANK": "1", "PMI_RANK": "0"})
+    assert is_first({"JSM_NAMESPACE_RANK": "00", "SLURM_PROCID": "3"})
+    for name in RANKS:
+        assert not is_first({name: "1"})
+        assert is_first({name: "one"})
 
 
 def task(wanted: Wanted, **env: str) -> tuple[Task, tuple[str, ...]]:
@@ -182,7 +203,7 @@ def test_a_process_of_several_has_the_host_s_network() -> None:
     found, said = task(Wanted(gpus="none"), SLURM_STEP_NUM_TASKS="3", SLURM_PROCID="1")
     assert (found.network, found.environment["SLURM_PROCID"]) == ("host", "1")
     assert said == (
-        "network: the host's, since this is one of 3 processes of a job; --network none cuts it off",
+        "network: the host's, since this is one of several processes of a job; --network none cuts it off",
     )
     assert task(Wanted(gpus="none", network="none"), SLURM_STEP_NUM_TASKS="3")[0].network == "none"
 
