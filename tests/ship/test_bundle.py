@@ -130,7 +130,69 @@ def test_the_other_program_was_here_before(results: Results, tmp_path: Path) -> 
     assert (done.new, done.inputs) == (False, 4)
     assert not (tmp_path / "o" / "store").exists()
     assert len(list((tmp_path / "s" / "blobs").glob("*/*"))) == 4
-    assert take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "emptied").inputs == 0
+    said = alone(tmp_path / "b.tar", "-o", tmp_path / "o").stderr
+    assert "of the inputs 4 are not there, as `reprobuild unbundle` moves them into its store" in said
+
+
+def blobs(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (store / "blobs").glob("*/*")}
+
+
+def test_inputs_that_left_are_taken_from_the_bundle_again(results: Results, tmp_path: Path) -> None:
+    """Another store is named, or the one they went to is lost, in whole or in part."""
+    file, out = tmp_path / "b.tar", tmp_path / "o"
+    results.bundle(file)
+    take(file, out, tmp_path / "s")
+    wanted = blobs(tmp_path / "s")
+    assert len(wanted) == 4
+    before = contents(out)
+    for store in ("s", "other"):
+        done = take(file, out, tmp_path / store)
+        assert (done.new, done.inputs) == (False, 4)
+        assert blobs(tmp_path / store) == wanted
+    for blob in sorted((tmp_path / "s" / "blobs").glob("*/*"))[:2]:
+        blob.unlink()
+    told: list[str] = []
+    unbundle(file, out, Store(tmp_path / "s"), os.environ, signers=None, say=told.append)
+    assert "into the store, from the bundle again: 2 inputs" in told
+    assert blobs(tmp_path / "s") == wanted
+    assert contents(out) == before
+    assert list((tmp_path / "s" / "tmp").iterdir()) == []
+
+
+def test_a_damaged_input_is_not_brought_from_the_bundle_again(results: Results, tmp_path: Path) -> None:
+    file, out = tmp_path / "b.tar", tmp_path / "o"
+    results.bundle(file)
+    take(file, out, tmp_path / "s")
+    with form.open_bundle(str(file)) as bundle:
+        inputs = {member.sha256 for member in bundle.members if member.path.startswith("store/")}
+        places = [place for place in bundle.placed() if place[0].sha256 in inputs and not place[0].link]
+    member, offset, head = places[0]
+    data = bytearray(file.read_bytes())
+    data[offset + len(head)] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ShipError, match=f"{member.path} is damaged: sha256 ") as caught:
+        take(file, out, tmp_path / "other")
+    assert caught.value.hint == form.AGAIN
+    assert set(blobs(tmp_path / "other")) == inputs - {member.sha256}  # what is whole is kept
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_damaged_blob_in_the_store_is_replaced(results: Results, tmp_path: Path, before: bool) -> None:
+    """`before`: the other program unpacked it, so that its copies are in OUT alone."""
+    file, out = tmp_path / "b.tar", tmp_path / "o"
+    results.bundle(file)
+    if before:
+        assert alone(file, "-o", out).returncode == 0
+    take(file, tmp_path / "first", tmp_path / "wanted")
+    wanted = blobs(tmp_path / "wanted")
+    rotten = Store(tmp_path / "s").blob(min(wanted))
+    rotten.parent.mkdir(parents=True)
+    rotten.write_bytes(b"rot")
+    told: list[str] = []
+    unbundle(file, out, Store(tmp_path / "s"), os.environ, signers=None, say=told.append)
+    assert blobs(tmp_path / "s") == wanted
+    assert f"in the store an input was damaged: {rotten.name}; that of the bundle takes its place" in told
 
 
 def test_a_store_in_the_folder_of_results_is_the_users(results: Results, tmp_path: Path) -> None:

@@ -837,6 +837,12 @@ def main(argv: Sequence[str]) -> int:
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "whole, and there already", options.out)
             )
+            gone = _moved(bundle, options.out)
+            if gone:
+                say(
+                    "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
+                    " them again, and so does this program into a new folder" % gone
+                )
             if _has_their_page(bundle, options.out):
                 say(
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
@@ -854,6 +860,12 @@ def main(argv: Sequence[str]) -> int:
         say("interrupted; run it again to go on")
         return 130
     return 0
+
+
+def _moved(bundle: Bundle, out: str) -> int:
+    """Return how many inputs are not where they were unpacked."""
+    inputs = (member.path for member in bundle.members if member.path.startswith("store/"))
+    return sum(not os.path.exists(os.path.join(out, path)) for path in inputs)
 
 
 def _has_their_page(bundle: Bundle, out: str) -> bool:
