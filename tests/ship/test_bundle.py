@@ -350,6 +350,18 @@ def test_a_secret_beside_the_context_does_not_travel(results: Results, tmp_path:
     assert list((tmp_path / "to").iterdir()) == []
 
 
+@pytest.mark.parametrize("padding", [0, 17 << 20])
+def test_a_secret_in_the_certificate_does_not_travel(results: Results, tmp_path: Path, padding: int) -> None:
+    """Its digest is known, and says nothing of what is in it."""
+    verdict = results.out / "verdict.json"
+    told = {**json.loads(verdict.read_bytes()), "x": f"{' ' * padding}AKIAIOSFODNN7PLANTED"}
+    verdict.write_text(json.dumps(told))
+    with pytest.raises(ShipError, match=r"^verdict\.json:1: this looks like a secret ") as caught:
+        results.bundle(tmp_path / "to" / "b.tar")
+    assert "PLANTED" not in str(caught.value)
+    assert list((tmp_path / "to").iterdir()) == []
+
+
 def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
     with pytest.raises(ShipError, match="holds no SIF") as caught:
         results.bundle(tmp_path / "b.tar", parts=frozenset({"sif"}))
