@@ -35,6 +35,9 @@ LARGEST_MANIFEST, LARGEST_SIGNATURE, LARGEST_FILE = 64 << 20, 1 << 16, 1 << 50
 LARGEST_FOLDERS = 16 << 20  # characters in the names of all folders
 MOST_DEEP = 32  # parts of a path
 KEYGEN_TIME = 60.0  # seconds that a look at a signature may take
+# `ssh-keygen -Y` came with OpenSSH 8.1 (that of RHEL 8 is 8.0), and `find-principals` with 8.2.
+NEW_KEYGEN = "install OpenSSH 8.2 or newer"
+TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
 MOST_NAMED = 20  # damaged members that one message names
 PAGE = "report.html"
 CHANGED = ("verdict.json", PAGE)  # a check of the image writes them anew
@@ -49,6 +52,7 @@ AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole
 NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 _SHA256 = re.compile("[0-9a-f]{64}")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+_TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 _PART = re.compile(r"(.+)\.(\d{3,6})")
 
 
@@ -61,7 +65,7 @@ class Refused(Exception):
 
 
 class Absent(Refused):
-    """The program that looks at signatures cannot be run."""
+    """The program that looks at signatures cannot be run, or is too old."""
 
 
 Keygen = Callable[[Sequence[str], bytes], Optional[str]]  # arguments after `ssh-keygen -Y`, and its input
@@ -487,19 +491,27 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
     """Run `ssh-keygen -Y` with bytes as its input, and return what it says; None where it refuses.
 
     Raises:
-        Absent: it cannot be run. Refused: it does not end.
+        Absent: it cannot be run, or is too old. Refused: it does not end.
     """
     argv = ["ssh-keygen", "-Y", *arguments]
     try:
         done = subprocess.run(argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME)
     except OSError as err:
         raise Absent(
-            "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror,
-            "install OpenSSH 8.2 or newer",
+            "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror, NEW_KEYGEN
         ) from None
     except subprocess.TimeoutExpired:
         raise Refused("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+    if done.returncode == 0:
+        return done.stdout.decode(errors="replace")
+    if is_too_old(done.stderr.decode(errors="replace")):
+        raise Absent(TOO_OLD, NEW_KEYGEN)
+    return None
+
+
+def is_too_old(said: str) -> bool:
+    """Tell whether `ssh-keygen -Y` did not refuse a signature or a key, but knows no such thing."""
+    return _TOO_OLD.search(said) is not None
 
 
 class Sink:
