@@ -287,11 +287,11 @@ def find_parts(path: str) -> List[str]:
         )
     paths = ["%s.%03d" % (stem, number) for number in numbers]
     sizes = [os.path.getsize(one) for one in paths]
+    whole = "%d" if len(paths) > 2 else "at least %d"  # the last one may be shorter than all others are
     for one, size in zip(paths[:-1], sizes):
         if size < max(sizes):
-            raise Refused(
-                "%s has %d bytes of %d: its copy was cut" % (one, size, max(sizes)), _rest(one, size)
-            )
+            told = "%s has %d bytes of " + whole + ": its copy was cut"
+            raise Refused(told % (one, size, max(sizes)), _rest(one, size))
     return paths
 
 
@@ -371,7 +371,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         manifest = volume.read(BLOCK, size)
         start = BLOCK + size + pad(size)
         if volume.size < start:
-            raise Refused(_cut(volume, start), _rest(volume.paths[-1], volume.sizes[-1]))
+            raise _cut(volume, "at least %d" % start, _ends(volume))
         _check_padding(volume, MANIFEST, BLOCK + size)
         signature, start = _signature(volume, start, epoch)
         signer = check_signature(manifest, signature, signers, keygen or run_keygen)
@@ -399,7 +399,7 @@ def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
         return b"", start
     end = start + BLOCK + size + pad(size)
     if volume.size < end:
-        raise Refused(_cut(volume, end), _rest(volume.paths[-1], volume.sizes[-1]))
+        raise _cut(volume, "at least %d" % end, _ends(volume))
     _check_padding(volume, SIGNATURE, start + BLOCK + size)
     return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
 
@@ -409,8 +409,38 @@ def _check_padding(volume: Volume, name: str, end: int) -> None:
         raise Refused("what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN)
 
 
-def _cut(volume: Volume, end: int) -> str:
-    return "%s ends after %d bytes of at least %d: its copy was cut" % (volume.paths[-1], volume.size, end)
+def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
+    """Return what is said of a copy that was cut, of which `end` bytes must be there: which parts may be short."""
+    there = "%d bytes are there of %s" % (volume.size, end)
+    if len(which) == 1:
+        path, size = volume.paths[which[0]], volume.sizes[which[0]]
+        return Refused("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+    either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
+    return Refused(
+        "%s: %s: one copy was cut" % (either, there),
+        "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
+        " `rsync --append-verify` does",
+    )
+
+
+def _ends(volume: Volume) -> Sequence[int]:
+    """Return the parts that may be short: of two each, as none tells the size of the first; of more the last."""
+    return (0, 1) if len(volume.paths) == 2 else (len(volume.paths) - 1,)
+
+
+def _short(bundle: Bundle) -> Sequence[int]:
+    """Return the parts that may be short; of two the one, if it can be told.
+
+    Where each header begins is known from the first member; behind a first part that was cut, each comes earlier.
+    """
+    volume, ends = bundle.volume, _ends(bundle.volume)
+    first, lost = volume.sizes[0], bundle.end - volume.size
+    for _, offset, head in bundle.placed() if len(ends) > 1 else ():
+        if offset >= first and volume.read(offset, len(head)) == head:
+            return (1,)
+        if offset - lost >= first and volume.read(offset - lost, len(head)) == head:
+            return (0,)
+    return ends
 
 
 def _check_length(bundle: Bundle) -> None:
@@ -427,10 +457,7 @@ def _check_length(bundle: Bundle) -> None:
         raise Refused(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
-    raise Refused(
-        "%s: %d bytes are there of %d: its copy was cut" % (volume.paths[-1], volume.size, end),
-        _rest(volume.paths[-1], volume.sizes[-1]),
-    )
+    raise _cut(volume, "%d" % end, _short(bundle))
 
 
 def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Keygen) -> str:
@@ -553,7 +580,7 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[
         while left:
             piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
             if not piece:
-                raise Refused(_cut(bundle.volume, bundle.end), AGAIN)  # it became shorter meanwhile
+                raise Refused("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
             left -= len(piece)
