@@ -17,6 +17,7 @@ from reprobuild.errors import ShipError
 from reprobuild.ship.alone import unbundle as form
 from reprobuild.ship.contents import File
 from reprobuild.ship.writing import manifest_of, write_bundle
+from reprobuild.store import hash_file
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
 
@@ -193,6 +194,28 @@ def test_a_part_that_is_missing_or_cut_is_named(
     for number in names:
         shutil.copy(parts / f"b.tar.{number:03d}", copy)
     assert take(copy / "b.tar", tmp_path / "out", tmp_path / "store").new
+
+
+def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> None:
+    """`cat FILE.*` takes .1000 before .101."""
+    files = [File(path="context/x", content=b"x" * 1_000_000)]
+    manifest = manifest_of(files, {})
+    with pytest.raises(ShipError, match=r"the bundle has \d+ bytes: more than 999 parts of 1000") as caught:
+        write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1000)
+    assert caught.value.hint == "make larger parts: --split 1M, or more"
+    assert list(tmp_path.iterdir()) == []
+    huge = tmp_path / "huge"
+    huge.touch()
+    os.truncate(huge, 1 << 40)  # a terabyte that is not there
+    many = [File(path="context/x", content=huge, sha256="0" * 64)]
+    with pytest.raises(ShipError) as caught:
+        write_bundle(tmp_path / "b.tar", many, manifest_of(many, {}), b"", 0, split=1 << 30)
+    assert caught.value.hint == "make larger parts: --split 1050M, or more"
+    huge.unlink()
+    done = write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1020)
+    assert len(done.paths) > 980
+    (tmp_path / "whole").write_bytes(b"".join(path.read_bytes() for path in sorted(tmp_path.glob("b.tar.*"))))
+    assert hash_file(tmp_path / "whole") == done.sha256
 
 
 def in_two(folder: Path, *files: File) -> tuple[Path, list[int]]:
