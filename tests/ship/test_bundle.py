@@ -280,6 +280,32 @@ def test_a_second_time_nothing_is_done(results: Results, tmp_path: Path) -> None
     assert take(tmp_path / "b.tar", tmp_path / "empty", tmp_path / "s").new
 
 
+def test_an_empty_folder_of_another_kind(results: Results, tmp_path: Path) -> None:
+    """The user may stand in it, or have made a link to it."""
+    results.bundle(tmp_path / "b.tar")
+    (tmp_path / "here").mkdir()
+    argv = [sys.executable, "-I", "-S", str(ALONE), str(tmp_path / "b.tar"), "-o", "."]
+    done = subprocess.run(argv, cwd=tmp_path / "here", stderr=subprocess.PIPE, text=True, check=True)
+    assert [line.partition(" ")[0] for line in done.stderr.splitlines()] == ["unpacked", "report.html"]
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"to {name}").symlink_to(tmp_path / name)
+    assert alone(tmp_path / "b.tar", "-o", tmp_path / "to one").returncode == 0
+    assert take(tmp_path / "b.tar", tmp_path / "to two", tmp_path / "s").new
+    assert contents(tmp_path / "one") == contents(tmp_path / "here")
+    assert contents(tmp_path / "two")
+    assert (tmp_path / "to one").is_symlink()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_was_left_by_a_run_that_was_killed_at_its_end_goes(results: Results, tmp_path: Path) -> None:
+    results.bundle(tmp_path / "b.tar")
+    take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
+    (tmp_path / ".o.unbundling").mkdir(0o700)
+    assert not take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s").new
+    assert not (tmp_path / ".o.unbundling").exists()
+
+
 def test_without_parts_the_inputs_stay_behind(results: Results, tmp_path: Path) -> None:
     less = results.bundle(tmp_path / "b.tar", parts=frozenset())
     take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")

@@ -157,6 +157,14 @@ def test_parts_are_the_pieces_of_one_file(parts: Path, tmp_path: Path) -> None:
     assert alone(parts / "b.tar.003", "-o", tmp_path / "third").returncode == 0
 
 
+def test_files_with_like_names_are_no_parts(parts: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(parts, copy)
+    for name in ("b.tar.0001", "b.tar.000007", "b.tar.\u0660\u0660\u0662"):
+        (copy / name).write_bytes(b"somebody's")
+    assert take(copy / "b.tar", tmp_path / "out", tmp_path / "s").new
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 

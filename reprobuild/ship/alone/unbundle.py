@@ -274,8 +274,10 @@ def find_parts(path: str) -> List[str]:
     numbers = sorted(
         int(match.group(2))
         for match in matches
-        if match and match.group(1) == name and os.path.isfile(os.path.join(folder, match.group(0)))
-    )  # a pipe would be waited for without end
+        if match
+        and match.group(0) == "%s.%03d" % (name, int(match.group(2)))  # and not .0001 or other digits
+        and os.path.isfile(os.path.join(folder, match.group(0)))  # a pipe would be waited for without end
+    )
     if not numbers and os.path.isdir(path):
         raise Refused("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
     if not numbers:
@@ -636,13 +638,18 @@ def unpack(
     Raises:
         Refused: a byte is not what it must be, `out` holds something else, or there is no room.
     """
-    out = os.path.abspath(out)
+    # The user may have made the empty folder, and a link to it.
+    out = os.path.realpath(out) if os.path.isdir(out) else os.path.abspath(out)
+    work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
     if os.path.isfile(os.path.join(out, MANIFEST)):
         _check_there(bundle, out)
+        with contextlib.suppress(
+            OSError
+        ):  # left by one that was killed at its very end; else it is not empty
+            os.rmdir(work)
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
         raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
-    work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
     try:
         with _alone(work):
             tree = _tree(bundle, work)
@@ -869,25 +876,24 @@ def main(argv: Sequence[str]) -> int:
                 check(bundle)
                 say("%s is whole: %d files" % (options.file, len(bundle.members)))
                 return 0
-            new = unpack(
-                bundle, options.out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None
-            )
+            out = os.path.abspath(options.out)  # where it is the working directory, another takes its place
+            new = unpack(bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None)
             say(
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "whole, and there already", options.out)
             )
-            gone = _moved(bundle, options.out)
+            gone = _moved(bundle, out)
             if gone:
                 say(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
                     " them again, and so does this program into a new folder" % gone
                 )
-            if _has_their_page(bundle, options.out):
+            if _has_their_page(bundle, out):
                 say(
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
                 )
             if options.load:
-                load(options.out, options.load, _reference(bundle.document))
+                load(out, options.load, _reference(bundle.document))
     except Refused as err:
         say("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
