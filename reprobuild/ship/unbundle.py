@@ -77,6 +77,7 @@ def unbundle(
         ShipError: a part is missing, a copy was cut, a byte is not what it must be, nobody of those asked for signed,
             or the files do not belong together. What is whole is kept for the next run, but nothing is in `out`.
     """
+    told, out = str(out), out.absolute()  # where it is the working directory, another takes its place
     with _opened(file, signers, env) as found:
         if found.signature and not signers:
             say("it is signed; nobody looked by whom (--signers)")
@@ -118,7 +119,7 @@ def unbundle(
         keep(lock, out / LOCK, store, "unbundle")
         brought = sum(store.has(member.sha256) for member in inputs)
         return Unbundled(
-            out=str(out), new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
+            out=told, new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
             signer=found.signer, lock=lock.digest, manifest=image.manifest,
             certified=VERDICT in dict(named), doubted=doubted,
         )  # fmt: skip

@@ -287,6 +287,10 @@ def test_an_empty_folder_of_another_kind(results: Results, tmp_path: Path) -> No
     argv = [sys.executable, "-I", "-S", str(ALONE), str(tmp_path / "b.tar"), "-o", "."]
     done = subprocess.run(argv, cwd=tmp_path / "here", stderr=subprocess.PIPE, text=True, check=True)
     assert [line.partition(" ")[0] for line in done.stderr.splitlines()] == ["unpacked", "report.html"]
+    (tmp_path / "there").mkdir()
+    with pytest.MonkeyPatch.context() as stands:
+        stands.chdir(tmp_path / "there")
+        assert take(tmp_path / "b.tar", Path(), tmp_path / "s").out == "."
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / f"to {name}").symlink_to(tmp_path / name)
