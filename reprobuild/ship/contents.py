@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.brought import take_runtime
 from reprobuild.errors import BuildError, ShipError, UsageError
-from reprobuild.image.build import Image
+from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, read_layout
 from reprobuild.image.single import filename
 from reprobuild.lock import Artefact, Base, Lock
@@ -34,6 +34,8 @@ PROGRAM = "unbundle.py"
 _RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
 # A recipe with thousands of packages has 2 MB. Archives are packed, or were looked into when they were made.
 _LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar")
+# Layers and inputs were looked into where they came in, and the lock where it was made: its digest holds it.
+_LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
 _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
@@ -102,7 +104,8 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         parts: what goes in beside the image, the recipe, the sources and what is known of them.
 
     Raises:
-        ShipError: something of it is missing or damaged, or a file that no digest holds looks like a secret.
+        ShipError: something of it is missing or damaged, or what is no blob, no input and not the lock holds what
+            looks like a secret.
         FetchError: an input is not in the store.
     """
     layout = _layout(out, image)
@@ -138,20 +141,25 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
 
 
 def _refuse_secrets(found: Sequence[File]) -> None:
-    """Stop where a file that nothing but its place brings in looks like a secret: the last of several gates."""
+    """Stop where what is no blob, no input and not the lock looks like a secret: the last of several gates."""
     for file in found:
-        if file.sha256 or file.path.endswith(_ARCHIVES):
-            continue
-        content = file.content
-        if isinstance(content, Path):
-            if content.stat().st_size > _LARGEST_TEXT:
-                continue
-            content = content.read_bytes()
-        for line, rule in secrets.find(content):
+        for line, rule in secrets.find(_searched(file)):
             raise ShipError(
                 f"{file.path}:{line}: this looks like a secret ({rule}), and is not handed to others",
                 hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
             )
+
+
+def _searched(file: File) -> bytes:
+    """Return the bytes of a file that are searched for secrets: all, or none."""
+    content = file.content
+    if isinstance(content, bytes):
+        return content
+    if file.path == VERDICT:  # of any size that a certificate can have: what programs said is in it
+        return content.read_bytes()
+    known = file.path in (LOCK, filename("sif")) or file.path.startswith(_LOOKED_INTO)
+    packed = file.path.endswith(_ARCHIVES) or content.stat().st_size > _LARGEST_TEXT
+    return b"" if known or packed else content.read_bytes()
 
 
 def _layout(out: Path, image: Image) -> Layout:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
@@ -24,6 +25,13 @@ NAME = "reprobuild"
 # What an installation writes, and no wheel has.
 _OF_THE_INSTALLATION = ("INSTALLER", "REQUESTED", "RECORD", "RECORD.jws", "direct_url.json")
 _INSTALL = "install reprobuild with pip into an environment of its own, and bundle with that"
+# What an installer makes of `#!python`: the interpreter's path, or where that is too long or has a blank, three
+# lines of a shell that starts it.
+_PYTHON = rb"[^\r\n]*/(?:python|pypy)[\d.]*"
+_SHEBANG = re.compile(rb"\A#!" + _PYTHON + rb"(?=[ \t\r\n]|\Z)")
+_BY_SHELL = re.compile(
+    rb"\A#!/bin/sh\r?\n\'\'\'exec\' " + _PYTHON + rb"['\"]* \"\$0\" \"\$@\"\r?\n' \'\'\'(?=\r?\n)"
+)
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold
 _PACKED = zipfile.ZIP_DEFLATED
 _LEVEL = 1  # some hundred megabytes of machine code: higher ones take five times as long for a tenth less
@@ -97,12 +105,17 @@ def _recorded(one: Distribution, info: str, data: str) -> Iterator[tuple[str, by
             continue
         if ".." in path.parts:
             if path.parent.name == "bin" and path.name not in made:
-                yield f"{data}/scripts/{path.name}", Path(str(file.locate())).read_bytes()
+                yield f"{data}/scripts/{path.name}", _unplaced(Path(str(file.locate())).read_bytes())
             continue
         name = (
             f"{info}/{path.relative_to(path.parts[0])}" if path.parts[0].endswith(".dist-info") else str(path)
         )
         yield name, Path(str(file.locate())).read_bytes()
+
+
+def _unplaced(script: bytes) -> bytes:
+    """Return a script as a wheel has it: the installer writes which Python runs it, and here that is ours."""
+    return _SHEBANG.sub(b"#!python", _BY_SHELL.sub(b"#!python", script))
 
 
 def _own(one: Distribution, info: str) -> Iterator[tuple[str, bytes]]:

@@ -10,8 +10,18 @@ from pathlib import Path
 
 from reprobuild import proc
 from reprobuild.errors import ShipError
-from reprobuild.ship.alone.unbundle import KEYGEN_TIME, NAMESPACE, Absent, Keygen, Refused
+from reprobuild.ship.alone.unbundle import (
+    KEYGEN_TIME,
+    NAMESPACE,
+    NEW_KEYGEN,
+    TOO_OLD,
+    Absent,
+    Keygen,
+    Refused,
+    is_too_old,
+)
 
+_NO_SIGN = f"{NEW_KEYGEN}, or leave --sign out"
 # What OpenSSH's programs read else of an environment leads to agents, askers and libraries, which nobody needs here.
 _KEPT = ("PATH", "HOME", "TMPDIR")
 
@@ -25,15 +35,17 @@ def sign(content: bytes, key: Path, env: Mapping[str, str]) -> bytes:
         env: the user's environment, with the agent's address.
 
     Raises:
-        ShipError: there is no such key, it cannot be used, or `ssh-keygen` is absent.
+        ShipError: there is no such key, it cannot be used, or `ssh-keygen` is absent or too old.
     """
     argv = ["ssh-keygen", "-Y", "sign", "-f", str(key), "-n", NAMESPACE]
     try:
         return proc.run(
             argv, env=env, purpose="sign the bundle", stdin=content, missing=ShipError,
-            hint="install OpenSSH 8.2 or newer, or leave --sign out",
+            hint=_NO_SIGN,
         )  # fmt: skip
     except proc.Failed as err:
+        if is_too_old(err.stderr):
+            raise ShipError("this `ssh-keygen` is too old to sign the bundle", hint=_NO_SIGN) from None
         raise ShipError(
             str(err), hint="--sign takes a key of ssh: make one with `ssh-keygen -t ed25519 -f KEY`"
         ) from None
@@ -56,11 +68,13 @@ def looking_by(env: Mapping[str, str]) -> Keygen:
             said = proc.run(
                 ["ssh-keygen", "-Y", *arguments], env={**kept, "LC_ALL": "C"}, stdin=content, timeout=KEYGEN_TIME,
                 purpose="look at the signature of the bundle", missing=_NoKeygen,
-                hint="install OpenSSH 8.2 or newer",
+                hint=NEW_KEYGEN,
             )  # fmt: skip
         except _NoKeygen as err:
             raise Absent(str(err), err.hint) from None
-        except proc.Failed:
+        except proc.Failed as err:
+            if is_too_old(err.stderr):
+                raise Absent(TOO_OLD, NEW_KEYGEN) from None
             return None  # it was asked a question, and says no
         except proc.TimedOut as err:
             # That of `proc` names the files of a folder that is gone by now.

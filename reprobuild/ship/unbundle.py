@@ -10,19 +10,22 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from reprobuild.errors import ShipError
+from reprobuild.errors import FetchError, ShipError
 from reprobuild.keep import keep
 from reprobuild.results import LOCK, REPORT, VERDICT, read_image
 from reprobuild.ship.alone.unbundle import (
     Bundle,
     Member,
     Refused,
+    Sink,
+    damaged,
     open_bundle,
+    refuse_damaged,
     unpack,
 )
 from reprobuild.ship.believing import check_results, doubtful, own_page
 from reprobuild.ship.signing import looking_by
-from reprobuild.store import Store, hash_file
+from reprobuild.store import DamagedError, Store, hash_file
 
 
 class Unbundled(Struct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ def unbundle(
 ) -> Unbundled:  # fmt: skip
     """Unpack a bundle into a folder of results, which appears whole, and put its inputs into the store.
 
+    They go there each time: where `out` stands already and they have left it for another store, from the bundle.
+
     Args:
         file: the bundle, or what the names of its parts have in common.
         out: a new folder.
@@ -72,6 +77,7 @@ def unbundle(
         ShipError: a part is missing, a copy was cut, a byte is not what it must be, nobody of those asked for signed,
             or the files do not belong together. What is whole is kept for the next run, but nothing is in `out`.
     """
+    told, out = str(out), out.absolute()  # where it is the working directory, another takes its place
     with _opened(file, signers, env) as found:
         if found.signature and not signers:
             say("it is signed; nobody looked by whom (--signers)")
@@ -91,8 +97,12 @@ def unbundle(
                 made_up.append(REPORT)
 
         def bring(tree: Path) -> None:
-            for member in inputs:
-                _take(tree / member.path, member.sha256, store)
+            lacking = [
+                member for member in inputs if not _take(tree / member.path, member.sha256, store, say)
+            ]
+            if lacking:
+                say(f"into the store, from the bundle again: {len(lacking)} inputs")
+                _read(found, lacking, store)
             _drop(tree, inputs, store)
 
         new = unpack(found, str(out), progress=progress, settle=settle)
@@ -109,7 +119,7 @@ def unbundle(
         keep(lock, out / LOCK, store, "unbundle")
         brought = sum(store.has(member.sha256) for member in inputs)
         return Unbundled(
-            out=str(out), new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
+            out=told, new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
             signer=found.signer, lock=lock.digest, manifest=image.manifest,
             certified=VERDICT in dict(named), doubted=doubted,
         )  # fmt: skip
@@ -143,10 +153,20 @@ def _drop(tree: Path, inputs: Sequence[Member], store: Store) -> None:
             folder.rmdir()
 
 
-def _take(path: Path, sha256: str, store: Store) -> None:
-    """Bring a file into the store, by hard link where both are on one file system."""
-    if store.has(sha256) or not path.is_file():
-        return
+def _take(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> bool:
+    """Bring a file into the store, by hard link where both are on one file system.
+
+    Return whether the store has it: False where it is neither there nor at `path`.
+    """
+    try:
+        store.verified(sha256, "an input")  # the copy at hand goes: that of the store must be whole
+        return True
+    except DamagedError:
+        say(f"in the store an input was damaged: {sha256}; that of the bundle takes its place")
+    except FetchError:
+        pass  # it is not there
+    if not path.is_file():
+        return False
     with store.scratch() as folder:
         part = folder / "input"
         try:
@@ -154,3 +174,38 @@ def _take(path: Path, sha256: str, store: Store) -> None:
         except OSError:
             shutil.copyfile(path, part)
         store.adopt(part, sha256)
+    return True
+
+
+class _Input(Sink):
+    """An input that goes into the store when all its bytes came, and were right."""
+
+    def __init__(self, part: Path, sha256: str, store: Store) -> None:
+        self._part, self._sha256, self._store = part, sha256, store
+        self._stream = part.open("xb")
+
+    def write(self, piece: bytes) -> None:
+        self._stream.write(piece)
+
+    def close(self, right: bool) -> None:
+        self._stream.close()
+        if right:
+            self._store.adopt(self._part, self._sha256)
+        else:
+            self._part.unlink()
+
+
+def _read(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
+    """Bring inputs into the store from the bundle.
+
+    Raises:
+        Refused: with the name of each member that is damaged.
+    """
+    wanted = {member.sha256 for member in inputs}
+    with store.scratch() as folder:
+
+        def take(member: Member) -> Sink | None:  # where a link stands, the bytes stood before
+            fits = member.sha256 in wanted and not member.link
+            return _Input(folder / "input", member.sha256, store) if fits else None
+
+        refuse_damaged(list(damaged(bundle, take)))

@@ -26,6 +26,9 @@ from reprobuild.ship.alone.unbundle import (
 from reprobuild.ship.contents import File
 from reprobuild.store import hash_file
 
+MOST_PARTS = 999  # from .1000 on, `cat FILE.*` would put them together in another order
+_MEGA = 1 << 20
+
 
 class Written(Struct, frozen=True, kw_only=True):
     """What was written: the parts in their order, and sha256 (hex) and size of all of them together."""
@@ -104,16 +107,19 @@ def write_bundle(
         progress: told (bytes so far, bytes in all).
 
     Raises:
-        ShipError: a file is not what the manifest says.
+        ShipError: a file is not what the manifest says, or there would be too many parts; then nothing is written.
         OSError: there is no room.
     """
     members = members_of(manifest)
+    start = b"".join(
+        header(name, len(content), epoch) + content + bytes(pad(len(content)))
+        for name, content in ((MANIFEST, manifest), (SIGNATURE, signature)) if content
+    )  # fmt: skip
+    total = length(len(start), members, epoch)
+    _refuse_many(total, split)
     target = _Target(path, split)
     try:
-        for name, content in ((MANIFEST, manifest), (SIGNATURE, signature)):
-            if content:
-                target.write(header(name, len(content), epoch) + content + bytes(pad(len(content))))
-        total = length(target.size, members, epoch)
+        target.write(start)
         for file, member in zip(files, members, strict=True):
             target.write(header(member.path, 0 if member.link else member.size, epoch, member.link))
             if not member.link:
@@ -126,6 +132,15 @@ def write_bundle(
     finally:
         target.close()
     return Written(paths=tuple(target.paths), sha256=target.digest.hexdigest(), size=target.size)
+
+
+def _refuse_many(total: int, split: int) -> None:
+    if split and total > MOST_PARTS * split:
+        least = -(-total // (MOST_PARTS * _MEGA))
+        raise ShipError(
+            f"the bundle has {total} bytes: more than {MOST_PARTS} parts of {split}",
+            hint=f"make larger parts: --split {least}M, or more",
+        )
 
 
 def _pieces(file: File, member: Member) -> Iterator[bytes]:

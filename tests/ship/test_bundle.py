@@ -130,7 +130,69 @@ def test_the_other_program_was_here_before(results: Results, tmp_path: Path) -> 
     assert (done.new, done.inputs) == (False, 4)
     assert not (tmp_path / "o" / "store").exists()
     assert len(list((tmp_path / "s" / "blobs").glob("*/*"))) == 4
-    assert take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "emptied").inputs == 0
+    said = alone(tmp_path / "b.tar", "-o", tmp_path / "o").stderr
+    assert "of the inputs 4 are not there, as `reprobuild unbundle` moves them into its store" in said
+
+
+def blobs(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (store / "blobs").glob("*/*")}
+
+
+def test_inputs_that_left_are_taken_from_the_bundle_again(results: Results, tmp_path: Path) -> None:
+    """Another store is named, or the one they went to is lost, in whole or in part."""
+    file, out = tmp_path / "b.tar", tmp_path / "o"
+    results.bundle(file)
+    take(file, out, tmp_path / "s")
+    wanted = blobs(tmp_path / "s")
+    assert len(wanted) == 4
+    before = contents(out)
+    for store in ("s", "other"):
+        done = take(file, out, tmp_path / store)
+        assert (done.new, done.inputs) == (False, 4)
+        assert blobs(tmp_path / store) == wanted
+    for blob in sorted((tmp_path / "s" / "blobs").glob("*/*"))[:2]:
+        blob.unlink()
+    told: list[str] = []
+    unbundle(file, out, Store(tmp_path / "s"), os.environ, signers=None, say=told.append)
+    assert "into the store, from the bundle again: 2 inputs" in told
+    assert blobs(tmp_path / "s") == wanted
+    assert contents(out) == before
+    assert list((tmp_path / "s" / "tmp").iterdir()) == []
+
+
+def test_a_damaged_input_is_not_brought_from_the_bundle_again(results: Results, tmp_path: Path) -> None:
+    file, out = tmp_path / "b.tar", tmp_path / "o"
+    results.bundle(file)
+    take(file, out, tmp_path / "s")
+    with form.open_bundle(str(file)) as bundle:
+        inputs = {member.sha256 for member in bundle.members if member.path.startswith("store/")}
+        places = [place for place in bundle.placed() if place[0].sha256 in inputs and not place[0].link]
+    member, offset, head = places[0]
+    data = bytearray(file.read_bytes())
+    data[offset + len(head)] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ShipError, match=f"{member.path} is damaged: sha256 ") as caught:
+        take(file, out, tmp_path / "other")
+    assert caught.value.hint == form.AGAIN
+    assert set(blobs(tmp_path / "other")) == inputs - {member.sha256}  # what is whole is kept
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_damaged_blob_in_the_store_is_replaced(results: Results, tmp_path: Path, before: bool) -> None:
+    """`before`: the other program unpacked it, so that its copies are in OUT alone."""
+    file, out = tmp_path / "b.tar", tmp_path / "o"
+    results.bundle(file)
+    if before:
+        assert alone(file, "-o", out).returncode == 0
+    take(file, tmp_path / "first", tmp_path / "wanted")
+    wanted = blobs(tmp_path / "wanted")
+    rotten = Store(tmp_path / "s").blob(min(wanted))
+    rotten.parent.mkdir(parents=True)
+    rotten.write_bytes(b"rot")
+    told: list[str] = []
+    unbundle(file, out, Store(tmp_path / "s"), os.environ, signers=None, say=told.append)
+    assert blobs(tmp_path / "s") == wanted
+    assert f"in the store an input was damaged: {rotten.name}; that of the bundle takes its place" in told
 
 
 def test_a_store_in_the_folder_of_results_is_the_users(results: Results, tmp_path: Path) -> None:
@@ -218,6 +280,36 @@ def test_a_second_time_nothing_is_done(results: Results, tmp_path: Path) -> None
     assert take(tmp_path / "b.tar", tmp_path / "empty", tmp_path / "s").new
 
 
+def test_an_empty_folder_of_another_kind(results: Results, tmp_path: Path) -> None:
+    """The user may stand in it, or have made a link to it."""
+    results.bundle(tmp_path / "b.tar")
+    (tmp_path / "here").mkdir()
+    argv = [sys.executable, "-I", "-S", str(ALONE), str(tmp_path / "b.tar"), "-o", "."]
+    done = subprocess.run(argv, cwd=tmp_path / "here", stderr=subprocess.PIPE, text=True, check=True)
+    assert [line.partition(" ")[0] for line in done.stderr.splitlines()] == ["unpacked", "report.html"]
+    (tmp_path / "there").mkdir()
+    with pytest.MonkeyPatch.context() as stands:
+        stands.chdir(tmp_path / "there")
+        assert take(tmp_path / "b.tar", Path(), tmp_path / "s").out == "."
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"to {name}").symlink_to(tmp_path / name)
+    assert alone(tmp_path / "b.tar", "-o", tmp_path / "to one").returncode == 0
+    assert take(tmp_path / "b.tar", tmp_path / "to two", tmp_path / "s").new
+    assert contents(tmp_path / "one") == contents(tmp_path / "here")
+    assert contents(tmp_path / "two")
+    assert (tmp_path / "to one").is_symlink()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_was_left_by_a_run_that_was_killed_at_its_end_goes(results: Results, tmp_path: Path) -> None:
+    results.bundle(tmp_path / "b.tar")
+    take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
+    (tmp_path / ".o.unbundling").mkdir(0o700)
+    assert not take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s").new
+    assert not (tmp_path / ".o.unbundling").exists()
+
+
 def test_without_parts_the_inputs_stay_behind(results: Results, tmp_path: Path) -> None:
     less = results.bundle(tmp_path / "b.tar", parts=frozenset())
     take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
@@ -284,6 +376,18 @@ def test_a_secret_beside_the_context_does_not_travel(results: Results, tmp_path:
     assert caught.value.hint == (
         "take the file away, or leave what it comes from out, with --drop NAME, and build again"
     )
+    assert "PLANTED" not in str(caught.value)
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+@pytest.mark.parametrize("padding", [0, 17 << 20])
+def test_a_secret_in_the_certificate_does_not_travel(results: Results, tmp_path: Path, padding: int) -> None:
+    """Its digest is known, and says nothing of what is in it."""
+    verdict = results.out / "verdict.json"
+    told = {**json.loads(verdict.read_bytes()), "x": f"{' ' * padding}AKIAIOSFODNN7PLANTED"}
+    verdict.write_text(json.dumps(told))
+    with pytest.raises(ShipError, match=r"^verdict\.json:1: this looks like a secret ") as caught:
+        results.bundle(tmp_path / "to" / "b.tar")
     assert "PLANTED" not in str(caught.value)
     assert list((tmp_path / "to").iterdir()) == []
 

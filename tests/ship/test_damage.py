@@ -15,6 +15,9 @@ import pytest
 
 from reprobuild.errors import ShipError
 from reprobuild.ship.alone import unbundle as form
+from reprobuild.ship.contents import File
+from reprobuild.ship.writing import manifest_of, write_bundle
+from reprobuild.store import hash_file
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
 
@@ -154,6 +157,14 @@ def test_parts_are_the_pieces_of_one_file(parts: Path, tmp_path: Path) -> None:
     assert alone(parts / "b.tar.003", "-o", tmp_path / "third").returncode == 0
 
 
+def test_files_with_like_names_are_no_parts(parts: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(parts, copy)
+    for name in ("b.tar.0001", "b.tar.000007", "b.tar.\u0660\u0660\u0662"):
+        (copy / name).write_bytes(b"somebody's")
+    assert take(copy / "b.tar", tmp_path / "out", tmp_path / "s").new
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 
@@ -191,6 +202,84 @@ def test_a_part_that_is_missing_or_cut_is_named(
     for number in names:
         shutil.copy(parts / f"b.tar.{number:03d}", copy)
     assert take(copy / "b.tar", tmp_path / "out", tmp_path / "store").new
+
+
+def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> None:
+    """`cat FILE.*` takes .1000 before .101."""
+    files = [File(path="context/x", content=b"x" * 1_000_000)]
+    manifest = manifest_of(files, {})
+    with pytest.raises(ShipError, match=r"the bundle has \d+ bytes: more than 999 parts of 1000") as caught:
+        write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1000)
+    assert caught.value.hint == "make larger parts: --split 1M, or more"
+    assert list(tmp_path.iterdir()) == []
+    huge = tmp_path / "huge"
+    huge.touch()
+    os.truncate(huge, 1 << 40)  # a terabyte that is not there
+    many = [File(path="context/x", content=huge, sha256="0" * 64)]
+    with pytest.raises(ShipError) as caught:
+        write_bundle(tmp_path / "b.tar", many, manifest_of(many, {}), b"", 0, split=1 << 30)
+    assert caught.value.hint == "make larger parts: --split 1050M, or more"
+    huge.unlink()
+    done = write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1020)
+    assert len(done.paths) > 980
+    (tmp_path / "whole").write_bytes(b"".join(path.read_bytes() for path in sorted(tmp_path.glob("b.tar.*"))))
+    assert hash_file(tmp_path / "whole") == done.sha256
+
+
+def in_two(folder: Path, *files: File) -> tuple[Path, list[int]]:
+    """Write a bundle of two parts, and return how long they are."""
+    manifest = manifest_of(files, {})
+    done = write_bundle(folder / "b.tar", files, manifest, b"", 0, split=2_000_000)
+    assert len(done.paths) == 2
+    return folder / "b.tar", [path.stat().st_size for path in done.paths]
+
+
+EITHER = (
+    "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
+    " `rsync --append-verify` does"
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size", "part", "name"),
+    [
+        ([1_000_000, 1_500_000, 100_000], 1_500_000, 1, "{0}.001: "),
+        ([1_000_000, 1_500_000, 100_000], 550_000, 2, "{0}.002: "),
+        ([1_000_000, 1_500_000, 100_000], 500_000, 1, "{0}.001 has 500000 bytes of at least "),
+        ([3_000_000], 1_500_000, 1, "{0}.001 (1500000 bytes) or {0}.002 ("),  # no header stands in the second
+        ([3_000_000], 500_000, 2, "{0}.001 (2000000 bytes) or {0}.002 (500000 bytes): "),
+    ],
+)
+def test_of_two_parts_the_one_that_was_cut_is_named(
+    tmp_path: Path, sizes: list[int], size: int, part: int, name: str
+) -> None:
+    """The first one is as long as the other parts are, and there is none."""
+    chance = random.Random(7)
+    files = [File(path=f"context/{length}", content=chance.randbytes(length)) for length in sizes]
+    file, _ = in_two(tmp_path, *files)
+    short = tmp_path / f"b.tar.{part:03d}"
+    data = short.read_bytes()
+    short.write_bytes(data[:size])
+    with pytest.raises(form.Refused) as caught:
+        check_bundle(file)
+    assert str(caught.value).startswith(name.format(file))
+    hint = f"b.tar.{part:03d} lacks `tail -c +{size + 1}` of the original"
+    assert caught.value.hint == EITHER if " or " in name else caught.value.hint.endswith(hint)
+    with short.open("ab") as stream:
+        stream.write(data[size:])
+    assert check_bundle(file) == len(files)
+
+
+def test_two_parts_that_are_shorter_than_what_names_the_rest(tmp_path: Path) -> None:
+    many = [File(path=f"context/{number:0240d}", content=b"x") for number in range(1200)]
+    file, sizes = in_two(tmp_path, *many)
+    for path in (tmp_path / "b.tar.001", tmp_path / "b.tar.002"):
+        path.write_bytes(path.read_bytes()[:100_000])
+    with pytest.raises(
+        form.Refused, match=r" 200000 bytes are there of at least \d+: one copy was cut"
+    ) as caught:
+        check_bundle(file)
+    assert caught.value.hint == EITHER, sizes
 
 
 def test_a_bundle_takes_the_place_of_one_in_more_parts(results: Results, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Pa
     assert (target / "reprobuild" / "templates" / "Dockerfile.j2").is_file()
     assert (target / "reprobuild_runtime" / "entrypoint.py").is_file()
     subprocess.run([target / "bin" / "uv", "--version"], check=True, stdout=subprocess.PIPE)
+    assert (target / "bin" / "readelf.py").read_text().splitlines()[0] == f"#!{sys.executable}"
 
 
 def test_the_same_installation_gives_the_same_wheels(wheels: list[Path], tmp_path: Path) -> None:
@@ -53,6 +55,40 @@ def test_the_same_installation_gives_the_same_wheels(wheels: list[Path], tmp_pat
     names = {path.name.partition("-")[0] for path in wheels}
     assert {"reprobuild", "click", "docker", "msgspec", "zstandard", "charset_normalizer"} <= names
     assert "pytest" not in names
+
+
+@pytest.mark.parametrize(
+    ("installed", "packed"),
+    [
+        (b"#!/home/ann/venv/bin/python\nprint(1)\n", b"#!python\nprint(1)\n"),
+        (b"#!/home/ann/venv/bin/python3.11 -E\r\nx", b"#!python -E\r\nx"),
+        (b"#!/home/ann/my venv/bin/pypy3", b"#!python"),
+        (
+            b"#!/bin/sh\n'''exec' \"/home/ann/my venv/bin/python3\" \"$0\" \"$@\"\n' '''\nprint(1)\n",
+            b"#!python\nprint(1)\n",
+        ),
+        (b"#!/bin/sh\n'''exec' /home/ann/bin/python \"$0\" \"$@\"\n' '''\n", b"#!python\n"),
+        (b"#!/usr/bin/env python3\n", b"#!/usr/bin/env python3\n"),
+        (b"#!/bin/sh\nexec /opt/x/python\n", b"#!/bin/sh\nexec /opt/x/python\n"),
+        (b"print(1)\n#!/usr/bin/python\n", b"print(1)\n#!/usr/bin/python\n"),
+        (b"\x7fELF", b"\x7fELF"),
+        (b"", b""),
+    ],
+)
+def test_a_script_does_not_tell_where_it_was_installed(installed: bytes, packed: bytes) -> None:
+    """https://packaging.python.org/en/latest/specifications/binary-distribution-format/: `#!python` is rewritten."""
+    assert own._unplaced(installed) == packed
+
+
+def test_no_script_of_ours_tells_where_python_is(wheels: list[Path]) -> None:
+    firsts = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if ".data/scripts/" in name]
+            firsts |= {name.rpartition("/")[2]: archive.read(name).split(b"\n")[0][:20] for name in names}
+    assert firsts["readelf.py"] == b"#!python"
+    assert firsts["uv"].startswith(b"\x7fELF")
+    assert not [name for name, line in firsts.items() if line.startswith(b"#!") and line != b"#!python"]
 
 
 def test_what_pip_did_not_install_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,40 @@ def test_a_look_at_a_signature_gets_little_of_the_environment(
     assert caught.value.hint == "see ALLOWED SIGNERS in ssh-keygen(1)"
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        'echo "unknown option -- Y" >&2; echo "usage: ssh-keygen [-q]" >&2; exit 1',  # OpenSSH 8.0
+        'echo "ssh-keygen: illegal option -- Y" >&2; exit 1',
+        """case $2 in check-novalidate) exit 0;; esac
+        echo 'Unsupported operation for -Y: "find-principals"' >&2; exit 255""",  # OpenSSH 8.1
+    ],
+)
+def test_a_program_of_signatures_that_is_too_old(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """It is as if it were not there: who asks for nobody gets the bundle."""
+    (tmp_path / "signers").write_text(make_key(tmp_path / "key", "ann@example.org"))
+    file = tmp_path / "b.tar"
+    results.bundle(file, key=tmp_path / "key")
+    planted(tmp_path, script, monkeypatch)
+    done = take(file, tmp_path / "o", tmp_path / "s")
+    assert (done.new, done.signed, done.signer) == (True, True, "")
+    said = alone(file, "--check")
+    assert said.returncode == 0
+    assert "signed by somebody: nobody looked by whom" in said.stderr
+    told = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
+    with pytest.raises(ShipError) as caught:
+        take(file, tmp_path / "p", tmp_path / "s", tmp_path / "signers")
+    assert (str(caught.value), caught.value.hint) == (told, "install OpenSSH 8.2 or newer")
+    said = alone(file, "--check", "--signers", tmp_path / "signers")
+    assert said.returncode == 11
+    assert said.stderr == f"error: {told}\n\nhint: install OpenSSH 8.2 or newer\n"
+    with pytest.raises(ShipError) as caught:
+        sign(b"x", tmp_path / "key", os.environ)
+    assert caught.value.hint == "install OpenSSH 8.2 or newer, or leave --sign out"
+
+
 def test_no_room_for_a_look_at_a_signature(results: Results, tmp_path: Path) -> None:
     make_key(tmp_path / "key", "ann@example.org")
     results.bundle(tmp_path / "b.tar", key=tmp_path / "key")

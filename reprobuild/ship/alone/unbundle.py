@@ -35,6 +35,9 @@ LARGEST_MANIFEST, LARGEST_SIGNATURE, LARGEST_FILE = 64 << 20, 1 << 16, 1 << 50
 LARGEST_FOLDERS = 16 << 20  # characters in the names of all folders
 MOST_DEEP = 32  # parts of a path
 KEYGEN_TIME = 60.0  # seconds that a look at a signature may take
+# `ssh-keygen -Y` came with OpenSSH 8.1 (that of RHEL 8 is 8.0), and `find-principals` with 8.2.
+NEW_KEYGEN = "install OpenSSH 8.2 or newer"
+TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
 MOST_NAMED = 20  # damaged members that one message names
 PAGE = "report.html"
 CHANGED = ("verdict.json", PAGE)  # a check of the image writes them anew
@@ -49,6 +52,7 @@ AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole
 NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 _SHA256 = re.compile("[0-9a-f]{64}")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+_TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 _PART = re.compile(r"(.+)\.(\d{3,6})")
 
 
@@ -61,7 +65,7 @@ class Refused(Exception):
 
 
 class Absent(Refused):
-    """The program that looks at signatures cannot be run."""
+    """The program that looks at signatures cannot be run, or is too old."""
 
 
 Keygen = Callable[[Sequence[str], bytes], Optional[str]]  # arguments after `ssh-keygen -Y`, and its input
@@ -270,8 +274,10 @@ def find_parts(path: str) -> List[str]:
     numbers = sorted(
         int(match.group(2))
         for match in matches
-        if match and match.group(1) == name and os.path.isfile(os.path.join(folder, match.group(0)))
-    )  # a pipe would be waited for without end
+        if match
+        and match.group(0) == "%s.%03d" % (name, int(match.group(2)))  # and not .0001 or other digits
+        and os.path.isfile(os.path.join(folder, match.group(0)))  # a pipe would be waited for without end
+    )
     if not numbers and os.path.isdir(path):
         raise Refused("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
     if not numbers:
@@ -283,11 +289,11 @@ def find_parts(path: str) -> List[str]:
         )
     paths = ["%s.%03d" % (stem, number) for number in numbers]
     sizes = [os.path.getsize(one) for one in paths]
+    whole = "%d" if len(paths) > 2 else "at least %d"  # the last one may be shorter than all others are
     for one, size in zip(paths[:-1], sizes):
         if size < max(sizes):
-            raise Refused(
-                "%s has %d bytes of %d: its copy was cut" % (one, size, max(sizes)), _rest(one, size)
-            )
+            told = "%s has %d bytes of " + whole + ": its copy was cut"
+            raise Refused(told % (one, size, max(sizes)), _rest(one, size))
     return paths
 
 
@@ -367,7 +373,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         manifest = volume.read(BLOCK, size)
         start = BLOCK + size + pad(size)
         if volume.size < start:
-            raise Refused(_cut(volume, start), _rest(volume.paths[-1], volume.sizes[-1]))
+            raise _cut(volume, "at least %d" % start, _ends(volume))
         _check_padding(volume, MANIFEST, BLOCK + size)
         signature, start = _signature(volume, start, epoch)
         signer = check_signature(manifest, signature, signers, keygen or run_keygen)
@@ -395,7 +401,7 @@ def _signature(volume: Volume, start: int, epoch: int) -> Tuple[bytes, int]:
         return b"", start
     end = start + BLOCK + size + pad(size)
     if volume.size < end:
-        raise Refused(_cut(volume, end), _rest(volume.paths[-1], volume.sizes[-1]))
+        raise _cut(volume, "at least %d" % end, _ends(volume))
     _check_padding(volume, SIGNATURE, start + BLOCK + size)
     return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
 
@@ -405,8 +411,38 @@ def _check_padding(volume: Volume, name: str, end: int) -> None:
         raise Refused("what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN)
 
 
-def _cut(volume: Volume, end: int) -> str:
-    return "%s ends after %d bytes of at least %d: its copy was cut" % (volume.paths[-1], volume.size, end)
+def _cut(volume: Volume, end: str, which: Sequence[int]) -> Refused:
+    """Return what is said of a copy that was cut, of which `end` bytes must be there: which parts may be short."""
+    there = "%d bytes are there of %s" % (volume.size, end)
+    if len(which) == 1:
+        path, size = volume.paths[which[0]], volume.sizes[which[0]]
+        return Refused("%s: %s: its copy was cut" % (path, there), _rest(path, size))
+    either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
+    return Refused(
+        "%s: %s: one copy was cut" % (either, there),
+        "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
+        " `rsync --append-verify` does",
+    )
+
+
+def _ends(volume: Volume) -> Sequence[int]:
+    """Return the parts that may be short: of two each, as none tells the size of the first; of more the last."""
+    return (0, 1) if len(volume.paths) == 2 else (len(volume.paths) - 1,)
+
+
+def _short(bundle: Bundle) -> Sequence[int]:
+    """Return the parts that may be short; of two the one, if it can be told.
+
+    Where each header begins is known from the first member; behind a first part that was cut, each comes earlier.
+    """
+    volume, ends = bundle.volume, _ends(bundle.volume)
+    first, lost = volume.sizes[0], bundle.end - volume.size
+    for _, offset, head in bundle.placed() if len(ends) > 1 else ():
+        if offset >= first and volume.read(offset, len(head)) == head:
+            return (1,)
+        if offset - lost >= first and volume.read(offset - lost, len(head)) == head:
+            return (0,)
+    return ends
 
 
 def _check_length(bundle: Bundle) -> None:
@@ -423,10 +459,7 @@ def _check_length(bundle: Bundle) -> None:
         raise Refused(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
-    raise Refused(
-        "%s: %d bytes are there of %d: its copy was cut" % (volume.paths[-1], volume.size, end),
-        _rest(volume.paths[-1], volume.sizes[-1]),
-    )
+    raise _cut(volume, "%d" % end, _short(bundle))
 
 
 def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Keygen) -> str:
@@ -487,19 +520,27 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
     """Run `ssh-keygen -Y` with bytes as its input, and return what it says; None where it refuses.
 
     Raises:
-        Absent: it cannot be run. Refused: it does not end.
+        Absent: it cannot be run, or is too old. Refused: it does not end.
     """
     argv = ["ssh-keygen", "-Y", *arguments]
     try:
         done = subprocess.run(argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME)
     except OSError as err:
         raise Absent(
-            "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror,
-            "install OpenSSH 8.2 or newer",
+            "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror, NEW_KEYGEN
         ) from None
     except subprocess.TimeoutExpired:
         raise Refused("ssh-keygen did not end within %d seconds" % KEYGEN_TIME, "run it again") from None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+    if done.returncode == 0:
+        return done.stdout.decode(errors="replace")
+    if is_too_old(done.stderr.decode(errors="replace")):
+        raise Absent(TOO_OLD, NEW_KEYGEN)
+    return None
+
+
+def is_too_old(said: str) -> bool:
+    """Tell whether `ssh-keygen -Y` did not refuse a signature or a key, but knows no such thing."""
+    return _TOO_OLD.search(said) is not None
 
 
 class Sink:
@@ -541,7 +582,7 @@ def _damage(bundle: Bundle, member: Member, begin: int, sink: Sink) -> Iterator[
         while left:
             piece = bundle.volume.read(begin + member.size - left, min(CHUNK, left))
             if not piece:
-                raise Refused(_cut(bundle.volume, bundle.end), AGAIN)  # it became shorter meanwhile
+                raise Refused("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
             left -= len(piece)
@@ -597,13 +638,18 @@ def unpack(
     Raises:
         Refused: a byte is not what it must be, `out` holds something else, or there is no room.
     """
-    out = os.path.abspath(out)
+    # The user may have made the empty folder, and a link to it.
+    out = os.path.realpath(out) if os.path.isdir(out) else os.path.abspath(out)
+    work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
     if os.path.isfile(os.path.join(out, MANIFEST)):
         _check_there(bundle, out)
+        with contextlib.suppress(
+            OSError
+        ):  # left by one that was killed at its very end; else it is not empty
+            os.rmdir(work)
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
         raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
-    work = os.path.join(os.path.dirname(out), ".%s.unbundling" % os.path.basename(out))
     try:
         with _alone(work):
             tree = _tree(bundle, work)
@@ -830,19 +876,24 @@ def main(argv: Sequence[str]) -> int:
                 check(bundle)
                 say("%s is whole: %d files" % (options.file, len(bundle.members)))
                 return 0
-            new = unpack(
-                bundle, options.out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None
-            )
+            out = os.path.abspath(options.out)  # where it is the working directory, another takes its place
+            new = unpack(bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None)
             say(
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "whole, and there already", options.out)
             )
-            if _has_their_page(bundle, options.out):
+            gone = _moved(bundle, out)
+            if gone:
+                say(
+                    "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
+                    " them again, and so does this program into a new folder" % gone
+                )
+            if _has_their_page(bundle, out):
                 say(
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
                 )
             if options.load:
-                load(options.out, options.load, _reference(bundle.document))
+                load(out, options.load, _reference(bundle.document))
     except Refused as err:
         say("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
@@ -854,6 +905,12 @@ def main(argv: Sequence[str]) -> int:
         say("interrupted; run it again to go on")
         return 130
     return 0
+
+
+def _moved(bundle: Bundle, out: str) -> int:
+    """Return how many inputs are not where they were unpacked."""
+    inputs = (member.path for member in bundle.members if member.path.startswith("store/"))
+    return sum(not os.path.exists(os.path.join(out, path)) for path in inputs)
 
 
 def _has_their_page(bundle: Bundle, out: str) -> bool:
