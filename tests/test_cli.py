@@ -187,8 +187,8 @@ def test_an_unknown_verb(said: Said) -> None:
     [
         (("show", "gone"), 3, "there is no folder `gone`", "take one with the recipe in README.md"),
         (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
-        (("verify", "gone"), 2, "gone holds no image", "build one with `reprobuild from-snapshot DIR -o OUT`"),
-        (("run", "gone", "--", "id"), 125, "gone holds no image", "build one with"),
+        (("verify", "gone"), 2, "there is no folder gone", "build one with `reprobuild from-snapshot DIR -o OUT`"),
+        (("run", "gone", "--", "id"), 125, "there is no folder gone", "build one with"),
         (
             ("lock", str(SNAPSHOT), "--source", "mylib"),
             2, "--source mylib: not of the form NAME=...", "for example --source mylib=/path",
