@@ -167,6 +167,42 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
     assert told == {0, 1, cli.INTERRUPTED} | codes
 
 
+# --- the streams -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_bug(closed: str, tmp_path: Path) -> None:
+    """What nobody wants to hear is not told, and goes into no file that was opened meanwhile."""
+    words = [*PROGRAM, "lock", str(SNAPSHOT), "-o", str(tmp_path / "new.lock"), "--decisions", "gone"]
+    for argv, code in (([*PROGRAM, "--version"], 0), ([*PROGRAM, "--no-such"], 2), (words, 2)):
+        done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *argv], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        assert "2>&-" not in closed or done.stderr == ""
+        assert ">&-" not in closed.split() or done.stdout == ""
+
+
+def test_an_encoding_that_cannot_say_a_name(tmp_path: Path) -> None:
+    folder = tmp_path / "\u65e5\u672c"
+    folder.mkdir()
+    write_lock(make_lock(), folder / "reprobuild.lock")
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = reprobuild("doctor", "--for", folder, "--store", tmp_path / "store", env=env)
+    assert done.returncode in (0, 6, 9), done.stderr
+    assert "\\u65e5\\u672c: " in done.stdout.splitlines()[-1]
+    done = reprobuild("show", folder.with_name("\u672c"), env=env)
+    assert done.returncode == 3
+    assert "there is no folder" in done.stderr
+
+
+def test_json_of_a_name_that_is_no_text(tmp_path: Path) -> None:
+    name = os.fsdecode(b"x\xff")
+    words = ["doctor", "--offline", "--json", "-o", name, "--store", str(tmp_path / "store")]
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, cwd=tmp_path)
+    assert done.returncode in (0, 6, 9), done.stderr
+    disks = json.loads(done.stdout.decode("utf-8"))["host"]["disks"]
+    assert {disk["role"] for disk in disks} >= {"results", "store"}
+
+
 # --- the error format ------------------------------------------------------------------------
 
 

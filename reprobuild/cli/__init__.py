@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
-from reprobuild.cli import progress
+from reprobuild.cli import progress, streams
 from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
 
@@ -96,6 +96,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
+    streams.mend()
     listen()
     sys.exit(run_line(sys.argv[1:]))
 

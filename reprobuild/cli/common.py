@@ -265,8 +265,8 @@ def tell(text: str, nl: bool = True) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output."""
-    tell(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print one JSON document on standard output, in ASCII: names of files may be no text."""
+    tell(json.dumps(document, indent=2))
 
 
 def hand_on(stream: int, data: bytes) -> None:
