@@ -231,8 +231,17 @@ def test_an_unknown_verb(said: Said) -> None:
         ),
         (
             ("lock", str(SNAPSHOT), "--service", "=x"),
-            2, "--service =x: not of the form NAME=...", "for example --service mylib=/path",
+            2, "--service =x: not of the form NAME=...", "for example --service docker-hub=https://mirror.example.org",
         ),
+        (
+            ("doctor", "--offline", "--service", "foo"),
+            2, "--service foo: not of the form NAME=...", "for example --service docker-hub=https://mirror.example.org",
+        ),
+        (
+            ("lock", str(SNAPSHOT), "--index", "x"),
+            2, "--index x: not of the form NAME=...", "for example --index mylib=https://index.example.org/simple",
+        ),
+        (("doctor", "--for", "/dev/zero"), 4, "/dev/zero cannot be read: it is no plain file", "name the file that"),
         (("lock", str(SNAPSHOT), "--seed", "-1"), 2, "Invalid value for '--seed'", "see `reprobuild lock --help`"),
         (("verify", "gone", "--engine", "lxc"), 2, "Invalid value for '--engine'", "see `reprobuild verify --help`"),
     ],
