@@ -262,7 +262,14 @@ def test_results_that_cannot_be_written(said: Said, tmp_path: Path) -> None:
     code, what, hint = said.failed("render", tmp_path / "given.lock", "-o", tmp_path / "file" / "out")
     assert code == 2
     assert what == f"{tmp_path}/file/out: Not a directory"
-    assert hint == "check the path, its permissions and the space left"
+    assert hint == "a file stands where a folder is needed: name another place (--store, --out)"
+
+
+def test_a_folder_where_the_lock_is_to_be_written(said: Said, tmp_path: Path) -> None:
+    """It is said before anything is resolved."""
+    code, what, hint = said.failed("lock", SNAPSHOT, "-o", tmp_path)
+    assert (code, what) == (2, f"{tmp_path} is a folder")
+    assert hint == f"name a file in it: -o {tmp_path}/reprobuild.lock"
 
 
 def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_fresh_folder(out: Path, made: Made, tmp_path: Path) -> None:
         done = reprobuild("rebuild", out, "-o", target, "--store", made.store.root)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"error: {target} is there already, and a rebuild needs a fresh folder" in done.stderr
-        assert "hint: remove it, or name another with -o" in done.stderr
+        assert "hint: name another folder with -o, or remove that one if nobody needs it" in done.stderr
     (tmp_path / "empty").mkdir()
     rebuilt(out, made.store.root, "-o", tmp_path / "empty")
 

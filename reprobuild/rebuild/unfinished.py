@@ -18,7 +18,7 @@ from reprobuild.guard.plain import open_plain
 from reprobuild.lock import Lock
 
 MARK = "unfinished-rebuild"
-_ANOTHER = "remove it, or name another with -o"
+_ANOTHER = "name another folder with -o, or remove that one if nobody needs it"
 
 
 @contextlib.contextmanager
