@@ -118,6 +118,7 @@ def test_verbs_are_the_modules() -> None:
         "fleets",
         "interrupt",
         "progress",
+        "streams",
     }
 
 
