@@ -15,8 +15,11 @@ import yaml
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.guard.plain import read_plain
 from reprobuild.profiles import check_profile
 from reprobuild.secrets import strip_credentials
+
+_LARGEST = 4 << 20  # of a file that people write
 
 FILENAME = "reprobuild.yaml"
 
@@ -114,10 +117,10 @@ def read_decisions(path: Path) -> Decisions:
         UsageError: it cannot be read, or holds what is not a decision; the message names the key.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        raw = yaml.safe_load(read_plain(path, _LARGEST).decode()) or {}
     except OSError as err:
         raise UsageError(f"{path} cannot be read: {err.strerror}", hint="check the path") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as err:
+    except (yaml.YAMLError, ValueError, RecursionError) as err:  # a date that is none is a ValueError
         raise UsageError(f"{path} is not YAML: {err}", hint="see docs/decisions.md for an example") from None
     if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
         raw["bake"] = dict(parse_bake(str(item)) for item in raw["bake"])

@@ -9,31 +9,68 @@ from typing import Any
 import msgspec
 
 from reprobuild.errors import UsageError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import Image
 from reprobuild.image.layout import read_layout
 from reprobuild.lock import Lock, conflicts, read_lock
 from reprobuild.verify.verdict import Verdict
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
+_LARGEST = 1 << 20  # of image.json, which has some 500 bytes
+_BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"
 
 
 def former_image(out: Path) -> Image | None:
     """Return the image that a folder of results says to hold, or None."""
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode((out / IMAGE).read_bytes(), type=Image)
+    with contextlib.suppress(UsageError):
+        return _image(out)
     return None
+
+
+def _image(out: Path) -> Image:
+    try:
+        raw = read_plain(out / IMAGE, _LARGEST)
+    except OSError as err:
+        raise _unread(out, err) from None
+    try:
+        return msgspec.json.decode(raw, type=Image)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
+        raise UsageError(
+            f"{out / IMAGE} is damaged, or of another version of reprobuild: {err}",
+            hint=f"make it again: `reprobuild build {out / LOCK} -o {out}`"
+            if (out / LOCK).is_file()
+            else _BUILD,
+        ) from None
+
+
+def _unread(out: Path, err: OSError) -> UsageError:
+    """Return what to say where a folder of results has no word of its image that could be read."""
+    if not isinstance(err, (FileNotFoundError, NotADirectoryError)):
+        hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
+        return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
+    if not out.exists():
+        return UsageError(f"there is no folder {out}", hint=_BUILD)
+    if not out.is_dir():
+        beside = (out.parent / IMAGE).is_file()
+        return UsageError(
+            f"{out} is a file, and no folder of results",
+            hint=f"name the folder that it is in: {out.parent}"
+            if beside else "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle",
+        )  # fmt: skip
+    begun = (out / LOCK).is_file()
+    hint = f"build it: `reprobuild build {out / LOCK} -o {out}`" if begun else _BUILD
+    return UsageError(f"{out} holds no image", hint=hint)
 
 
 def read_image(out: Path) -> tuple[Lock, Image]:
     """Return the lock and the image of a folder of results.
 
     Raises:
-        UsageError: the folder holds no image, or what it holds does not belong together: a build into it was
-            interrupted.
+        UsageError: there is no such folder, it holds no image or none that can be read, or what it holds does not
+            belong together: a build into it was interrupted.
+        LockError: see `read_lock`.
     """
-    image = former_image(out)
-    if image is None:
-        raise UsageError(f"{out} holds no image", hint="build one with `reprobuild from-snapshot DIR -o OUT`")
+    image = _image(out)
     lock, layout = read_lock(out / LOCK), out / image.layout
     whole = image.lock == lock.digest
     if whole and layout.exists():

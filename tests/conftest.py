@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -37,6 +38,20 @@ PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 
 # No test is to download builds of Python; those that need some make them.
 os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-builds.json")
+
+
+@contextlib.contextmanager
+def unreadable(path: Path) -> Iterator[None]:
+    """Take the right to read a file from this process, from that of root, too, as long as the block lasts."""
+    mode, user = path.stat().st_mode, os.geteuid()
+    path.chmod(0)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        path.chmod(mode)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -119,6 +119,7 @@ def test_verbs_are_the_modules() -> None:
         "fleets",
         "interrupt",
         "progress",
+        "streams",
     }
 
 
@@ -168,6 +169,42 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
     assert told == {0, 1, cli.INTERRUPTED} | codes
 
 
+# --- the streams -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_bug(closed: str, tmp_path: Path) -> None:
+    """What nobody wants to hear is not told, and goes into no file that was opened meanwhile."""
+    words = [*PROGRAM, "lock", str(SNAPSHOT), "-o", str(tmp_path / "new.lock"), "--decisions", "gone"]
+    for argv, code in (([*PROGRAM, "--version"], 0), ([*PROGRAM, "--no-such"], 2), (words, 2)):
+        done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *argv], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        assert "2>&-" not in closed or done.stderr == ""
+        assert ">&-" not in closed.split() or done.stdout == ""
+
+
+def test_an_encoding_that_cannot_say_a_name(tmp_path: Path) -> None:
+    folder = tmp_path / "\u65e5\u672c"
+    folder.mkdir()
+    write_lock(make_lock(), folder / "reprobuild.lock")
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = reprobuild("doctor", "--for", folder, "--store", tmp_path / "store", env=env)
+    assert done.returncode in (0, 6, 9), done.stderr
+    assert "\\u65e5\\u672c: " in done.stdout.splitlines()[-1]
+    done = reprobuild("show", folder.with_name("\u672c"), env=env)
+    assert done.returncode == 3
+    assert "there is no folder" in done.stderr
+
+
+def test_json_of_a_name_that_is_no_text(tmp_path: Path) -> None:
+    name = os.fsdecode(b"x\xff")
+    words = ["doctor", "--offline", "--json", "-o", name, "--store", str(tmp_path / "store")]
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, cwd=tmp_path)
+    assert done.returncode in (0, 6, 9), done.stderr
+    disks = json.loads(done.stdout.decode("utf-8"))["host"]["disks"]
+    assert {disk["role"] for disk in disks} >= {"results", "store"}
+
+
 # --- the error format ------------------------------------------------------------------------
 
 
@@ -188,16 +225,25 @@ def test_an_unknown_verb(said: Said) -> None:
     [
         (("show", "gone"), 3, "there is no folder `gone`", "take one with the recipe in README.md"),
         (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
-        (("verify", "gone"), 2, "gone holds no image", "build one with `reprobuild from-snapshot DIR -o OUT`"),
-        (("run", "gone", "--", "id"), 125, "gone holds no image", "build one with"),
+        (("verify", "gone"), 2, "there is no folder gone", "build one with `reprobuild from-snapshot DIR -o OUT`"),
+        (("run", "gone", "--", "id"), 125, "there is no folder gone", "build one with"),
         (
             ("lock", str(SNAPSHOT), "--source", "mylib"),
             2, "--source mylib: not of the form NAME=...", "for example --source mylib=/path",
         ),
         (
             ("lock", str(SNAPSHOT), "--service", "=x"),
-            2, "--service =x: not of the form NAME=...", "for example --service mylib=/path",
+            2, "--service =x: not of the form NAME=...", "for example --service docker-hub=https://mirror.example.org",
         ),
+        (
+            ("doctor", "--offline", "--service", "foo"),
+            2, "--service foo: not of the form NAME=...", "for example --service docker-hub=https://mirror.example.org",
+        ),
+        (
+            ("lock", str(SNAPSHOT), "--index", "x"),
+            2, "--index x: not of the form NAME=...", "for example --index mylib=https://index.example.org/simple",
+        ),
+        (("doctor", "--for", "/dev/zero"), 4, "/dev/zero cannot be read: it is no plain file", "name the file that"),
         (("lock", str(SNAPSHOT), "--seed", "-1"), 2, "Invalid value for '--seed'", "see `reprobuild lock --help`"),
         (("verify", "gone", "--engine", "lxc"), 2, "Invalid value for '--engine'", "see `reprobuild verify --help`"),
     ],
@@ -218,7 +264,14 @@ def test_results_that_cannot_be_written(said: Said, tmp_path: Path) -> None:
     code, what, hint = said.failed("render", tmp_path / "given.lock", "-o", tmp_path / "file" / "out")
     assert code == 2
     assert what == f"{tmp_path}/file/out: Not a directory"
-    assert hint == "check the path, its permissions and the space left"
+    assert hint == "a file stands where a folder is needed: name another place (--store, --out)"
+
+
+def test_a_folder_where_the_lock_is_to_be_written(said: Said, tmp_path: Path) -> None:
+    """It is said before anything is resolved."""
+    code, what, hint = said.failed("lock", SNAPSHOT, "-o", tmp_path)
+    assert (code, what) == (2, f"{tmp_path} is a folder")
+    assert hint == f"name a file in it: -o {tmp_path}/reprobuild.lock"
 
 
 def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:

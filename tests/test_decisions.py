@@ -114,6 +114,22 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert caught.value.hint == "check the path"
 
 
+def test_a_device_is_not_read_for_ever(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="/dev/zero cannot be read: it is no plain file"):
+        read_decisions(Path("/dev/zero"))
+    with (tmp_path / "huge").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(UsageError, match="huge cannot be read: it has more than 4 MB"):
+        read_decisions(tmp_path / "huge")
+
+
+@pytest.mark.parametrize("text", ["seed: 2020-99-99\n", "accept: " + "[" * 20_000, "accept: [\n"])
+def test_what_yaml_cannot_be(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="is not YAML") as caught:
+        read_decisions(written(tmp_path, text))
+    assert caught.value.hint == "see docs/decisions.md for an example"
+
+
 def test_the_file_stands_in_the_snapshot_or_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

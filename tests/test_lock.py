@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from reprobuild.lock import (
     write_lock,
 )  # fmt: skip
 from reprobuild.payload import pack_runtime, payload
+from tests.conftest import unreadable
 from tests.image.made import Made
 
 
@@ -179,9 +181,42 @@ def test_no_lock_there(tmp_path: Path) -> None:
     with pytest.raises(LockError, match=rf"there is no lock at {tmp_path}/x\.lock") as caught:
         read_lock(tmp_path / "x.lock")
     assert caught.value.hint == "make one with `reprobuild lock DIR`"
-    with pytest.raises(LockError, match="cannot be read: Is a directory") as folder:
+    (tmp_path / "file").touch()
+    with pytest.raises(LockError, match=r"there is no lock at .*/file/x\.lock"):
+        read_lock(tmp_path / "file" / "x.lock")
+
+
+def test_a_folder_where_a_lock_belongs(lock: Lock, tmp_path: Path) -> None:
+    with pytest.raises(LockError, match=f"{tmp_path} is a folder, and no lock") as caught:
         read_lock(tmp_path)
-    assert folder.value.hint == "check its permissions"
+    assert caught.value.hint == "make one with `reprobuild lock DIR`"
+    write_lock(lock, tmp_path / "reprobuild.lock")
+    with pytest.raises(LockError) as caught:
+        read_lock(tmp_path)
+    assert caught.value.hint == f"name the file in it: {tmp_path}/reprobuild.lock"
+
+
+def test_a_lock_that_may_not_be_read(lock: Lock, tmp_path: Path) -> None:
+    write_lock(lock, tmp_path / "x.lock")
+    with (
+        unreadable(tmp_path / "x.lock"),
+        pytest.raises(LockError, match="cannot be read: Permission") as caught,
+    ):
+        read_lock(tmp_path / "x.lock")
+    assert caught.value.hint == "check its permissions"
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    """A device gives bytes for ever, and a pipe waits for ever: neither is opened as a lock."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe"):
+        with pytest.raises(LockError, match=f"{path} cannot be read: it is no plain file") as caught:
+            read_lock(path)
+        assert caught.value.hint == "name the file that `reprobuild lock DIR` made"
+    with (tmp_path / "huge").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(LockError, match="huge cannot be read: it has more than 64 MB"):
+        read_lock(tmp_path / "huge")
 
 
 @pytest.mark.parametrize(
@@ -190,6 +225,8 @@ def test_no_lock_there(tmp_path: Path) -> None:
         (lambda raw: b"", "truncated"),
         (lambda raw: raw[: len(raw) // 2], "truncated"),
         (lambda raw: b"[]", "Expected `object`"),
+        (lambda raw: raw.replace(b"linux/amd64", b"linux/\xff"), "utf-8"),
+        (lambda raw: b'{"other": ' + b"[" * 100_000, "recursion"),
         (lambda raw: b"{}", "version"),
         (lambda raw: raw.replace(b'"epoch": 1700000000', b'"epoch": "now"'), r"\$\.epoch"),
         (lambda raw: raw.replace(b'"seed"', b'"sead"'), "sead"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import resource
 import shutil
+import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +31,7 @@ from reprobuild.lock import EPOCH, read_lock, write_lock
 from reprobuild.rebuild.reasons import reasons
 from reprobuild.results import read_image
 from reprobuild.store import Store
-from tests.conftest import Built, reprobuild
+from tests.conftest import PROGRAM, Built, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
 
@@ -148,9 +152,49 @@ def test_a_fresh_folder(out: Path, made: Made, tmp_path: Path) -> None:
         done = reprobuild("rebuild", out, "-o", target, "--store", made.store.root)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"error: {target} is there already, and a rebuild needs a fresh folder" in done.stderr
-        assert "hint: remove it, or name another with -o" in done.stderr
+        assert "hint: name another folder with -o, or remove that one if nobody needs it" in done.stderr
     (tmp_path / "empty").mkdir()
     rebuilt(out, made.store.root, "-o", tmp_path / "empty")
+
+
+def small_files(bytes_: int) -> None:
+    """Let a process write no file that is larger, as on a disk that gets full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
+
+
+def test_a_rebuild_that_was_cut_off_goes_on(out: Path, made: Made, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    command = [*PROGRAM, "rebuild", str(out), "-o", str(new), "--store", str(made.store.root), "--offline"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=lambda: small_files(8000))
+    assert done.returncode != 0
+    assert {"unfinished-rebuild", "reprobuild.lock"} <= {path.name for path in new.iterdir()}, done.stderr
+    assert not (new / "image.json").exists()
+    (new / "note").write_text("of the user")
+    write_lock(msgspec.structs.replace(read_lock(out / "reprobuild.lock"), seed=7), tmp_path / "other.lock")
+    built(read_lock(tmp_path / "other.lock"), tmp_path / "other.lock", made.store, tmp_path / "other")
+    done = reprobuild("rebuild", tmp_path / "other", "-o", new, "--store", made.store.root, "--offline")
+    assert done.returncode == 2, done.stderr
+    assert "is there already, and a rebuild needs a fresh folder" in done.stderr
+    with (new / "unfinished-rebuild").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert f"error: another rebuild is at work in {new}, or its disk has no locks to tell" in done.stderr
+    assert rebuilt(out, made.store.root, "-o", new)["same"] is True
+    assert not (new / "unfinished-rebuild").exists()
+    assert (new / "note").read_text() == "of the user"
+    assert subprocess.run(command, capture_output=True).returncode == 2  # a finished one is no fresh folder
+
+
+def test_a_rebuild_that_made_nothing_leaves_nothing(out: Path, made: Made, tmp_path: Path) -> None:
+    shutil.rmtree(out / "context")
+    done = reprobuild("rebuild", out, "-o", tmp_path / "new", "--store", tmp_path / "empty", "--offline")
+    assert done.returncode == 5, done.stderr
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "unfinished-rebuild").touch()  # killed before it had written a word
+    rebuilt(out, made.store.root, "-o", tmp_path / "new")
 
 
 def test_another_packing_and_another_tree(out: Path, made: Made, tmp_path: Path) -> None:

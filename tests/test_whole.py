@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from reprobuild.realise.base import _remedy
 from reprobuild.results import read_image
 from reprobuild.store import Store
 from reprobuild.whole import naming, private_folder, whole_folder, write_file
+from tests.conftest import unreadable
 from tests.image.made import Made
 
 HOLDS = """
@@ -210,6 +212,47 @@ def test_results_that_do_not_belong_together_are_none(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="do not belong together") as caught:
             read_image(out)
         assert caught.value.hint == hint
+
+
+def refused(out: Path, said: str) -> str | None:
+    """Return the hint with which a folder of results is refused."""
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        read_image(out)
+    return caught.value.hint
+
+
+def test_why_there_are_no_results(tmp_path: Path) -> None:
+    out, build = tmp_path / "out", "build one with `reprobuild from-snapshot DIR -o OUT`"
+    assert refused(out, f"there is no folder {out}") == build
+    out.mkdir()
+    assert refused(out, f"{out} holds no image") == build
+    (out / results.IMAGE).mkdir()
+    assert refused(out, "image.json cannot be read: Is a directory") == build
+    (out / results.IMAGE).rmdir()
+    (tmp_path / "bundle.tar").touch()
+    hint = refused(tmp_path / "bundle.tar", "bundle.tar is a file, and no folder of results")
+    assert hint == "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle"
+    (out / results.IMAGE).write_bytes(b"{}")
+    assert refused(out, "image.json is damaged, or of another version of reprobuild: Object missing") == build
+    with unreadable(out / results.IMAGE):
+        assert refused(out, "image.json cannot be read: Permission denied") == "check its permissions"
+    write_lock(Made(tmp_path / "made").lock(), out / results.LOCK)
+    for content, said in (
+        (b"", "truncated"),
+        (b"\xff", "malformed"),
+        (b"[" * 100_000, ""),
+        (b'{"layout": 1}', ""),
+    ):
+        (out / results.IMAGE).write_bytes(content)
+        with pytest.raises(UsageError, match=f"of another version of reprobuild: .*{said}") as caught:
+            read_image(out)
+        assert caught.value.hint == f"make it again: `reprobuild build {out / results.LOCK} -o {out}`"
+    hint = refused(out / results.LOCK, "reprobuild.lock is a file, and no folder of results")
+    assert hint == f"name the folder that it is in: {out}"
+    (out / results.IMAGE).unlink()
+    assert (
+        refused(out, f"{out} holds no image") == f"build it: `reprobuild build {out / results.LOCK} -o {out}`"
+    )
 
 
 def test_a_store_that_has_everything_is_not_written_to(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
-from reprobuild.cli import progress
+from reprobuild.cli import progress, streams
 from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
 
@@ -25,9 +25,12 @@ OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
 _ROOM = (
     "make room there, or name other folders (--store, --out); what was complete is kept, the next run goes on"
 )
+_IN_THE_WAY = "a file stands where a folder is needed: name another place (--store, --out)"
 _REMEDIES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
     errno.EROFS: "it is mounted read-only: name other folders (--store, --out), or mount it for writing",
 }
 
@@ -96,6 +99,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
+    streams.mend()
     listen()
     sys.exit(run_line(sys.argv[1:]))
 

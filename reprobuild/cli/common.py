@@ -184,6 +184,12 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
     return merge(base, given), (found.parent if found else directory)
 
 
+_FOR_EXAMPLE = {
+    "--service": "docker-hub=https://mirror.example.org",
+    "--index": "mylib=https://index.example.org/simple",
+}
+
+
 def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
     """Return {NAME: VALUE} of an option that is given as NAME=VALUE.
 
@@ -195,7 +201,8 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if not equals or not name or not value:
             raise UsageError(
-                f"{option} {item}: not of the form NAME=...", hint=f"for example {option} mylib=/path"
+                f"{option} {item}: not of the form NAME=...",
+                hint=f"for example {option} {_FOR_EXAMPLE.get(option, 'mylib=/path')}",
             )
         found[name] = value
     return found
@@ -265,8 +272,8 @@ def tell(text: str, nl: bool = True) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output."""
-    tell(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print one JSON document on standard output, in ASCII: names of files may be no text."""
+    tell(json.dumps(document, indent=2))
 
 
 def hand_on(stream: int, data: bytes) -> None:

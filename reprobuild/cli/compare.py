@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import msgspec
 
@@ -33,8 +31,8 @@ def command(one: str, other: str, everything: bool, as_json: bool) -> int:
     session = common.make_session(None)
     python, env = common.running()
     found = compare(one, other, Running(python=python, env=env), session.env, session.say)
-    if as_json:  # in ASCII: names of files may be no text
-        common.tell(json.dumps(msgspec.to_builtins(found), indent=2))
+    if as_json:
+        common.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_comparison(found, everything=everything))
     return 0 if found.same else 1

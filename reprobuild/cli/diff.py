@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import msgspec
 
@@ -34,8 +32,8 @@ def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> i
     """
     session = common.make_session(None)
     found = explain(one, other, session.env, session.say)
-    if as_json:  # in ASCII: names of files may be no text
-        common.tell(json.dumps(msgspec.to_builtins(found), indent=2))
+    if as_json:
+        common.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_explanation(found, everything=verbose))
     return 0 if LEVELS.index(found.level) >= LEVELS.index(level) else 1

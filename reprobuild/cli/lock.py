@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reprobuild.cli import common
+from reprobuild.errors import UsageError
 
 
 @click.command()
@@ -32,6 +33,8 @@ def command(
     Example:
       reprobuild lock repro/4242 -o reprobuild.lock
     """
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
     with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
         from reprobuild.keep import keep
         from reprobuild.lock import conflicts, write_lock

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -43,8 +42,8 @@ def command(
       reprobuild rebuild frozen -o again --level tree
     """
     found = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
-    if as_json:  # in ASCII: names of files may be no text
-        common.tell(json.dumps({**msgspec.to_builtins(found), "same": found.same(level)}, indent=2))
+    if as_json:
+        common.print_json({**msgspec.to_builtins(found), "same": found.same(level)})
     else:
         common.tell(render_rebuilt(found, level, everything=verbose))
     return found.exit_code(level)

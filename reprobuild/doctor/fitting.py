@@ -15,6 +15,7 @@ from reprobuild.doctor.engines import judge_engines, judge_gpus
 from reprobuild.doctor.machine import GB, judge_fabric, unknown_disk, unwritable
 from reprobuild.doctor.model import Diagnosis, Disk, Finding, Host, State
 from reprobuild.doctor.platform import judge_platform
+from reprobuild.engines.gpu import NVIDIA
 from reprobuild.errors import LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import Lock
@@ -29,9 +30,11 @@ from reprobuild.verify.verdict import Verdict
 # glibc from 2.34 on makes threads by clone3, which Docker's own profile before 20.10.10 refuses in a way that glibc
 # takes for final: https://github.com/moby/moby/issues/42680
 _CLONE3, _DOCKER = (2, 34), (20, 10, 10)
-# Variables by which a frozen image could name a device or an interface of the machine that it came from.
-_NAMES_DEVICE = {"NCCL_IB_HCA": "devices", "UCX_NET_DEVICES": "devices", "NCCL_SOCKET_IFNAME": "interfaces",
-                 "GLOO_SOCKET_IFNAME": "interfaces", "TP_SOCKET_IFNAME": "interfaces"}  # fmt: skip
+# Variables by which a frozen image could name a device or an interface of the machine that it came from, and whether
+# each names the one, the other, or both: `ucx_info -c -f` says of UCX_NET_DEVICES that `all` is any, its default.
+_NAMES_DEVICE = {"NCCL_IB_HCA": (True, False), "UCX_NET_DEVICES": (True, True), "NCCL_SOCKET_IFNAME": (False, True),
+                 "GLOO_SOCKET_IFNAME": (False, True), "TP_SOCKET_IFNAME": (False, True)}  # fmt: skip
+_ANY = {("UCX_NET_DEVICES", "all")}
 _CAPABILITY = re.compile(r"cuda\.gpus\.\d+\.capability")
 _VERBS = ("libibverbs1", "ibverbs-providers")
 
@@ -128,32 +131,53 @@ def _gpus(compiled: Compiled | None, verdict: Verdict | None, host: Host) -> Ite
         yield Finding(name="gpu", state="ok", seen="the image has no CUDA code, and needs none")
         return
     told = f"{compiled.what}{f', CUDA {compiled.cuda}' if compiled.cuda else ''}"
-    if not host.vendors and not host.gpus.found:
+    if NVIDIA not in host.vendors and not host.gpus.found:
+        has = f"only GPUs of {', '.join(host.vendors).upper()}" if host.vendors else "no GPU"
         yield Finding(
-            name="gpu", state="warning", seen=f"the image has {told}, and this machine no GPU",
+            name="gpu", state="warning", seen=f"the image has {told}, and this machine {has}",
             meaning="it runs on the processor alone; what its certificate says of a GPU cannot be checked here",
-            fix="on a cluster, ask on a node of the partition that has GPUs",
+            fix="on a cluster, ask on a node of the partition that has GPUs of NVIDIA",
         )  # fmt: skip
         return
     yield from judge_gpus(host)
-    found = [
+    yield from _drivers(compiled, told, verdict, host)
+
+
+def _drivers(compiled: Compiled, told: str, verdict: Verdict | None, host: Host) -> Iterator[Finding]:
+    if not host.gpus.found:
+        yield Finding(
+            name="driver", state="unknown", seen=f"the image has {told}, and no driver here says what it is",
+            meaning="whether driver and GPU run its CUDA code is not known",
+            fix="ask again where `nvidia-smi` answers",
+        )  # fmt: skip
+        return
+    every = [
         finding
         for gpu in host.gpus.found
         for finding in judge(compiled, gpu, host.gpus.driver, "this machine")
     ]
-    for finding in {one.text: one for one in found}.values():
+    found = {one.text: one for one in every}.values()
+    for finding in found:
         yield Finding(
             name="driver", state="problem" if finding.certain else "warning", seen=finding.text,
             meaning="its CUDA code does not run here" if finding.certain else "it may run, slower or not at all",
             fix="update the driver, or take a node whose driver and GPU fit; `--gpu none` runs on the processor",
         )  # fmt: skip
-    if not host.gpus.found or any(finding.certain for finding in found):
+    if any(finding.certain for finding in found):
         return
-    if not compiled.architectures and not _ran_on(verdict) >= {gpu.capability for gpu in host.gpus.found}:
+    capabilities = {gpu.capability for gpu in host.gpus.found}
+    proven = capabilities <= _ran_on(verdict)
+    if not compiled.architectures and not proven:
         yield Finding(
             name="driver", state="unknown", seen=f"{told}: for which GPUs it is compiled is not known",
             meaning="that stands in the wheel of torch alone, and no certificate of such a GPU is at hand",
             fix="name a store that has the wheel with `--store`, or run `reprobuild verify OUT` here",
+        )  # fmt: skip
+    elif not all(capabilities) and not proven:
+        names = ", ".join(gpu.name for gpu in host.gpus.found if not gpu.capability)
+        yield Finding(
+            name="driver", state="unknown", seen=f"neither the driver nor a table tells what the {names} can do",
+            meaning=f"whether it runs {told} is not known", fix="run `reprobuild verify OUT` here",
         )  # fmt: skip
     elif not found:
         yield Finding(name="driver", state="ok", seen=f"{host.gpus.driver} runs {told}")
@@ -211,10 +235,10 @@ def _room(disk: Disk, size: int) -> str:
 
 def _fabric(lock: Lock, host: Host) -> Iterator[Finding]:
     for setting in lock.environment:
-        kind = _NAMES_DEVICE.get(setting.name)
-        if kind is None:
+        devices, interfaces = _NAMES_DEVICE.get(setting.name, (False, False))
+        if not (devices or interfaces) or (setting.name, setting.value.strip()) in _ANY:
             continue
-        here = host.fabric.devices if kind == "devices" else host.fabric.interfaces
+        here = (*(host.fabric.devices if devices else ()), *(host.fabric.interfaces if interfaces else ()))
         names = [part.strip().partition(":")[0] for part in setting.value.lstrip("=").split(",")]
         # NCCL takes the beginning of a name; `^` leaves those out that follow.
         absent = [name for name in names if name and not any(one.startswith(name) for one in here)]

@@ -33,6 +33,23 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
     raise OSError(errno.EINVAL, "it is no plain file")
 
 
+def read_plain(path: Path, largest: int) -> bytes:
+    """Return the content of a plain file, to which links may lead.
+
+    Args:
+        path: where it stands; what never ends (a device, a pipe) is not read.
+        largest: how many bytes it may have.
+
+    Raises:
+        OSError: it cannot be read, is no plain file, or has more bytes.
+    """
+    with open_plain(path, links=True)[0] as stream:
+        data = stream.read(largest + 1)
+    if len(data) > largest:
+        raise OSError(errno.EFBIG, f"it has more than {largest >> 20} MB")
+    return data
+
+
 def is_unlinked(top: Path, path: str) -> bool:
     """Tell whether nothing on the way to a path below a folder is a link, its last step among them.
 

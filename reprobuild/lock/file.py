@@ -8,10 +8,13 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.guard.plain import read_plain
 from reprobuild.lock.model import Lock, encode
 from reprobuild.whole import write_file
 
 VERSION = 2
+NAME = "reprobuild.lock"  # in a folder of results
+LARGEST = 64 << 20  # some thousand packages take 2 MB
 
 
 class _Header(Struct):
@@ -27,15 +30,13 @@ def read_lock(path: Path) -> Lock:
         LockError: it is absent, not a lock, or of a version that this program does not know.
     """
     try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise LockError(f"there is no lock at {path}", hint="make one with `reprobuild lock DIR`") from None
+        raw = read_plain(path, LARGEST)
     except OSError as err:
-        raise LockError(f"{path} cannot be read: {err.strerror}", hint="check its permissions") from None
+        raise _unread(path, err) from None
     try:
         version = msgspec.json.decode(raw, type=_Header).version
         lock = msgspec.json.decode(raw, type=Lock) if version == VERSION else None
-    except (msgspec.ValidationError, msgspec.DecodeError) as err:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise LockError(
             f"{path} is not a lock: {err}", hint="make it again with `reprobuild lock DIR`"
         ) from None
@@ -45,6 +46,22 @@ def read_lock(path: Path) -> Lock:
             hint="use the reprobuild that wrote it, or make the lock again with `reprobuild lock DIR`",
         )
     return lock
+
+
+def _unread(path: Path, err: OSError) -> LockError:
+    """Return what to say where no bytes could be read."""
+    if isinstance(err, (FileNotFoundError, NotADirectoryError)):
+        return LockError(f"there is no lock at {path}", hint="make one with `reprobuild lock DIR`")
+    if isinstance(err, IsADirectoryError):
+        inside = path / NAME
+        hint = f"name the file in it: {inside}" if inside.is_file() else "make one with `reprobuild lock DIR`"
+        return LockError(f"{path} is a folder, and no lock", hint=hint)
+    hint = (
+        "check its permissions"
+        if isinstance(err, PermissionError)
+        else "name the file that `reprobuild lock DIR` made"
+    )
+    return LockError(f"{path} cannot be read: {err.strerror}", hint=hint)
 
 
 def write_lock(lock: Lock, path: Path) -> None:

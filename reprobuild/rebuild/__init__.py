@@ -24,6 +24,7 @@ from reprobuild.lock import Lock
 from reprobuild.pipeline import Making, build
 from reprobuild.realise import is_realised
 from reprobuild.rebuild.reasons import RECIPE, reasons
+from reprobuild.rebuild.unfinished import working_in
 from reprobuild.results import LOCK, read_image
 from reprobuild.session import Session
 
@@ -84,17 +85,28 @@ def rebuild(out: Path, target: Path | None, session: Session, builder: str | Non
 
     Args:
         out: the folder of results; nothing in it is changed.
-        target: the new folder; None for one beside it.
+        target: the new folder; None for one beside it. Where this rebuild was interrupted in it, it goes on.
         session: its net decides whether anything may be fetched.
         builder: what makes the image; None for what made the first one.
 
     Raises:
-        UsageError: the folder holds no image, or the new folder is not empty.
+        UsageError: the folder holds no image, or the new folder has something else in it.
         FetchError: an input is gone.
         BuildError, EngineError: see `pipeline.build`.
     """
     lock, image = read_image(out)
-    new = _fresh(out, target)
+    path = out.absolute()
+    new = target or path.with_name(path.name + SUFFIX)
+    with working_in(new, lock):
+        sealed, made, not_made = _make(out, new, (lock, image), session, builder)
+    return _compare(out, new, (lock, sealed), (image, made), not_made, session)
+
+
+def _make(
+    out: Path, new: Path, before: tuple[Lock, Image], session: Session, builder: str | None
+) -> tuple[Lock, Image, tuple[str, ...]]:
+    """Make the image again; return the sealed lock, the image, and which single files were not made, and why."""
+    lock, image = before
     if taken := take_context(out, lock, session.store):
         session.say(f"{taken} files that the store lacks were taken from {out / 'context'}")
     _say_what_is_needed(lock, session)
@@ -105,20 +117,7 @@ def rebuild(out: Path, target: Path | None, session: Session, builder: str | Non
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
     with keeping(lock, new / LOCK, session.store, "rebuild"):
-        sealed, made = build(lock, new, session, making, exact=False)
-    return _compare(out, new, (lock, sealed), (image, made), not_made, session)
-
-
-def _fresh(out: Path, target: Path | None) -> Path:
-    path = out.absolute()
-    new = target or path.with_name(path.name + SUFFIX)
-    there = new.exists() or new.is_symlink()
-    if there and (not new.is_dir() or any(new.iterdir())):
-        raise UsageError(
-            f"{new} is there already, and a rebuild needs a fresh folder",
-            hint="remove it, or name another with -o",
-        )
-    return new
+        return *build(lock, new, session, making, exact=False), not_made
 
 
 def _say_what_is_needed(lock: Lock, session: Session) -> None:

@@ -31,6 +31,7 @@ OF_GPU = {
 }
 H100 = Gpus(driver="550.54.15", found=(Gpu(index="0", uuid="GPU-2", name="NVIDIA H100", capability="9.0"),))
 P100 = Gpus(driver="550.54.15", found=(Gpu(index="0", uuid="GPU-3", name="Tesla P100", capability="6.0"),))
+NEW = Gpus(driver="550.54.15", found=(Gpu(index="0", uuid="GPU-4", name="NVIDIA made"),))
 GPU = {"vendors": ("nvidia",), "gpus": A100, "cdi": True}
 
 
@@ -97,6 +98,12 @@ def test_the_same_machine_will_do() -> None:
         ({"fabric": Fabric()}, {"environment": (Setting(name="NCCL_IB_HCA", value="mlx5_0:1"),)}, {"fabric": "warning"},
          "it has none"),
         ({"fabric": Fabric()}, {"environment": (Setting(name="NCCL_IB_HCA", value="^mlx5_3"),)}, {}, ""),
+        ({"fabric": Fabric()}, {"environment": (Setting(name="UCX_NET_DEVICES", value="all"),)}, {}, ""),
+        ({"fabric": Fabric(interfaces=("eth0",))},
+         {"environment": (Setting(name="UCX_NET_DEVICES", value="eth0"),)}, {}, ""),
+        ({"fabric": Fabric(interfaces=("eth0",))},
+         {"environment": (Setting(name="UCX_NET_DEVICES", value="mlx5_0:1"),)}, {"fabric": "warning"},
+         "it has eth0"),
     ],
 )  # fmt: skip
 def test_what_is_another_elsewhere(
@@ -136,7 +143,11 @@ def test_a_glibc_that_will_not_do_is_not_also_well() -> None:
         ({**GPU, "gpus": H100}, UNTOLD, {"driver": "unknown", "platform: cuda": "warning"},
          "for which GPUs it is compiled is not known"),
         (GPU, UNTOLD, {}, "550.54.15 runs torch 2.6.0+cu124, CUDA 12.4"),
-        ({"vendors": ("nvidia",)}, CUDA, {"gpu": "warning"}, "`nvidia-smi` does not answer"),
+        ({"vendors": ("nvidia",)}, CUDA, {"gpu": "warning", "driver": "unknown"}, "`nvidia-smi` does not answer"),
+        ({"vendors": ("amd",)}, CUDA, {"gpu": "warning"}, "CUDA 12.4, and this machine only GPUs of AMD"),
+        ({"vendors": ("amd", "nvidia")}, CUDA, {"gpu": "warning", "driver": "unknown"}, "no driver here says what"),
+        ({**GPU, "gpus": NEW}, CUDA, {"driver": "unknown", "platform: cuda": "warning"},
+         "what the NVIDIA made can do"),
     ],
 )  # fmt: skip
 def test_drivers_and_gpus(facts: dict[str, Any], code: Compiled, expected: dict[str, str], seen: str) -> None:

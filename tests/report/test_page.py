@@ -10,7 +10,7 @@ import pytest
 
 from reprobuild.lock import Setting
 from reprobuild.report.page import render_html
-from reprobuild.report.page.markup import LONGEST, text
+from reprobuild.report.page.markup import LONGEST, plain, text
 from reprobuild.verify.verdict import Difference
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
 from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling
@@ -70,7 +70,35 @@ def test_what_stands_beside_it_is_escaped_too() -> None:
 
 def test_marks_do_not_paint_over_other_lines() -> None:
     assert text("e" + "\u0301" * 3) == "e" + "\u0301" * 3
-    assert str(text("e" + "\u0301" * 50)).count("\u0301") == 3
+    for mark in ("\u0301", "\u0489", "\u20dd", "\u0e34"):  # only the first has a combining class
+        assert str(text("e" + mark * 50)).count(mark) == 3
+
+
+@pytest.mark.parametrize("unseen", ["\ufe0f", "\U000e0101", "\u034f", "\u1160", "\u3164", "\u180b", "\uffa0"])
+def test_what_paints_nothing_is_written_out(unseen: str) -> None:
+    """They count as printable, and two names that differ by them alone look the same."""
+    code = unseen.encode("unicode_escape").decode()
+    assert str(text(f"torch{unseen}")) == f'torch<i class="x">{code}</i>'
+    assert plain(f"torch{unseen}") == f"torch{code}"
+
+
+@pytest.mark.parametrize(
+    "ordinary",
+    [
+        "\u2764\ufe0f",
+        "\U0001f525",
+        "nai\u0308ve",
+        "\u0e01\u0e34\u0e48",
+        "\ud55c\uae00",
+        "\u0939\u093f\u0928\u094d\u0926\u0940",
+    ],
+)
+def test_ordinary_text_is_left_alone(ordinary: str) -> None:
+    assert str(text(ordinary)) == ordinary
+
+
+def test_an_emoji_selector_is_seen_once_alone() -> None:
+    assert str(text("\u2764\ufe0f\ufe0f")) == '\u2764\ufe0f<i class="x">\\ufe0f</i>'
 
 
 def test_long_values_are_cut_and_say_so() -> None:

@@ -10,6 +10,14 @@ from html import escape
 LONGEST, HEAD, TAIL = 600, 420, 140
 # Marks over one letter; more of them would be painted over other lines.
 MARKS = 3
+_MARKS = ("Mn", "Me")  # over, under and around; those of Mc take room of their own
+# Characters that paint nothing and count as printable: Default_Ignorable_Code_Point less those of Cf and unassigned.
+# https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
+_UNSEEN = frozenset(
+    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0,
+              *range(0xE0100, 0xE01F0)))
+)  # fmt: skip
+_AS_EMOJI = "\ufe0f"  # after a symbol this is seen, and ordinary
 # Elements without an end tag, and those of SVG that close themselves, as HTML wants it of them.
 EMPTY = frozenset({"meta", "link", "input"})
 SHAPES = frozenset({"rect", "circle", "path"})
@@ -80,10 +88,14 @@ def _pieces(value: str) -> Iterable[tuple[str, bool]]:
     `str.isprintable` is false for controls, for what changes the direction of writing or has no width, and for lone
     surrogates: https://docs.python.org/3/library/stdtypes.html#str.isprintable.
     """
-    marks = 0
+    marks, before = 0, ""
     for character in value:
-        marks = marks + 1 if unicodedata.combining(character) else 0
-        if character.isprintable() and marks <= MARKS:
+        marks = marks + 1 if unicodedata.category(character) in _MARKS else 0
+        unseen = character in _UNSEEN and not (
+            character == _AS_EMOJI and before and unicodedata.category(before) == "So"
+        )
+        if character.isprintable() and not unseen and marks <= MARKS:
             yield character, False
         else:
             yield character.encode("unicode_escape").decode(), True
+        before = character
