@@ -851,3 +851,18 @@ def test_the_program_that_is_installed() -> None:
         done = subprocess.run([*argv, "show", "gone"], capture_output=True, text=True, cwd=ROOT, check=False)
         assert (done.returncode, done.stdout) == (3, "")
         assert done.stderr.startswith("error: there is no folder")
+
+
+def test_a_terminal_that_is_gone_does_not_end_what_still_runs() -> None:
+    ours, theirs = pty.openpty()
+    script = (
+        "import sys; from reprobuild.cli.common import hand_on; sys.stdin.read()\n"
+        "for stream in (1, 1, 2): hand_on(stream, b'one more step')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.PIPE
+    ) as process:
+        os.close(theirs)
+        os.close(ours)
+        assert process.communicate(timeout=60) == (None, b"one more step")
+    assert process.returncode == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -277,8 +279,16 @@ def print_json(document: Any) -> None:
 
 
 def hand_on(stream: int, data: bytes) -> None:
-    """Write a container's output to the stream of ours with the same number."""
+    """Write a container's output to the stream of ours with the same number.
+
+    A terminal that is gone reads nothing more; the job, which was told so by SIGHUP, may still save what it has.
+    """
     progress.stop()
     target = sys.stdout.buffer if stream == 1 else sys.stderr.buffer
-    target.write(data)
-    target.flush()
+    try:
+        target.write(data)
+        target.flush()
+    except OSError as err:
+        if err.errno != errno.EIO or not stat.S_ISCHR(os.fstat(target.fileno()).st_mode):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), target.fileno())
