@@ -37,6 +37,7 @@ from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.requires import with_requires
 from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.settings.places import Places, text_of
 from reprobuild.resolve.sources.origins import Origin, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
@@ -60,6 +61,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
     subject = _with_conda(_subject(snapshot, decisions), around)
+    for module in not_used(snapshot):
+        around.say(f"warning: {module}")
     services = read_services(decisions.services)
     files = file_lists(decisions, services, around)
     ground = find_ground(subject, files, around)
@@ -67,7 +70,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
 
     target = Target(
         python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
-        free_threaded=interpreter.executable.endswith("t"),
+        free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
     python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from reprobuild.snapshot import text
 from reprobuild.snapshot.captured import DAMAGED, NEWEST
@@ -18,6 +18,7 @@ class _Python(Struct, frozen=True):
     version: Annotated[str, Meta(pattern=r"^\d{1,3}\.\d{1,3}\.\d{1,3}[0-9a-z+.-]{0,30}\Z")]
     implementation: _Short = ""
     libc: _Short = ""
+    abiflags: _Short = ""
 
 
 class _Document(Struct, frozen=True):
@@ -61,4 +62,8 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
     )  # fmt: skip
     # A build between two releases adds a plus.
     known = python.version.rstrip("+") if python.implementation == "CPython" else ""
-    return (Report(file=file, kind="capture", facts=facts, python=known, libc=text.shown(python.libc)),), ()
+    report = Report(
+        file=file, kind="capture", facts=facts, python=known, libc=text.shown(python.libc),
+        free_threaded=True if known and "t" in python.abiflags else UNSET,
+    )  # fmt: skip
+    return (report,), ()

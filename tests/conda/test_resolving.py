@@ -283,3 +283,17 @@ def test_upstream_death(
     store = Store(tmp_path / "store")
     for blob in (store.root / "blobs").glob("*/*"):
         assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["python 3.13.1 h1_5_cp313t conda-forge", "python=3.13.1", "python=3.13.1\npython-freethreading=3.13.1"],
+)
+def test_a_free_threaded_python_of_conda(rows: str, channel: Path, server: Served, tmp_path: Path) -> None:
+    """Its build tells it, also where the list does not."""
+    for name, build in (("python", "h1_5_cp313t"), ("python-freethreading", "h2_0")):
+        write_package(Spec(name=name, version="3.13.1", build=build, files={f"{name}.txt": b"x"}), channel)
+    index_channel(channel)
+    found = solve(tmp_path, f"{rows}\n", (serve(server, channel),))
+    assert found.interpreter.executable == "/opt/env/bin/python3.13t"
+    assert found.interpreter.free_threaded
