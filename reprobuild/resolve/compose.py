@@ -25,6 +25,7 @@ from reprobuild.lock import (
     in_short,
 )
 from reprobuild.profiles import DEFAULT
+from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
 from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.building.devel import devel_base
 from reprobuild.resolve.building.extensions import Toolkit
@@ -51,7 +52,6 @@ from reprobuild.snapshot.kinds import field_of
 from reprobuild.snapshot.model import Snapshot
 
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
-MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -134,9 +134,7 @@ def _with_conda(subject: Subject, around: Surroundings) -> Subject:
 
 
 def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
-    platform = decisions.platform or _captured_platform(snapshot)
-    if platform not in MACHINES:
-        raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
+    platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     architecture, machine = MACHINES[platform]
     wanted = (line for line in snapshot.requirements if not is_named(line.name, decisions.drop))
     return Subject(
@@ -214,14 +212,6 @@ def _of_index(subject: Subject) -> set[str]:
     """Return what an index is asked for, without what the user decides how to build."""
     decided = {canonicalize_name(name) for name in subject.decisions.build}
     return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
-
-
-def _captured_platform(snapshot: Snapshot) -> str:
-    architectures = {package.architecture for package in snapshot.packages}
-    places = "".join(package.url or "" for package in snapshot.conda)
-    if "/linux-aarch64/" in places and "/linux-64/" not in places:
-        architectures = {"arm64"}
-    return "linux/arm64" if "arm64" in architectures and "amd64" not in architectures else "linux/amd64"
 
 
 def _glibc(base: Base) -> tuple[int, int]:
