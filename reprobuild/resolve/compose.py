@@ -48,7 +48,7 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.services import read_services
-from reprobuild.snapshot.kinds import field_of
+from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
@@ -236,6 +236,8 @@ def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
 def _unread(snapshot: Snapshot) -> list[Ruling]:
     """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
     conda = {package.place.file for package in snapshot.conda}
+    if "requirements.txt" in snapshot.absent:  # nothing else tells what an environment.yml means
+        conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
     return [
         Ruling(
             file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",

@@ -127,6 +127,13 @@ class _Held:
                 "there is no freeze beside it: what was installed from folders and repositories is not known"
             )
             self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
+        if "environment.yml" in self.first and "requirements.txt" not in self.first:
+            from reprobuild.snapshot import asked  # with the parser of YAML; see kinds
+
+            file, data = self.first["environment.yml"]
+            lines, remarks = asked.without_freeze(data, file, packages, self.remarks)
+            self.found["requirements"] += lines
+            self.remarks = list(remarks)
         self.found["requirements"] = list(conda_versions(self.found["requirements"], packages))
         if "env.nul" in self.first and "env.txt" in self.first:
             file, data = self.first["env.txt"]

@@ -297,3 +297,26 @@ def test_a_free_threaded_python_of_conda(rows: str, channel: Path, server: Serve
     found = solve(tmp_path, f"{rows}\n", (serve(server, channel),))
     assert found.interpreter.executable == "/opt/env/bin/python3.13t"
     assert found.interpreter.free_threaded
+
+
+def test_a_repository_in_an_environment_does_not_hide_what_pip_installed(
+    channel: Path, server: Served, tmp_path: Path
+) -> None:
+    """Without a freeze the other lines for pip are still those of wheels."""
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    (folder / "environment.yml").write_text(
+        "channels: [conda-forge]\ndependencies:\n- ca-certificates=1\n- openssl=1\n- python=3.11.2\n- pip:\n"
+        "  - pure==3\n  - mypkg @ git+https://git.example.org/x@0123456789abcdef0123456789abcdef01234567\n"
+    )
+    snapshot = read_snapshot(folder)
+    around = Surroundings(
+        store=Store(tmp_path / "store"), net=Net(manners=MANNERS), folder=tmp_path, now=EPOCH,
+        indexes=Indexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
+        say=lambda text: None,
+    )  # fmt: skip
+    decided = Decisions(channels=(serve(server, channel),))
+    found = resolve_conda(snapshot, decided, "linux/amd64", (), around)
+    assert found is not None
+    assert [(line.name, line.version) for line in found.lines] == [("pure", "3")]
+    assert [name for name, _ in unresolved(found)] == ["ca-certificates", "openssl"]  # of the made-up channel

@@ -26,6 +26,7 @@ from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import read_services
 from reprobuild.snapshot import model
 from reprobuild.snapshot.conda import PYPI
+from reprobuild.snapshot.kinds import has_freeze
 from reprobuild.snapshot.model import Place, Requirement, Snapshot
 
 WORKERS = 8
@@ -207,7 +208,7 @@ def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement
     seen = _frozen(snapshot)
     for one in snapshot.conda:
         name = canonicalize_name(one.name)
-        told = one.channel == PYPI and (not snapshot.requirements or name in UNLISTED)
+        told = one.channel == PYPI and (not has_freeze(snapshot) or name in UNLISTED)
         if told and name not in seen and not is_named(one.name, drop):
             seen.add(name)
             text = f"{one.name}=={one.version}"
@@ -278,7 +279,7 @@ def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
     for one in snapshot.conda:
         if is_named(one.name, drop):
             yield _ruling(one.place, one.name, "excluded", "dropped by decision", "decision")
-        elif one.channel == PYPI and snapshot.requirements:
+        elif one.channel == PYPI and (has_freeze(snapshot) or canonicalize_name(one.name) in frozen):
             if canonicalize_name(one.name) in frozen:
                 yield _ruling(
                     one.place, one.name, "excluded", "pip's: the freeze says what becomes of it", "conda"
