@@ -97,7 +97,12 @@ def fake_build(path: Path, minor: str = MINOR) -> Path:
 
 
 def offer(
-    mirror: Path, archives: Mapping[str, Path], *, machine: str = platform.machine(), url: str = PUBLISHED
+    mirror: Path,
+    archives: Mapping[str, Path],
+    *,
+    machine: str = platform.machine(),
+    url: str = PUBLISHED,
+    free: bool = False,
 ) -> dict[str, str]:
     """Offer builds as their publisher does, and return the variables by which uv finds them in the mirror.
 
@@ -106,17 +111,20 @@ def offer(
         archives: the archive of each version.
         machine: that they are for.
         url: what the addresses begin with.
+        free: whether they are free-threaded.
     """
+    variant = "freethreaded" if free else None
+    more, end = ("+freethreaded", "freethreaded-install_only_stripped") if free else ("", "install_only")
     known = {}
     for version, archive in archives.items():
-        name = f"cpython-{version}%2B20240107-{machine}-unknown-linux-gnu-install_only.tar.gz"
+        name = f"cpython-{version}%2B20240107-{machine}-unknown-linux-gnu-{end}.tar.gz"
         place = mirror / "20240107" / name.replace("%2B", "+")
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(archive, place)
         major, minor, patch = map(int, version.split("."))
-        known[f"cpython-{version}-linux-{machine}-gnu"] = {
+        known[f"cpython-{version}{more}-linux-{machine}-gnu"] = {
             "name": "cpython", "arch": {"family": machine, "variant": None}, "os": "linux", "libc": "gnu",
-            "major": major, "minor": minor, "patch": patch, "prerelease": "", "variant": None, "build": "20240107",
+            "major": major, "minor": minor, "patch": patch, "prerelease": "", "variant": variant, "build": "20240107",
             "url": f"{url}/20240107/{name}", "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
         }  # fmt: skip
     (mirror / "builds.json").write_text(json.dumps(known))

@@ -27,6 +27,11 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return ".".join(self.version.split(".")[:2])
 
     @property
+    def free_threaded(self) -> bool:
+        """Whether it is CPython's build without the global lock (PEP 703), whose program's name says so."""
+        return self.executable.endswith("t")
+
+    @property
     def home(self) -> str:
         """The folder of its own tree in the image; empty for the base's Python, which has none."""
         return {"system": "", "standalone": STANDALONE, "conda": PREFIX}[self.kind]

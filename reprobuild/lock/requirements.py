@@ -50,7 +50,8 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
     there: dict[str, set[str]] = {}
     # Debian's packages and those of an image's own Python have a line in the freeze, and no file here.
     for ruling in lock.rulings:
-        if field_of(ruling.file) == "requirements" and ruling.outcome == "in base":
+        of_system = ruling.outcome == "in base" or ruling.kind == "system-version"
+        if field_of(ruling.file) == "requirements" and of_system:
             there.setdefault(str(canonicalize_name(ruling.subject)), set())
     for source in lock.sources:
         there.setdefault(str(canonicalize_name(source.name)), set())

@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock import Lock
-from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, judge, runtime_package
+from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, compat_package, judge, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot.text import shown
 from reprobuild.store import Store
@@ -98,7 +98,7 @@ def compiled_of(lock: Lock, store: Store) -> Compiled | None:
     if torch:
         there = store.has(torch.file.sha256)
         build = read_torch_build(torch.file, store) if there else known_torch_build(torch.file, store)
-    compat = next((name for name in sorted(lock.base.installed) if name.startswith("cuda-compat-")), "")
+    compat = compat_package(lock.base.installed)
     if build and build.version:
         what = f"torch {build.version}"
         known = Compiled(what=what, cuda=build.cuda, architectures=build.architectures, compat=compat)

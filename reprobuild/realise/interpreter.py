@@ -52,8 +52,16 @@ def realise_interpreter(
 
     Raises:
         FetchError: a file is not in the store, or damaged.
-        BuildError: an archive is hostile, or holds no such interpreter.
+        BuildError: an archive is hostile, or holds no such interpreter; or it is free-threaded, which is locked only.
     """
+    if (
+        lock.interpreter.free_threaded
+    ):  # its folders are lib/python3.13t, which nothing here was ever run with
+        raise BuildError(
+            f"Python {lock.interpreter.version} of the lock is free-threaded, and no image is made with such a one yet",
+            hint="the lock names every file, and can be compared with others; capture the job on an ordinary Python to "
+            "make an image of it",
+        )
     known = recall_interpreter(lock, store)
     if known is not None:
         return known

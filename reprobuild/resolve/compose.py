@@ -25,6 +25,7 @@ from reprobuild.lock import (
     in_short,
 )
 from reprobuild.profiles import DEFAULT
+from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
 from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.building.devel import devel_base
 from reprobuild.resolve.building.extensions import Toolkit
@@ -37,6 +38,7 @@ from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.requires import with_requires
 from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.settings.places import Places, text_of
 from reprobuild.resolve.sources.origins import Origin, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
@@ -46,11 +48,10 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.services import read_services
-from reprobuild.snapshot.kinds import field_of
+from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
-MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
 
 
 def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
@@ -60,6 +61,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
     subject = _with_conda(_subject(snapshot, decisions), around)
+    for module in not_used(snapshot):
+        around.say(f"warning: {module}")
     services = read_services(decisions.services)
     files = file_lists(decisions, services, around)
     ground = find_ground(subject, files, around)
@@ -67,7 +70,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
 
     target = Target(
         python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
-        free_threaded=interpreter.executable.endswith("t"),
+        free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
     python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
@@ -131,9 +134,7 @@ def _with_conda(subject: Subject, around: Surroundings) -> Subject:
 
 
 def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
-    platform = decisions.platform or _captured_platform(snapshot)
-    if platform not in MACHINES:
-        raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
+    platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     architecture, machine = MACHINES[platform]
     wanted = (line for line in snapshot.requirements if not is_named(line.name, decisions.drop))
     return Subject(
@@ -213,14 +214,6 @@ def _of_index(subject: Subject) -> set[str]:
     return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
 
 
-def _captured_platform(snapshot: Snapshot) -> str:
-    architectures = {package.architecture for package in snapshot.packages}
-    places = "".join(package.url or "" for package in snapshot.conda)
-    if "/linux-aarch64/" in places and "/linux-64/" not in places:
-        architectures = {"arm64"}
-    return "linux/arm64" if "arm64" in architectures and "amd64" not in architectures else "linux/amd64"
-
-
 def _glibc(base: Base) -> tuple[int, int]:
     if "libc6" not in base.installed:
         raise LockError("the base has no libc6", hint="choose another with --base")
@@ -243,6 +236,8 @@ def _fetcher(around: Surroundings) -> Callable[[Artefact], None]:
 def _unread(snapshot: Snapshot) -> list[Ruling]:
     """Rule the lines of lists of packages that nobody understands: a package may have stood there."""
     conda = {package.place.file for package in snapshot.conda}
+    if "requirements.txt" in snapshot.absent:  # nothing else tells what an environment.yml means
+        conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
     return [
         Ruling(
             file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",

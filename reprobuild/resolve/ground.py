@@ -18,7 +18,7 @@ from reprobuild.registry.reference import is_image
 from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.freeze.asking import asked_of_indexes
 from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.interpreter.choice import Choice, Find, bring, settle, standalone
+from reprobuild.resolve.interpreter.choice import Choice, Find, bring, requested, settle, standalone
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild, find_build
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.base import System, Wanted
@@ -154,7 +154,7 @@ def _default_release(
         if not need.python:
             raise
         try:
-            build = find(choice.interpreter.version)
+            build = find(requested(choice.interpreter))
         except NoBuild as none:
             raise LockError(f"{err}; {none}", hint=err.hint) from None
         found = msgspec.structs.replace(

@@ -8,6 +8,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.lock import Outcome, Ruling
+from reprobuild.resolve.interpreter.evidence import is_free_threaded
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.conda_names import on_pypi
 from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
@@ -16,11 +17,16 @@ from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
 def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CondaPackage | None:
     """Return the captured Python of conda, if the environment is to be conda's; None where wheels make it.
 
-    A decided `python` is the system's or a standalone one; conda's packages are then only evidence.
+    A decided `python` that is not the captured one to the patch release is the system's or a standalone one; conda's
+    packages are then only evidence.
     """
-    if decisions.python is not None or is_named("python", decisions.drop):
+    if is_named("python", decisions.drop):
         return None
-    return next((one for one in snapshot.conda if one.name == "python" and one.channel != PYPI), None)
+    found = next((one for one in snapshot.conda if one.name == "python" and one.channel != PYPI), None)
+    if found is None or decisions.python is None:
+        return found
+    version = found.version + "t" * is_free_threaded(found, snapshot.conda)
+    return found if version == decisions.python and version.count(".") == 2 else None
 
 
 def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Ruling]:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import apt_lists, captured, conda, text
 from reprobuild.snapshot.joined import conda_versions, exact_variables, last_line
 from reprobuild.snapshot.kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
-from reprobuild.snapshot.model import Remark, Snapshot
+from reprobuild.snapshot.model import Remark, Report, Snapshot
 
 __all__ = ["digest", "read_snapshot"]
 
@@ -63,8 +64,14 @@ def read_snapshot(folder: Path) -> Snapshot:
 def digest(snapshot: Snapshot) -> str:
     """Return the sha256 of what a snapshot holds. Secrets have been dropped by now, so it tells nothing about them."""
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    fields["reports"] = tuple(_as_before(report) for report in snapshot.reports)
     kept = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(kept | {"digest": ""})).hexdigest()
+
+
+def _as_before(report: Report) -> Report:
+    """Return a report without the machine that was taken for granted before reports told one."""
+    return replace(report, machine=UNSET) if report.machine == "x86_64" else report
 
 
 class _Held:
@@ -120,6 +127,13 @@ class _Held:
                 "there is no freeze beside it: what was installed from folders and repositories is not known"
             )
             self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
+        if "environment.yml" in self.first and "requirements.txt" not in self.first:
+            from reprobuild.snapshot import asked  # with the parser of YAML; see kinds
+
+            file, data = self.first["environment.yml"]
+            lines, remarks = asked.without_freeze(data, file, packages, self.remarks)
+            self.found["requirements"] += lines
+            self.remarks = list(remarks)
         self.found["requirements"] = list(conda_versions(self.found["requirements"], packages))
         if "env.nul" in self.first and "env.txt" in self.first:
             file, data = self.first["env.txt"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from reprobuild import secrets
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Fact, Place, Remark, Report
@@ -204,6 +206,7 @@ def _report(file: str, facts: tuple[Fact, ...]) -> Report:
         torch=plain("pytorch version"), cuda=plain("cuda used to build pytorch"),
         cudnn=(cudnn[1] or cudnn[2]) if cudnn else "", gpus=tuple(model for model in models if model),
         driver=plain("nvidia driver version"), os=plain("os"), libc=plain("libc version"),
+        free_threaded=True if "free-threading build" in plain("python version") else UNSET,  # sys.version has it
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import yaml
 from msgspec.structs import replace
@@ -28,7 +29,18 @@ _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<ve
 _TELLING = frozenset({"ca-certificates", "openssl"})
 _HINT = "write it again with `conda env export`, or take it out of the folder"
 
+# The reasons of remarks on lines that tell no version.
+OF_CONDA = "asked for: it does not say what was installed"
+OF_PIP = "a line for pip that pins no version: the freeze tells what was installed"
+
 Read = tuple[tuple[CondaPackage, ...], tuple[Remark, ...]]
+
+
+class Asked(NamedTuple):
+    """A line for pip that pins no version, and its number."""
+
+    line: int
+    text: str
 
 
 class _Loader(yaml.SafeLoader):
@@ -55,12 +67,29 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
         SnapshotError: it is not text or not YAML, is larger or deeper than conda writes, or lists one package in
             two versions.
     """
+    reader = _read(data, file)
+    kept, repeated = unique(_among(one, reader.channels) for one in reader.found)
+    return kept, (*reader.remarks, *reader.others(), *repeated)
+
+
+def asked_of(data: bytes, file: str) -> tuple[Asked, ...]:
+    """Return the lines for pip that pin no version.
+
+    Raises:
+        SnapshotError: as `parse`.
+    """
+    return tuple(_read(data, file).asked)
+
+
+def _read(data: bytes, file: str) -> _Reader:
     if len(data) > _LIMIT:
         raise text.broken(file, f"{len(data)} bytes are too many for an environment", _HINT)
     whole = text.decode(data, file)
     rows = text.split(whole)
+    reader = _Reader(file, rows, whole)
     if empty := text.nothing(file, rows):
-        return (), empty
+        reader.remarks += empty
+        return reader
     try:
         root = yaml.compose(whole, Loader=_Loader)
     except yaml.MarkedYAMLError as err:
@@ -70,10 +99,8 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: a date or a number that is none
         raise text.broken(file, f"not YAML: {text.shown(str(err))}", _HINT) from None
-    reader = _Reader(file, rows, whole)
     reader.read(root)
-    kept, repeated = unique(_among(one, reader.channels) for one in reader.found)
-    return kept, (*reader.remarks, *reader.others(), *repeated)
+    return reader
 
 
 class _Reader:
@@ -89,6 +116,7 @@ class _Reader:
         self.known: set[int] = set()
         self.export = False
         self.channels: tuple[str, ...] = ()
+        self.asked: list[Asked] = []
 
     def read(self, root: yaml.Node | None) -> None:
         """Take the keys of the document."""
@@ -138,14 +166,15 @@ class _Reader:
             channel = match["channel"] and text.escaped(secrets.strip_credentials(match["channel"])[0])
             self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
         elif re.match(NAME, item.value):
-            self._remark(self._line(item), "asked for: it does not say what was installed")
+            self._remark(self._line(item), OF_CONDA)
 
     def _pip(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
         if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
             self._keep(item, match["name"], match["version"], channel=PYPI)
         elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
-            self._remark(line, "a line for pip that pins no version: the freeze tells what was installed")
+            self.asked.append(Asked(line, " ".join(item.value.split())))
+            self._remark(line, OF_PIP)
 
     def _keep(
         self,

@@ -17,7 +17,7 @@ from reprobuild.snapshot import (
     patches,
     rpm,
 )  # fmt: skip
-from reprobuild.snapshot.model import Remark
+from reprobuild.snapshot.model import Remark, Snapshot
 
 Parser = Callable[[bytes, str], tuple[tuple[Any, ...], tuple[Remark, ...]]]
 
@@ -81,6 +81,17 @@ def field_of(name: str) -> str:
     """Return the field of Snapshot that a captured file is read into, whatever it is called; empty where it is none."""
     kind = kind_of(name)
     return kind.field if kind else ""
+
+
+def is_environment(name: str) -> bool:
+    """Whether a captured file is an environment.yml, whatever it is called."""
+    kind = kind_of(name)
+    return kind is not None and kind.name == "environment.yml"
+
+
+def has_freeze(snapshot: Snapshot) -> bool:
+    """Whether a freeze was captured; lines for pip of an environment.yml are none."""
+    return any(field_of(line.place.file) == "requirements" for line in snapshot.requirements)
 
 
 def explicit_lock(name: str, head: bytes) -> Kind | None:

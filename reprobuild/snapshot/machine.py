@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from reprobuild.snapshot import text
 from reprobuild.snapshot.captured import DAMAGED, NEWEST
@@ -18,11 +19,14 @@ class _Python(Struct, frozen=True):
     version: Annotated[str, Meta(pattern=r"^\d{1,3}\.\d{1,3}\.\d{1,3}[0-9a-z+.-]{0,30}\Z")]
     implementation: _Short = ""
     libc: _Short = ""
+    abiflags: _Short = ""
+    platform: _Short = ""
 
 
 class _Document(Struct, frozen=True):
     capture: int
     python: _Python | None = None  # None where that part failed
+    machine: Any = None  # of many forms, of which one field is taken
 
 
 class _Version(Struct, frozen=True):
@@ -46,11 +50,13 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
                 f"it is of version {version}, and this reprobuild reads {NEWEST}",
                 "read it with the reprobuild that took it, or a newer one",
             )
-        python = msgspec.json.decode(data, type=_Document).python
+        document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
         raise text.broken(file, text.escaped(str(err)), DAMAGED) from None
+    python, machine = document.python, _machine(document)
     if python is None:
-        return (), ()
+        told = Report(file=file, kind="capture", facts=(), machine=machine or UNSET)
+        return ((told,) if machine else ()), ()
     place = Place(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
     facts = tuple(
         Fact(place=place, name=name, value=text.shown(value))
@@ -61,4 +67,21 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
     )  # fmt: skip
     # A build between two releases adds a plus.
     known = python.version.rstrip("+") if python.implementation == "CPython" else ""
-    return (Report(file=file, kind="capture", facts=facts, python=known, libc=text.shown(python.libc)),), ()
+    report = Report(
+        file=file, kind="capture", facts=facts, python=known, libc=text.shown(python.libc),
+        free_threaded=True if known and "t" in python.abiflags else UNSET, machine=machine or UNSET,
+    )  # fmt: skip
+    return (report,), ()
+
+
+def _machine(document: _Document) -> str:
+    """Return what the interpreter was made for (`linux-x86_64`), else what the kernel says; empty where none tells."""
+    of_python = re.fullmatch(
+        r"linux-([A-Za-z0-9_]{1,30})", document.python.platform if document.python else ""
+    )
+    if of_python:
+        return of_python[1]
+    uname = document.machine.get("uname") if isinstance(document.machine, dict) else None
+    if not (isinstance(uname, list) and len(uname) == 5 and uname[0] == "Linux"):
+        return ""
+    return uname[4] if isinstance(uname[4], str) and re.fullmatch(r"[A-Za-z0-9_]{1,30}", uname[4]) else ""

@@ -129,6 +129,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     Fields are empty where the report does not tell them. `python` has two or three parts. `gpus` are models, one for
     each device. `cuda` is what torch was built with, or for nvidia-smi the newest that the driver knows.
+    `free_threaded` is CPython's build without the global lock (PEP 703); `machine` is in the kernel's words.
     """
 
     file: str
@@ -142,6 +143,8 @@ class Report(Struct, frozen=True, kw_only=True):
     driver: str = ""
     os: str = ""
     libc: str = ""
+    free_threaded: bool | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
+    machine: str | UnsetType = UNSET
 
     def place(self, name: str) -> Place:
         """Return where the fact of this name stands; the first line if there is none."""

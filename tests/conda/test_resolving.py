@@ -11,6 +11,7 @@ import pytest
 
 from reprobuild.decisions import Decisions
 from reprobuild.errors import BuildError, FetchError, LockError
+from reprobuild.keep import keep
 from reprobuild.lock import EPOCH, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve.conda.packages import Conda, resolve_conda
@@ -22,6 +23,7 @@ from tests.conda.test_linking import BINARY, NALA, PYTHON
 from tests.conda_packages import Spec, index_channel, write_package
 from tests.drills.dead import FAULTS, MANNERS, Scene
 from tests.resolve.served import Reply, Served
+from tests.verify.samples import make_lock
 
 OTHER = Spec(name="binary", version="1.0", build="1", files={"y": b"y"})
 NEWER = Spec(name="newer", version="1.0", build="0", depends=("__glibc >=2.99",), files={"n": b"n"})
@@ -283,3 +285,106 @@ def test_upstream_death(
     store = Store(tmp_path / "store")
     for blob in (store.root / "blobs").glob("*/*"):
         assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["python 3.13.1 h1_5_cp313t conda-forge", "python=3.13.1", "python=3.13.1\npython-freethreading=3.13.1"],
+)
+def test_a_free_threaded_python_of_conda(rows: str, channel: Path, server: Served, tmp_path: Path) -> None:
+    """Its build tells it, also where the list does not."""
+    for name, build in (("python", "h1_5_cp313t"), ("python-freethreading", "h2_0")):
+        write_package(Spec(name=name, version="3.13.1", build=build, files={f"{name}.txt": b"x"}), channel)
+    index_channel(channel)
+    found = solve(tmp_path, f"{rows}\n", (serve(server, channel),))
+    assert found.interpreter.executable == "/opt/env/bin/python3.13t"
+    assert found.interpreter.free_threaded
+
+
+def test_a_repository_in_an_environment_does_not_hide_what_pip_installed(
+    channel: Path, server: Served, tmp_path: Path
+) -> None:
+    """Without a freeze the other lines for pip are still those of wheels."""
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    (folder / "environment.yml").write_text(
+        "channels: [conda-forge]\ndependencies:\n- ca-certificates=1\n- openssl=1\n- python=3.11.2\n- pip:\n"
+        "  - pure==3\n  - mypkg @ git+https://git.example.org/x@0123456789abcdef0123456789abcdef01234567\n"
+    )
+    snapshot = read_snapshot(folder)
+    around = Surroundings(
+        store=Store(tmp_path / "store"), net=Net(manners=MANNERS), folder=tmp_path, now=EPOCH,
+        indexes=Indexes(find_links=(), simple=(), credentials={}), env={"HOME": str(tmp_path / "home")},
+        say=lambda text: None,
+    )  # fmt: skip
+    decided = Decisions(channels=(serve(server, channel),))
+    found = resolve_conda(snapshot, decided, "linux/amd64", (), around)
+    assert found is not None
+    assert [(line.name, line.version) for line in found.lines] == [("pure", "3")]
+    assert [name for name, _ in unresolved(found)] == ["ca-certificates", "openssl"]  # of the made-up channel
+
+
+def put(server: Served, channel: Path, *specs: Spec) -> str:
+    for spec in specs:
+        write_package(spec, channel)
+    index_channel(channel)
+    return serve(server, channel)
+
+
+@pytest.mark.parametrize(
+    ("row", "there"),
+    [
+        ("numpy 1.26.4 py311h1_9 conda-forge", "; of this version there is py311h1_0, py311h2_0, py310h1_0"),
+        ("numpy 1.26.3 py311h1_0 conda-forge",
+         "; there is 1.25.0 (py311h1_0), 1.26.4 (py311h1_0, py311h2_0, py310h1_0), 2.0.0 (py312h1_0)"),
+        ("{url}/linux-64/numpy-1.25.0-py311h1_0.tar.bz2#" + "0" * 32,
+         "; the same build is there as numpy-1.25.0-py311h1_0.conda, which is another file"),
+        ("{url}/linux-64/numpy-3.0-py311h1_0.conda#" + "0" * 64, "; there is 1.25.0 (py311h1_0), 1.26.4 (py311h1_0, "),
+        ("odd 9f 0 conda-forge", "; there is 9e (0)"),
+        ("absent 1 0 conda-forge", ""),
+    ],
+)  # fmt: skip
+def test_what_could_replace_a_package_that_was_deleted(
+    row: str, there: str, channel: Path, server: Served, tmp_path: Path
+) -> None:
+    builds = (
+        "1.26.4 py310h1_0",
+        "1.26.4 py311h1_0",
+        "1.26.4 py311h2_0",
+        "1.25.0 py311h1_0",
+        "2.0.0 py312h1_0",
+    )
+    specs = [
+        Spec(name="numpy", version=v, build=b, files={"n": b"n"}) for v, b in (one.split() for one in builds)
+    ]
+    url = put(server, channel, *specs, Spec(name="odd", version="9e", build="0", files={"o": b"o"}))
+    found = solve(tmp_path, f"python 3.11.2 h1_0 conda-forge\n{row.format(url=url)}\n", (url,))
+    (gone,) = [one for one in found.rulings if one.outcome == "unresolved"]
+    assert gone.kind == "conda-package"
+    assert there in gone.reason if there else gone.reason.endswith("absent 1 0")
+
+
+def test_a_deleted_package_may_be_in_the_store_still(channel: Path, server: Served, tmp_path: Path) -> None:
+    url = serve(server, channel)
+    first = solve(tmp_path, LIST, (url,))
+    store, path = Store(tmp_path / "store"), tmp_path / "old.lock"
+    keep(make_lock(conda=first.packages), path, store)
+    for ending in ("conda", "tar.bz2"):
+        for file in (channel / "linux-64").glob(f"binary-1.0-0.{ending}"):
+            file.unlink()
+    index_channel(channel)
+    serve(server, channel)
+    again = solve(tmp_path, LIST, (url,))
+    (gone,) = [one for one in again.rulings if one.outcome == "unresolved"]
+    binary = next(one.file for one in first.packages if one.name == "binary")
+    line = f"{url}/linux-64/{binary.filename}#{binary.sha256}"
+    assert (
+        f"; the store has {binary.filename} (sha256 {binary.sha256}) of the lock {path}: a file"
+        in gone.reason
+    )
+    assert gone.reason.endswith(f"takes it, with the lines @EXPLICIT and {line}")
+    for folder in tmp_path.glob("snapshot-*"):
+        (folder / "conda-explicit.txt").write_text(f"@EXPLICIT\n{line}\n")
+    assert [one.file.sha256 for one in solve(tmp_path, LIST, (url,)).packages if one.name == "binary"] == [
+        binary.sha256
+    ]

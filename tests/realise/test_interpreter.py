@@ -340,6 +340,23 @@ def test_archives_that_are_no_such_build(
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize("kind", ["standalone", "conda"])
+def test_no_image_is_made_with_a_free_threaded_python(made: Made, tmp_path: Path, kind: str) -> None:
+    """Modules would stand in folders that it does not look into."""
+    python = Interpreter(
+        version="3.13.1", executable="/opt/python/bin/python3.13t", evidence="made", kind=kind
+    )  # type: ignore[arg-type]  # one of the two
+    lock = made.lock(realised=None, interpreter=python)
+    with pytest.raises(
+        BuildError, match=r"Python 3\.13\.1 of the lock is free-threaded, and no image"
+    ) as caught:
+        realise_interpreter(lock, lambda: Root(folder=tmp_path), made.store)
+    assert caught.value.hint == (
+        "the lock names every file, and can be compared with others; capture the job on an ordinary Python to make an "
+        "image of it"
+    )
+
+
 def test_no_link_of_an_archive_is_followed(made: Made, build: Path, root: Path, tmp_path: Path) -> None:
     """A module that is a link to a file of the machine is not read; it stays a link, of the image."""
     tree = tmp_path / "tree"

@@ -10,7 +10,15 @@ import pytest
 from reprobuild.errors import BuildError
 from reprobuild.lock import Artefact, Base, Deb, Wheel
 from reprobuild.resolve.cuda.evidence import rule_cuda, weigh
-from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, judge, minimum_driver, way
+from reprobuild.resolve.cuda.rules import (
+    Compiled,
+    Gpu,
+    capability_of,
+    compat_package,
+    judge,
+    minimum_driver,
+    way,
+)
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -234,12 +242,12 @@ def test_a_base_that_has_cuda(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cuda", "least"),
     [
-        ("10.2", "440.33"), ("11.0", "450.80.02"), ("11.8", "450.80.02"), ("12.0", "525.60.13"),
+        ("10.2", "440.33"), ("11.0", "450.51.05"), ("11.1", "450.80.02"), ("11.8", "450.80.02"), ("12.0", "525.60.13"),
         ("12.9", "525.60.13"), ("13.0", "580"), ("9.3", ""), ("99.1", ""),
     ],
 )  # fmt: skip
 def test_the_oldest_driver(cuda: str, least: str) -> None:
-    """From CUDA 11 on any minor version of the toolkit runs on the first driver of its major version."""
+    """From CUDA 11 on any minor version of the toolkit runs on the first driver of its major version, or on its own."""
     assert minimum_driver(cuda) == least
 
 
@@ -273,6 +281,11 @@ def test_gpus_by_name(name: str, capability: str) -> None:
     assert capability_of(name) == capability
 
 
+def test_the_newest_package_for_forward_compatibility() -> None:
+    names = ("bash", "cuda-compat-9-2", "cuda-compat-12-4", "cuda-compat-12-10", "cuda-compat-x")
+    assert [compat_package(some) for some in (names, names[:1])] == ["cuda-compat-12-10", ""]
+
+
 A100, GEFORCE = Gpu(name="NVIDIA A100-SXM4-80GB"), Gpu(name="NVIDIA GeForce RTX 3090")
 C124, COMPAT = {"cuda": "12.4"}, {"cuda": "12.4", "compat": "cuda-compat-12-4"}
 ONLY_H100 = {"cuda": "12.4", "architectures": ("sm_90",)}
@@ -299,6 +312,37 @@ ONLY_PTX = {"cuda": "12.4", "architectures": ("compute_70",)}
             "it runs only where cuda-compat-12-4 of the image supports that driver",
             False,
         ),
+        (
+            {"cuda": "12.4", "compat": "cuda-compat-11-8"},
+            A100,
+            "470.57",
+            "; cuda-compat-11-8 of the image is too old for it; an image with cuda-compat-12-4 would",
+            True,
+        ),
+        (
+            {"cuda": "12.4", "compat": "cuda-compat-11-8"},
+            GEFORCE,
+            "470.57",
+            "of the image is too old for it",
+            True,
+        ),
+        (
+            {"cuda": "12.4", "compat": "cuda-compat-12-2"},
+            A100,
+            "470.57",
+            "it runs only where cuda-compat-12-2",
+            False,
+        ),
+        (
+            {"cuda": "12.4", "compat": "cuda-compat-13-9"},
+            A100,
+            "470.57",
+            "it runs only where cuda-compat-13-9",
+            False,
+        ),
+        (ONLY_PTX | {"compat": "cuda-compat-12-2"}, A100, "535.54.03", "only its PTX could run", True),
+        (ONLY_PTX | {"compat": "cuda-compat-12-4"}, A100, "535.54.03", "only its PTX could run", False),
+        ({"cuda": "11.0"}, A100, "450.51.06", "", False),
         (COMPAT, GEFORCE, "470.57", "helps on data-centre GPUs alone", False),
         ({"cuda": "13.0"}, A100, "575.57.08", "needs driver 580, and here has 575.57.08", True),
         ({"cuda": "13.0"}, A100, "580.65.06", "", False),

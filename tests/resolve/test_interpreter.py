@@ -8,6 +8,7 @@ import pytest
 from reprobuild.errors import LockError
 from reprobuild.lock import STANDALONE, Artefact, Base, Deb, Interpreter
 from reprobuild.resolve.interpreter.choice import Choice, bring, resolve_interpreter, settle
+from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild
 from reprobuild.snapshot import collect_env, conda, machine, modules, rpm
 from reprobuild.snapshot.model import Package, Snapshot
@@ -90,7 +91,7 @@ def test_the_users_word(given: Snapshot, decided: str, version: str) -> None:
     assert resolve_interpreter(given, decided) == found(version, minor, "decided by the user")
 
 
-@pytest.mark.parametrize("decided", ["3", "2.7", "3.x", "python3.11", "3.11.2rc1", ""])
+@pytest.mark.parametrize("decided", ["3", "2.7", "3t", "3.x", "python3.11", "3.11.2rc1", ""])
 def test_what_is_no_version(decided: str) -> None:
     with pytest.raises(LockError, match="is not a version of Python") as caught:
         resolve_interpreter(snapshot(*APT), decided)
@@ -138,6 +139,9 @@ def seen(
          "conda's python, conda-list.txt:1"),
         (seen(*APT, report="Python version: 3.11 (64-bit runtime)"), "collect_env, collect_env.txt:2"),
         (seen(*APT, capture="3.11.2", module="python/3.11.2"), "capture, capture.json:1"),
+        (seen(*APT, capture="3.11.2", module="python/3.10.4"), "capture, capture.json:1"),
+        (seen(*APT, conda_list="python 3.11.2 h1_0", module="Python/3.9.6-GCCcore-11.2.0"),
+         "conda's python, conda-list.txt:1"),
         (seen(*APT, conda_list="python 3.12.4 pypi_0 pypi\npython-dateutil 2.9 py_0"),
          "apt-packages.txt lists python3.11"),
     ],
@@ -149,8 +153,9 @@ def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said", "hint"),
     [
-        (seen(*APT, conda_list="python 3.11.2 h1_0", module="python/3.10.4"), "the snapshot shows two Pythons: 3.11.2 "
-         "(conda's python, conda-list.txt:1) and 3.10.4 (module python/3.10.4, modules.txt:2)", SAY),
+        (snapshot(*APT, module="python/3.10.4   2) Python/3.9.6-GCCcore-11.2.0"), "the snapshot shows two Pythons: "
+         "3.10.4 (module python/3.10.4, modules.txt:2) and 3.9.6 (module Python/3.9.6-GCCcore-11.2.0, modules.txt:2)",
+         SAY),
         (seen(*APT, conda_list="python 3.11.2 h1_0", report="Python version: 3.1"), "two Pythons: 3.11.2 ("
          "conda's python, conda-list.txt:1) and 3.1 (collect_env, collect_env.txt:2)", SAY),
         (seen(*APT, capture="3.11.2", report="Python version: 3.11.3 (main)"), "two Pythons: 3.11.3 (collect_env", SAY),
@@ -289,3 +294,70 @@ def test_two_pythons_of_an_rpm_host() -> None:
     with pytest.raises(LockError, match="no file of the snapshot shows which") as caught:
         resolve_interpreter(Snapshot(digest="", rpms=rpms), None)
     assert caught.value.hint == SAY
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (seen(conda_list="python 3.11.2 h1_0", module="python/3.10.4"),
+         ["module python/3.10.4, modules.txt:2 was loaded, and the environment ran Python 3.11.2 (conda's python, "
+          "conda-list.txt:1)"]),
+        (seen(conda_list="python 3.11.2 h1_0", module="python/3.11.2"), []),
+        (snapshot(*APT, module="python/3.10.4"), []),  # nothing else tells what ran
+    ],
+)  # fmt: skip
+def test_a_module_that_was_loaded_and_did_not_run_is_said(given: Snapshot, said: list[str]) -> None:
+    assert list(not_used(given)) == said
+
+
+def free(*packages: Package, listed: str = "", version: str = "3.13.1") -> Snapshot:
+    """Return a snapshot whose capture, or list of conda, was of a free-threaded Python."""
+    if listed:
+        return seen(*packages, conda_list=listed)
+    taken = f'{{"capture": 1, "python": {{"version": "{version}", "implementation": "CPython", "abiflags": "t"}}}}'
+    reports, _ = machine.parse(taken.encode())
+    return msgspec.structs.replace(snapshot(*packages), reports=reports)
+
+
+SYS_VERSION = "3.13.1 experimental free-threading build (main, Dec 19 2024) [GCC 13.3.0] (64-bit runtime)"
+PLAIN_13 = package("python3.13", "3.13.1-1")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        free(PLAIN_13), free(), seen(PLAIN_13, report=f"Python version: {SYS_VERSION}"),
+        free(PLAIN_13, listed="python 3.13.1 h9a34b6e_5_cp313t conda-forge"),
+        free(PLAIN_13, listed="python=3.13.1\npython-freethreading 3.13.1 h92d6c8b_0 conda-forge"),
+    ],
+)  # fmt: skip
+def test_a_free_threaded_python_is_no_ordinary_one(given: Snapshot) -> None:
+    wanted = resolve_interpreter(given, None)
+    assert (wanted.version, wanted.kind, wanted.executable) == (
+        "3.13.1",
+        "standalone",
+        "/opt/python/bin/python3.13t",
+    )
+    asked = []
+
+    def known(version: str) -> Build:
+        asked.append(version)
+        return Build(version="3.13.1", file=BUILD)
+
+    choice = settle(bring(wanted, given, known), based("3.13.1-1", "python3.13"), given, known)
+    assert (asked, choice.interpreter.file, choice.rulings) == (["3.13.1t"], BUILD, ())
+    with pytest.raises(
+        LockError, match=r"3\.13\.1 \(.*\) is free-threaded, which no package .* is, and uv"
+    ) as caught:
+        bring(wanted, given, find)  # though the system has an ordinary 3.13.1
+    assert caught.value.hint == "name a mirror"
+
+
+def test_the_users_word_on_free_threading() -> None:
+    assert resolve_interpreter(free(PLAIN_13), "3.13.1t").free_threaded
+    assert resolve_interpreter(snapshot(PLAIN_13), "3.13t").executable == "/opt/python/bin/python3.13t"
+    with pytest.raises(
+        LockError, match=r"3\.13 was decided, and the environment ran 3\.13\.1, free-thr"
+    ) as caught:
+        resolve_interpreter(free(PLAIN_13), "3.13")
+    assert caught.value.hint == "an ordinary Python is another environment: --python 3.13.1t"

@@ -75,6 +75,38 @@ def test_debians_own_distributions_are_asked_of_no_index(served: Served) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("line", "packages", "base", "said"),
+    [
+        ("PyGObject==3.42.1", {"python3-gi": "3.42.1-0ubuntu1"}, {"python3-gi": "3.48.2-1"},
+         "the captured host had PyGObject 3.42.1 from its package python3-gi 3.42.1-0ubuntu1, and the base has "
+         "python3-gi 3.48.2-1, for the system's own Python"),
+        ("PyGObject==3.42.1", {"python3-gi": "3.42.1-0ubuntu1"}, {"python3-gi": "1:3.42.1-2"}, ""),
+        ("PyGObject==3.42.1+ubuntu1", {}, {"python3-gi": "3.48.2-1"},
+         "the captured host had PyGObject 3.42.1+ubuntu1, and the base has python3-gi 3.48.2-1, for"),
+        ("python-apt==2.6.0+ubuntu1", {}, {"python3-apt": "2.6.0"}, ""),
+        # its own version never changes, and its package's does
+        ("ubuntu-advantage-tools==8001", {"ubuntu-advantage-tools": "31.2"}, {"ubuntu-advantage-tools": "31.2-1"}, ""),
+        ("ubuntu-advantage-tools==8001", {"ubuntu-advantage-tools": "31.2"}, {"ubuntu-advantage-tools": "32"},
+         "8001 from its package ubuntu-advantage-tools 31.2, and the base has ubuntu-advantage-tools 32"),
+        ("odd==1.0", {"python3-odd": "1.0-1"}, {"python3-odd": "1.1-1"},
+         "the captured host had odd 1.0, and the base has python3-odd 1.1-1"),
+    ],
+)  # fmt: skip
+def test_the_bases_own_release_is_compared(
+    line: str, packages: dict[str, str], base: dict[str, str], said: str, served: Served
+) -> None:
+    _, ruling = lock(lists(Index(served).url), line, around=around(packages, base))
+    if not said:
+        assert (ruling.outcome, ruling.kind) == ("in base", "")
+        return
+    assert (ruling.outcome, ruling.kind) == ("replaced", "system-version")
+    assert said in ruling.reason
+    with pytest.raises(LockError) as caught:
+        accept([ruling], ())
+    assert caught.value.hint == "to go on without exactly these: --accept system-version"
+
+
 def test_what_pip_brought_into_an_environment_of_its_own_is_not_debians(served: Served) -> None:
     index = Index(served)
     index.add("pycairo-1.20.1-py3-none-any.whl")

@@ -228,6 +228,16 @@ def test_files_are_chosen_by_interpreter_glibc_and_machine(one: Index, target: T
     assert taken(lists(one.url), "tool==1.0", target) == f"tool-1.0-{best}.whl"
 
 
+@pytest.mark.parametrize(
+    ("python", "tag"), [("3.6.15", "cp36-cp36m"), ("3.7.9", "cp37-cp37m"), ("3.8.20", "cp38-cp38")]
+)
+def test_the_flag_of_pymalloc_was_in_the_abi_until_3_7(one: Index, python: str, tag: str) -> None:
+    for abi in ("cp36-cp36m", "cp37-cp37m", "cp37-cp37", "cp38-cp38", "cp38-cp38m"):
+        one.add(f"tool-1.0-{abi}-manylinux_2_17_x86_64.whl")
+    target = Target(python=python, glibc=(2, 36), machine="x86_64")
+    assert taken(lists(one.url), "tool==1.0", target) == f"tool-1.0-{tag}-manylinux_2_17_x86_64.whl"
+
+
 def test_a_manylinux2010_is_for_intel_alone() -> None:
     arm = Target(python="3.11.2", glibc=(2, 36), machine="aarch64")
     platforms = {tag.platform for tag in arm.tags()}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reprobuild.decisions import Decisions
+from reprobuild.resolve.others import python_of_conda
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.snapshot import read_snapshot
 
@@ -27,3 +30,18 @@ def test_each_package_has_its_ruling(tmp_path: Path) -> None:
     assert rulings[2].reason == (
         "2023.1.0 h2_46343 of conda: the image's Python is not conda's, and no wheel was captured for it"
     )
+
+
+@pytest.mark.parametrize(
+    ("build", "decided", "kept"),
+    [
+        ("h1_0", None, True), ("h1_0", "3.13.1", True), ("h1_0", "3.13", False), ("h1_0", "3.13.2", False),
+        ("h1_0", "3.13.1t", False), ("h1_5_cp313t", "3.13.1t", True), ("h1_5_cp313t", "3.13.1", False),
+    ],
+)  # fmt: skip
+def test_the_very_python_of_conda_keeps_conda(
+    build: str, decided: str | None, kept: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "conda-list.txt").write_text(f"python 3.13.1 {build}\n")
+    found = python_of_conda(read_snapshot(tmp_path), Decisions(python=decided))
+    assert (found is not None) == kept

@@ -254,6 +254,27 @@ def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, sto
     assert rulings[1].reason == "no commit of lib is known; name it with --source lib=PATH@REV"
 
 
+@pytest.mark.parametrize(
+    ("line", "told", "place"),
+    [
+        ("proj @ git+https://git.example.org/o/r.git@main", ", but the branch or tag main", "https://git.example.org/o/r.git"),
+        ("proj @ git+ssh://git@git.example.org/o/r@v1", ", but the branch or tag v1", "ssh://git@git.example.org/o/r"),
+        ("proj @ git+ssh://git@git.example.org/o/r", "", "ssh://git@git.example.org/o/r"),
+        ("-e git+https://git.example.org/o/r#egg=proj", "", "https://git.example.org/o/r"),
+        ("proj @ git+https://git.example.org/o/r@release/1.0", ", but the branch or tag release/1.0",
+         "https://git.example.org/o/r"),
+    ],
+)  # fmt: skip
+def test_a_repository_without_a_commit_is_told_as_that(
+    line: str, told: str, place: str, store: Store
+) -> None:
+    sources, (ruling,) = resolve(store, line)
+    assert (sources, ruling.kind) == ((), "no-source")
+    assert ruling.reason == (
+        f"the line tells no commit of proj{told}; its repository is {place}; name it with --source proj={place}@COMMIT"
+    )
+
+
 def test_a_commit_that_is_not_there(project: Project, store: Store) -> None:
     for place in (str(project.path), f"file://{project.path}"):
         with pytest.raises(LockError, match=f"commit 0123456789ab of proj is not in {place}") as caught:

@@ -112,6 +112,28 @@ def test_what_uv_does_not_know(tmp_path: Path, variables: dict[str, str], versio
         find_build(version, machine, around(tmp_path / "store", variables))
 
 
+def test_a_free_threaded_build_is_another_one(tmp_path: Path) -> None:
+    archive, ordinary = (
+        fake_build(tmp_path / "free.tar.gz", "3.13t"),
+        fake_build(tmp_path / "own.tar.gz", "3.13"),
+    )
+    mirror = tmp_path / "mirror"
+    offered = offer(mirror, {"3.13.1": ordinary}, machine="x86_64")
+    others = json.loads((mirror / "builds.json").read_text())
+    with pytest.raises(NoBuild, match=r"uv knows no standalone build of Python 3\.13\.1t for x86_64"):
+        find_build("3.13.1t", "x86_64", around(tmp_path / "store", offered))
+    variables = offer(mirror, {"3.13.1": archive, "3.13.0": archive}, machine="x86_64", free=True)
+    known = others | json.loads((mirror / "builds.json").read_text())
+    (mirror / "builds.json").write_text(json.dumps(known))
+    here = around(tmp_path / "store", variables)
+    build = find_build("3.13t", "x86_64", here)
+    assert build.version == "3.13.1"
+    assert "freethreaded" in build.file.filename
+    assert build.file.sha256 == hashlib.sha256(archive.read_bytes()).hexdigest()
+    plain = find_build("3.13.1", "x86_64", here)
+    assert plain.file.sha256 == hashlib.sha256(ordinary.read_bytes()).hexdigest()
+
+
 def test_without_a_network_the_password_of_a_mirror_is_not_told(
     tmp_path: Path, variables: dict[str, str], served: str
 ) -> None:

@@ -22,6 +22,7 @@ from reprobuild.resolve.system.release import known_releases
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store import Store
+from tests.resolve.repositories import requirement
 from tests.system.samples import EPOCH
 from tests.system.test_apt_index import apt_env, make_suite
 
@@ -65,6 +66,15 @@ def lists(tmp_path: Path) -> FileLists:
 def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") -> Need:
     interpreter = resolve_interpreter(snapshot, python)
     return what_is_needed(snapshot, interpreter, snapshot.requirements, lists, "x86_64")
+
+
+def test_the_wheels_of_a_free_threaded_python(tmp_path: Path) -> None:
+    for tag, glibc in (("cp313", "28"), ("cp313t", "39")):
+        (tmp_path / f"fast-1-cp313-{tag}-manylinux_2_{glibc}_x86_64.whl").touch()
+    links = FileLists(Indexes(find_links=(tmp_path.as_uri(),), simple=(), credentials={}), Net(offline=True))
+    given = Snapshot(digest="", requirements=(requirement("fast==1"),))
+    assert needed(given, links, "3.13").glibc == (2, 28)
+    assert needed(given, links, "3.13t").glibc == (2, 39)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,8 +12,10 @@ from msgspec import Struct
 from reprobuild.conda.package import split_filename
 from reprobuild.conda.places import Meaning, Place
 from reprobuild.conda.repodata import Listed, Repodata
+from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact
 from reprobuild.net import Net, NotFound
+from reprobuild.resolve.conda.instead import Earlier, near, told
 from reprobuild.snapshot.model import CondaPackage
 from reprobuild.store import CHUNK, Store
 
@@ -50,6 +53,7 @@ class Files:
     def __init__(self, meaning: Meaning, platform: str, repodata: Repodata, net: Net, store: Store) -> None:
         self._meaning, self._repodata, self._net, self._store = meaning, repodata, net, store
         self._subdirs = (SUBDIRS[platform], "noarch")
+        self._earlier = Earlier(store)
 
     def prepare(self, packages: Iterable[CondaPackage]) -> None:
         """Look up all packages whose channels must be asked, each list of a channel once."""
@@ -87,7 +91,8 @@ class Files:
             except NotFound:
                 continue
             return Chosen(file=file, channel=place.name, subdir=subdir, reason=f"{filename} from {place.url}")
-        raise Refused("conda-package", f"{filename} is gone from {_several(places)}")
+        gone = f"{filename} is gone from {_several(places)}"
+        raise Refused("conda-package", gone + near(package, self._named(package, places)))
 
     def _listed(self, package: CondaPackage) -> Chosen:
         """Return the file that the lists of channels have for a line that does not tell all."""
@@ -95,10 +100,10 @@ class Files:
         found, others = self._search(package, places)
         if not found:
             more = self._meaning.otherwise(package.channel, package.among or ())
-            found, near = self._search(package, more)
-            places, others = [*places, *more], [*others, *near]
+            found, also = self._search(package, more)
+            places, others = [*places, *more], [*others, *also]
         if not found:
-            raise Refused("conda-package", _nothing(package, places, others))
+            raise Refused("conda-package", _nothing(package, places, others) + self._earlier(package, places))
         builds = sorted({one.build for _, _, one in found})
         if len(builds) > 1:
             raise Refused(
@@ -115,22 +120,22 @@ class Files:
                 )
         self._compare(package, best, place)
         url = f"{place.url}/{subdir}/{best.filename}"
-        told = f"{best.filename} from {place.url}" + ("" if package.build else ", its only build there")
+        reason = f"{best.filename} from {place.url}" + ("" if package.build else ", its only build there")
         if best.sha256:
             file = Artefact(filename=best.filename, sha256=best.sha256, size=best.size, url=url)
         else:
             try:
                 file = self._bring(best.filename, url, package, best.md5)
             except NotFound:
-                raise Refused(
-                    "conda-package", f"{place.url} lists {best.filename}, and has no such file"
-                ) from None
-        return Chosen(file=file, channel=place.name, subdir=subdir, reason=told)
+                rest = [one for one in self._named(package, places) if one.filename != best.filename]
+                gone = f"{place.url} lists {best.filename}, and has no such file"
+                raise Refused("conda-package", gone + near(package, rest)) from None
+        return Chosen(file=file, channel=place.name, subdir=subdir, reason=reason)
 
     def _search(
         self, package: CondaPackage, places: Sequence[Place]
     ) -> tuple[list[tuple[Place, str, Listed]], list[Listed]]:
-        """Return what the channels list that fits, and the other builds of the same version."""
+        """Return what the channels list that fits, and what else they have of that name."""
         found: list[tuple[Place, str, Listed]] = []
         others: list[Listed] = []
         for place in places:
@@ -138,9 +143,18 @@ class Files:
                 for one in self._repodata.of(place.url, subdir, package.name):
                     if _fits(package, one):
                         found.append((place, subdir, one))
-                    elif one.version == package.version:
+                    else:
                         others.append(one)
         return found, others
+
+    def _named(self, package: CondaPackage, places: Sequence[Place]) -> list[Listed]:
+        """Return all that channels have of a package that is gone; nothing of a channel without a list."""
+        found: list[Listed] = []
+        for place in places:
+            for subdir in self._subdirs:
+                with contextlib.suppress(FetchError):
+                    found += self._repodata.of(place.url, subdir, told(package)[0])
+        return found
 
     def _compare(self, package: CondaPackage, listed: Listed, place: Place) -> None:
         for kind, captured, now in (
@@ -226,10 +240,7 @@ def _several(places: Sequence[Place]) -> str:
 
 def _nothing(package: CondaPackage, places: Sequence[Place], others: Sequence[Listed]) -> str:
     wanted = f"{package.name} {package.version}" + (f" {package.build}" if package.build else "")
-    near = sorted({one.build for one in others})[:5]
-    return f"{_several(places)} has no {wanted}" + (
-        f"; of this version there is {', '.join(near)}" if near else ""
-    )
+    return f"{_several(places)} has no {wanted}{near(package, others)}"
 
 
 def _md5(path: Path) -> str:

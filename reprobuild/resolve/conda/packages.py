@@ -10,7 +10,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.conda.configured import Channels, read_channels
-from reprobuild.conda.package import Facts, activated_variables, read_facts
+from reprobuild.conda.package import Facts, activated_variables, read_facts, split_filename
 from reprobuild.conda.places import Meaning
 from reprobuild.conda.repodata import Repodata
 from reprobuild.decisions import Decisions, is_named
@@ -20,11 +20,13 @@ from reprobuild.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
 from reprobuild.lock.requirements import UNLISTED
 from reprobuild.resolve.conda.files import Chosen, Files, Refused
 from reprobuild.resolve.freeze.files import same_version
+from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
 from reprobuild.resolve.others import python_of_conda
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import read_services
 from reprobuild.snapshot import model
 from reprobuild.snapshot.conda import PYPI
+from reprobuild.snapshot.kinds import has_freeze
 from reprobuild.snapshot.model import Place, Requirement, Snapshot
 
 WORKERS = 8
@@ -86,7 +88,7 @@ def resolve_conda(
     python = python_of_conda(snapshot, decisions)
     if python is None:
         return None
-    interpreter = _interpreter(python)
+    minor = _minor(python)
     listed = [one for one in snapshot.conda if one.channel != PYPI and not is_named(one.name, decisions.drop)]
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens, channels.addresses)
@@ -107,6 +109,7 @@ def resolve_conda(
         *(_pinned(one, chosen[one.place], facts[one.place], answered) for one in listed if one.place in chosen),
         *answered.rulings(chosen),
     ]  # fmt: skip
+    interpreter = _interpreter(python, minor, chosen.get(python.place), listed)
     return Conda(
         packages=tuple(packages.values()), rulings=tuple(rulings), lines=tuple(answered.others),
         interpreter=interpreter,
@@ -115,16 +118,29 @@ def resolve_conda(
     )  # fmt: skip
 
 
-def _interpreter(python: model.CondaPackage) -> Interpreter:
+def _minor(python: model.CondaPackage) -> str:
     minor = re.match(r"3\.\d+(?=\.)", python.version)
     if minor is None:
         raise LockError(
             f"{python.place}: conda's python {python.version} is no version of Python 3",
             hint="name the one to use instead, for wheels: --python X.Y.Z",
         )
+    return minor[0]
+
+
+def _interpreter(
+    python: model.CondaPackage, minor: str, chosen: Chosen | None, listed: Sequence[model.CondaPackage]
+) -> Interpreter:
+    """Return conda's interpreter; where the list tells no build, the file that was found does."""
     evidence = f"conda's python {python.version} {python.build or ''}".rstrip() + f", {python.place}"
+    names = split_filename(chosen.file.filename) if chosen else None
+    built = bool(names and FREE_THREADED.search(names[2]))
+    free = "t" * (built or is_free_threaded(python, listed))
     return Interpreter(
-        version=python.version, executable=f"{PREFIX}/bin/python{minor[0]}", evidence=evidence, kind="conda"
+        version=python.version,
+        executable=f"{PREFIX}/bin/python{minor}{free}",
+        evidence=evidence,
+        kind="conda",
     )
 
 
@@ -192,7 +208,7 @@ def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement
     seen = _frozen(snapshot)
     for one in snapshot.conda:
         name = canonicalize_name(one.name)
-        told = one.channel == PYPI and (not snapshot.requirements or name in UNLISTED)
+        told = one.channel == PYPI and (not has_freeze(snapshot) or name in UNLISTED)
         if told and name not in seen and not is_named(one.name, drop):
             seen.add(name)
             text = f"{one.name}=={one.version}"
@@ -263,7 +279,7 @@ def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Ruling]:
     for one in snapshot.conda:
         if is_named(one.name, drop):
             yield _ruling(one.place, one.name, "excluded", "dropped by decision", "decision")
-        elif one.channel == PYPI and snapshot.requirements:
+        elif one.channel == PYPI and (has_freeze(snapshot) or canonicalize_name(one.name) in frozen):
             if canonicalize_name(one.name) in frozen:
                 yield _ruling(
                     one.place, one.name, "excluded", "pip's: the freeze says what becomes of it", "conda"

@@ -14,6 +14,7 @@ from msgspec import Struct
 _ARCHITECTURE = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d{1,3})(?P<minor>\d)(?P<only>[af]?)")
 
 _PACKAGE = re.compile(r"cuda-cudart-(\d{1,3})-(\d{1,3})")
+_COMPAT = re.compile(r"cuda-compat-(\d{1,3})-(\d{1,3})")
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,10 +76,21 @@ def runtime_package(names: Iterable[str]) -> tuple[str, str] | None:
     return next(((match[0], f"{match[1]}.{match[2]}") for match in found if match), None)
 
 
+def compat_package(names: Iterable[str]) -> str:
+    """Return the newest of NVIDIA's packages for forward compatibility among system packages, or nothing."""
+    found = [match for match in map(_COMPAT.fullmatch, names) if match]
+    newest = max(found, key=lambda match: (int(match[1]), int(match[2])), default=None)
+    return newest[0] if newest else ""
+
+
 def minimum_driver(cuda: str) -> str:
-    """Return the oldest driver that runs what was compiled with a version of CUDA (`12.4`); empty if not known."""
+    """Return the oldest driver that runs what was compiled with a version of CUDA (`12.4`); empty if not known.
+
+    A toolkit runs on its own driver, which for CUDA 11.0 is older than that of its major version.
+    """
     table = _table()
-    return table.minor.get(cuda.partition(".")[0]) or table.toolkit.get(cuda, "")
+    known = [table.minor.get(cuda.partition(".")[0], ""), table.toolkit.get(cuda, "")]
+    return min(filter(None, known), key=_numbers, default="")
 
 
 def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx", "none"]:
@@ -136,22 +148,34 @@ def _driver(compiled: Compiled, gpu: Gpu, driver: str, where: str) -> Iterator[F
     short = f"CUDA {compiled.cuda} of {compiled.what} needs driver {least}, and {where} has {driver}"
     centre = any(model.data_centre and re.search(model.name, gpu.name) for model in _table().gpu)
     package = f"cuda-compat-{compiled.cuda.replace('.', '-')}"
-    if compiled.compat and centre:
+    helps = _brings(compiled, least)
+    if helps and centre:
         text = f"{short}: it runs only where {compiled.compat} of the image supports that driver"
         yield Finding(text=text, certain=False)
-    elif compiled.compat:
+    elif helps:
         text = f"{short}; {compiled.compat} of the image helps on data-centre GPUs alone"
         yield Finding(text=text, certain=False)  # or on certified servers with RTX cards
     else:
+        old = f"; {compiled.compat} of the image is too old for it" if compiled.compat else ""
         hint = f"; an image with {package} would run on such a GPU" if centre else ""
-        yield Finding(text=f"{short}{hint}", certain=True)
+        yield Finding(text=f"{short}{old}{hint}", certain=True)
+
+
+def _brings(compiled: Compiled, least: str) -> bool:
+    """Tell whether the image's package for forward compatibility stands for a driver that is new enough.
+
+    It is the driver of the toolkit that it is named after.
+    """
+    version = ".".join(re.findall(r"\d{1,3}", compiled.compat)[:2])
+    own = _table().toolkit.get(version, "")
+    return bool(version) and (_reaches(version, compiled.cuda) or bool(own and _reaches(own, least)))
 
 
 def _translated(compiled: Compiled, driver: str, what: str) -> Iterator[Finding]:
     least = _table().toolkit.get(compiled.cuda, "")
     if driver and least and not _reaches(driver, least):
         text = f"{what}: only its PTX could run, which needs driver {least}, not {driver}, to be compiled"
-        yield Finding(text=text, certain=not compiled.compat)
+        yield Finding(text=text, certain=not _brings(compiled, least))
     else:
         text = f"{what}: its PTX is compiled when it first runs, which takes minutes, and kept in a cache"
         yield Finding(text=text, certain=False)

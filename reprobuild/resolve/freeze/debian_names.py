@@ -67,9 +67,14 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
     found = packages.get(package, "")
     if is_debians_alone(name, version):
         return Brought(package=package, version=found, certain=True)
-    if found and _release(found.rpartition(":")[2]) == _release(version):
+    if found and same_release(found, version):
         return Brought(package=package, version=found, certain=bindings is not None)
     return None
+
+
+def same_release(one: str, other: str) -> bool:
+    """Tell whether two versions, of Debian or of Python, are of one upstream release: 1:3.42.1-0ubuntu1 and 3.42.1."""
+    return _release(one.rpartition(":")[2]) == _release(other.rpartition(":")[2])
 
 
 def _release(version: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reprobuild.lock import Ruling
+from reprobuild.resolve.freeze.debian_names import same_release
 from reprobuild.resolve.freeze.lookup import Lookup
 from reprobuild.resolve.freeze.rulings import rule
 from reprobuild.snapshot.model import Requirement
@@ -23,6 +24,14 @@ def rule_system(line: Requirement, lookup: Lookup, base: Mapping[str, str], imag
         return _vendor(line, lookup, image)
     package = lookup.asked or lookup.instead
     if package in base:
+        # Debian's package tells the release where it was captured: some of its distributions have a version that never
+        # changes (unattended-upgrades 0.1).
+        captured = (lookup.why if lookup.where == "system" else "") or line.version or ""
+        if not same_release(captured, base[package]):
+            reason = f"the captured host had {line.name} {line.version}"
+            reason += f" from its package {package} {captured}" if captured != line.version else ""
+            reason += f", and the base has {package} {base[package]}, for the system's own Python"
+            return rule(line, "replaced", reason, "system-version")
         reason = f"satisfied by the system's package {package} {base[package]}, for the system's own Python"
         return rule(line, "in base", reason)
     captured = f"the captured host had it from its package {package}" if lookup.why or lookup.instead else (

@@ -38,7 +38,9 @@ class Target(Struct, frozen=True, kw_only=True):
                 platforms.append(f"{legacy}_{self.machine}")
         platforms.append(f"linux_{self.machine}")
         interpreter = f"cp{minor[0]}{minor[1]}"
-        abi = f"{interpreter}t" if self.free_threaded else interpreter
+        # https://peps.python.org/pep-3149/: with pymalloc, which was the default, until 3.8 left the flag out
+        flag = "m" if minor < (3, 8) else ""
+        abi = f"{interpreter}t" if self.free_threaded else f"{interpreter}{flag}"
         return [
             *cpython_tags(minor, abis=[abi], platforms=platforms),
             *compatible_tags(minor, interpreter=interpreter, platforms=platforms),

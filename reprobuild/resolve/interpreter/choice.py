@@ -21,7 +21,7 @@ from reprobuild.resolve.interpreter.evidence import (
     system_pythons,
 )
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Place, Snapshot
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
@@ -41,7 +41,7 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
 
     Args:
         snapshot: the captured environment.
-        decided: the user's word, `X.Y` or `X.Y.Z`.
+        decided: the user's word, `X.Y` or `X.Y.Z`, with a `t` behind it for a free-threaded one.
 
     Returns:
         The system's own Python where the captured list has it, else a standalone build, whose `file` is still to be
@@ -54,7 +54,7 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     if decided is not None:
         return _decided(decided, snapshot, system)
     if seen := _agreed(snapshot):
-        return _wanted(seen.version, seen.evidence, snapshot, system)
+        return _wanted(seen, snapshot, system)
     if not system and (rpm := rpm_python(snapshot)):
         return _interpreter(rpm.version, rpm.evidence)
     if not system:
@@ -79,8 +79,14 @@ def bring(wanted: Interpreter, snapshot: Snapshot, find: Find) -> Choice:
     if wanted.kind != "standalone":
         return Choice(interpreter=wanted)
     try:
-        build = find(wanted.version)
+        build = find(requested(wanted))
     except NoBuild as err:
+        if wanted.free_threaded:
+            raise LockError(
+                f"Python {wanted.version} ({wanted.evidence}) is free-threaded, which no package of the system is, "
+                f"and {err}",
+                hint=err.hint,
+            ) from None
         version = system_pythons(snapshot).get(wanted.minor)
         if version is None:
             raise LockError(
@@ -116,8 +122,13 @@ def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice
 
 def standalone(wanted: Interpreter) -> Interpreter:
     """Return the same version as a standalone build, which is still to be found."""
-    executable = f"{STANDALONE}/bin/python{wanted.minor}"
+    executable = f"{STANDALONE}/bin/{wanted.executable.rpartition('/')[2]}"
     return msgspec.structs.replace(wanted, kind="standalone", executable=executable)
+
+
+def requested(wanted: Interpreter) -> str:
+    """Return the version of an interpreter as builds are asked for: `3.13.1`, or `3.13.1t`."""
+    return wanted.version + "t" * wanted.free_threaded
 
 
 def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why: str = "") -> Choice:
@@ -142,12 +153,13 @@ def _choice(interpreter: Interpreter, snapshot: Snapshot, wanted: str = "", why:
 
 
 def _agreed(snapshot: Snapshot) -> Seen | None:
-    """Return the most exact of what files show.
+    """Return the most exact of what files show; what was only loaded counts where nothing shows what ran.
 
     Raises:
         LockError: two of them show different ones, or conda's Python of an unknown version.
     """
-    seen = seen_pythons(snapshot)
+    every = seen_pythons(snapshot)
+    seen = [one for one in every if one.ran] or every
     if not seen:
         conda = [line for line in snapshot.requirements if line.kind == "conda"]
         if conda:
@@ -164,11 +176,18 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
                 f"({other.evidence})",
                 hint=HINT,
             )
-    return first
+    return msgspec.structs.replace(first, free_threaded=any(one.free_threaded for one in seen))
 
 
-def _wanted(version: str, evidence: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
-    """Return the system's own Python where it is of this version, or may be; else a standalone build."""
+def _wanted(seen: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+    """Return the system's own Python where it is of this version, or may be; else a standalone build.
+
+    No distribution's own Python is free-threaded.
+    """
+    version, evidence = seen.version, seen.evidence
+    if seen.free_threaded:
+        plain = _interpreter(version, evidence)
+        return standalone(msgspec.structs.replace(plain, executable=f"{plain.executable}t"))
     if not snapshot.packages:
         return _interpreter(version, evidence)
     own = system.get(_minor(version), "")
@@ -178,18 +197,27 @@ def _wanted(version: str, evidence: str, snapshot: Snapshot, system: dict[str, s
 
 
 def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
-    if not re.fullmatch(r"3\.\d+(\.\d+)?", decided):
+    if not re.fullmatch(r"3\.\d+(\.\d+)?t?", decided):
         raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
+    word, decided, free = decided, decided.removesuffix("t"), decided.endswith("t")
     ran = [one for one in seen_pythons(snapshot) if one.ran]
     same = [one for one in ran if _minor(one.version) == _minor(decided)]
     if ran and not same:
         raise LockError(
-            f"Python {decided} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
-            hint=f"another minor version is another environment: --python {ran[0].version}",
+            f"Python {word} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
+            hint=f"another minor version is another environment: --python {ran[0].version}{'t' * ran[0].free_threaded}",
+        )
+    if not free and (other := next((one for one in same if one.free_threaded), None)):
+        raise LockError(
+            f"Python {word} was decided, and the environment ran {other.version}, free-threaded ({other.evidence})",
+            hint=f"an ordinary Python is another environment: --python {other.version}t",
         )
     exact = next((one.version for one in same if one.version.startswith(f"{decided}.")), decided)
     version = exact if snapshot.packages and _minor(decided) not in system else decided
-    return _wanted(version, "decided by the user", snapshot, system)
+    asked = Seen(
+        version=version, evidence="decided by the user", place=Place("python", 0), free_threaded=free
+    )
+    return _wanted(asked, snapshot, system)
 
 
 def _minor(version: str) -> str:

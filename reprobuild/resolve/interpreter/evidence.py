@@ -7,21 +7,37 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
+
+FREE_THREADED = re.compile(r"(^|_)cp3\d+t(_|$)")  # in the build of a package of conda
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A version that something saw, `X.Y.Z` or `X.Y`, and where. `ran`: it is what the environment itself ran on."""
+    """A version that something saw, `X.Y.Z` or `X.Y`, and where.
+
+    `ran`: it is what the environment itself ran on. `free_threaded`: it was seen to be the build of PEP 703; where it
+    is not, that may only not have been told.
+    """
 
     version: str
     evidence: str
     place: Place
     ran: bool = False
+    free_threaded: bool = False
 
 
 def seen_pythons(snapshot: Snapshot) -> list[Seen]:
     """Return what reports, conda's lists and loaded modules show, without the system's own lists."""
     return [*_from_reports(snapshot), *_from_conda(snapshot), *_from_modules(snapshot)]
+
+
+def not_used(snapshot: Snapshot) -> Iterable[str]:
+    """Yield what to say of each module of Python that was loaded where the environment ran on another one."""
+    ran = next((one for one in seen_pythons(snapshot) if one.ran), None)
+    for module in _from_modules(snapshot) if ran else ():
+        assert ran is not None
+        if not f"{module.version}.".startswith(f"{ran.version}."):
+            yield f"{module.evidence} was loaded, and the environment ran Python {ran.version} ({ran.evidence})"
 
 
 def system_pythons(snapshot: Snapshot) -> dict[str, str]:
@@ -64,12 +80,22 @@ def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
             yield Seen(version=match[1], evidence=evidence, place=module.place)
 
 
+def is_free_threaded(python: CondaPackage, listed: Iterable[CondaPackage]) -> bool:
+    """Tell whether conda's Python is free-threaded: by its build (`5_cp313t`), or by the package that asks for such."""
+    return bool(FREE_THREADED.search(python.build or "")) or any(
+        one.name == "python-freethreading" for one in listed
+    )
+
+
 def _from_conda(snapshot: Snapshot) -> Iterable[Seen]:
     for package in snapshot.conda:
         of_conda = package.name == "python" and package.channel != "pypi"
         if of_conda and re.fullmatch(r"3\.\d+(\.\d+)?", package.version):
             evidence = f"conda's python, {package.place}"
-            yield Seen(version=package.version, evidence=evidence, place=package.place, ran=True)
+            free = is_free_threaded(package, snapshot.conda)
+            yield Seen(
+                version=package.version, evidence=evidence, place=package.place, ran=True, free_threaded=free
+            )
 
 
 def _from_reports(snapshot: Snapshot) -> Iterable[Seen]:
@@ -77,4 +103,5 @@ def _from_reports(snapshot: Snapshot) -> Iterable[Seen]:
         if report.python:
             place = report.place("Python version")
             evidence = f"{report.kind}, {place}"
-            yield Seen(version=report.python, evidence=evidence, place=place, ran=True)
+            free = report.free_threaded is True
+            yield Seen(version=report.python, evidence=evidence, place=place, ran=True, free_threaded=free)

@@ -24,6 +24,7 @@ from reprobuild.store import hash_file
 
 _UV = (sys.executable, "-m", "uv")  # the program in the wheel that we depend on
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
+_FREE = "freethreaded"  # uv's word for PEP 703
 _MASK = "****"  # in the place of a password, where uv prints an address
 _HINT = (
     "name a mirror as uv has it, UV_PYTHON_INSTALL_MIRROR=URL, or take the system's Python: `--python X.Y`"
@@ -54,7 +55,7 @@ def find_build(version: str, machine: str, around: Surroundings) -> Build:
     """Bring the standalone build of a version of Python into the store.
 
     Args:
-        version: `X.Y.Z`, or `X.Y` for its newest patch release.
+        version: `X.Y.Z`, or `X.Y` for its newest patch release; with a `t` behind it, the free-threaded build.
         machine: in the kernel's words, `x86_64`.
 
     Raises:
@@ -102,25 +103,25 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
         raise NoBuild(redact(str(err)), hint=_HINT) from None
     except (msgspec.MsgspecError, ValueError) as err:
         raise NoBuild(f"uv lists builds of Python in another form than known: {err}", hint=_HINT) from None
-    wanted = f"{version}."
+    wanted, variant = f"{version.removesuffix('t')}.", _FREE if version.endswith("t") else "default"
     return [
         one for one in found
-        if one.implementation == "cpython" and one.variant == "default" and f"{one.version}.".startswith(wanted)
+        if one.implementation == "cpython" and one.variant == variant and f"{one.version}.".startswith(wanted)
     ]  # fmt: skip
 
 
 def _bring(build: _Listed, machine: str, url: str, around: Surroundings) -> Artefact:
     """Let uv download and check the archive, and adopt the copy that it keeps."""
     with around.store.scratch() as scratch:
-        kept = scratch / "kept"
+        kept, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
         argv = [
-            *_UV, "python", "install", _request(build.version, machine), "--install-dir", str(scratch / "made"),
+            *_UV, "python", "install", _request(version, machine), "--install-dir", str(scratch / "made"),
             "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if around.net.offline else []),
         ]  # fmt: skip
         try:
             run(
                 argv, env={**around.env, "UV_PYTHON_CACHE_DIR": str(kept)}, timeout=1800,
-                purpose=f"bring the standalone build of Python {build.version}",
+                purpose=f"bring the standalone build of Python {version}",
             )  # fmt: skip
         except Failed as err:
             raise NoBuild(redact(str(err)), hint=_HINT) from None

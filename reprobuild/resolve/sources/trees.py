@@ -172,14 +172,22 @@ def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "")
 
 
 def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
-    reason = (
-        f"no commit of {line.name} is known"
-        if origin
-        else f"the repository of {line.name} is in no file of the snapshot"
-    )
+    where = "PATH@REV"
+    if origin:
+        reason = f"no commit of {line.name} is known"
+    elif line.url is not None:
+        scheme, mark, rest = line.url.removeprefix("git+").partition("://")
+        host, slash, path = rest.partition("/")  # the host may have a user's name, and a branch slashes
+        path, _, named = path.partition("@")
+        place = f"{scheme}{mark}{host}{slash}{path}"
+        branch = f", but the branch or tag {named}" if named else ""
+        reason = f"the line tells no commit of {line.name}{branch}; its repository is {place}"
+        where = f"{place}@COMMIT"
+    else:
+        reason = f"the repository of {line.name} is in no file of the snapshot"
     return Ruling(
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
-        reason=f"{reason}; name it with --source {line.name}=PATH@REV", kind="no-source", captured=line.text,
+        reason=f"{reason}; name it with --source {line.name}={where}", kind="no-source", captured=line.text,
     )  # fmt: skip
 
 

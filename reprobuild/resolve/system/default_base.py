@@ -72,7 +72,8 @@ def what_is_needed(
         machine: in the words of wheels, `x86_64`.
     """
     python = ".".join(interpreter.version.split(".")[:2])
-    tags = frozenset(Target(python=python, glibc=_ANY, machine=machine).tags())
+    target = Target(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
+    tags = frozenset(target.tags())
     with ThreadPoolExecutor(WORKERS) as pool:
         of_wheels = [found for found in pool.map(lambda line: _of_line(line, lists, tags), wanted) if found]
     glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda one: one[0], default=_NONE)

@@ -1,0 +1,83 @@
+"""Which processor architecture an environment is of: what each captured file shows, and that they agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reprobuild.errors import LockError
+from reprobuild.snapshot.model import Report, Snapshot
+
+# {platform: (in Debian's words, in the kernel's)}
+MACHINES = {"linux/amd64": ("amd64", "x86_64"), "linux/arm64": ("arm64", "aarch64")}
+_WORDS = {word: platform for platform, words in MACHINES.items() for word in words}
+_CONDA = {"linux-64": "linux/amd64", "linux-aarch64": "linux/arm64"}
+_NONE = ("all", "noarch", "")  # of packages for every machine
+
+
+def known_platform(platform: str) -> str:
+    """Return a platform for which images can be made.
+
+    Raises:
+        LockError: it is none.
+    """
+    if platform not in MACHINES:
+        raise LockError(f"the platform {platform} is not known", hint=f"use one of {', '.join(MACHINES)}")
+    return platform
+
+
+def captured_platform(snapshot: Snapshot) -> str:
+    """Return the platform that the captured files show; linux/amd64 where none of them tells one.
+
+    A list with packages of several architectures tells none, unless nothing else does.
+
+    Raises:
+        LockError: two files show two, or one shows a machine that no image can be made for.
+    """
+    shown = dict(_shown(snapshot))
+    if len(shown) > 1:
+        told = " and ".join(f"{platform} ({evidence})" for platform, evidence in shown.items())
+        raise LockError(
+            f"the snapshot shows two architectures: {told}",
+            hint=f"say which one the job ran on: --platform {' or --platform '.join(MACHINES)}",
+        )
+    return known_platform(next(iter(shown), "linux/amd64"))
+
+
+def _shown(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    debian = {one.architecture: str(one.place) for one in snapshot.packages}
+    rpm = {one.architecture: str(one.place) for one in snapshot.rpms}
+    yield from _of_list(debian)
+    yield from _of_list(rpm)
+    urls = [(one.url, one.place) for one in snapshot.conda if one.url]
+    subdirs = {url.rpartition("/")[0].rpartition("/")[2]: str(place) for url, place in urls}
+    known = {_CONDA[subdir]: evidence for subdir, evidence in subdirs.items() if subdir in _CONDA}
+    if len(known) == 1:
+        yield from known.items()
+    for report in snapshot.reports:
+        if machine := _of_report(report):
+            yield _platform(machine), report.file
+
+
+def _of_list(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what a list of packages shows: a system may hold packages of a second architecture."""
+    own = {name: evidence for name, evidence in architectures.items() if name not in _NONE}
+    known = {_WORDS[name]: evidence for name, evidence in own.items() if name in _WORDS}
+    if len(known) == 1:
+        yield from known.items()
+    elif own and not known:
+        name, evidence = next(iter(own.items()))
+        yield _platform(name), evidence
+
+
+def _of_report(report: Report) -> str:
+    if isinstance(report.machine, str):
+        return report.machine
+    said = {fact.name: fact.value or "" for fact in report.facts}
+    # Linux-5.15.0-78-generic-x86_64-with-glibc2.35
+    match = re.fullmatch(r"Linux-.*-(\w+)-with-\S+", said.get("Python platform", ""))
+    return match[1] if match else ""
+
+
+def _platform(machine: str) -> str:
+    return _WORDS.get(machine, f"linux/{machine}")
