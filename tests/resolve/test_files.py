@@ -285,15 +285,6 @@ def test_a_page_of_links(served: Served) -> None:
     assert lock(lists(links=[f"{served.url}/no-page"]), "tool==1.0")[1].kind == "unknown-project"
 
 
-def test_a_file_without_a_published_hash(index: Index) -> None:
-    index.add("tool-1.0-py3-none-any.whl", hashes={})
-    with pytest.raises(
-        FetchError, match=f"{index.url} publishes no sha256 for tool-1.0-py3-none-any.whl"
-    ) as err:
-        lock(lists(index.url), "tool==1.0")
-    assert err.value.hint == "put the file into a folder, and that folder into pip's find-links"
-
-
 @pytest.mark.parametrize(
     "reply",
     [

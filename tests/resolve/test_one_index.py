@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.errors import FetchError, LockError
+from reprobuild.errors import LockError
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
 from reprobuild.resolve.freeze.lines import Target, newest
@@ -163,14 +163,6 @@ def test_only_the_decided_index_is_asked(one: Index, two: Index, served: Served)
     _, ruling = lock(lists(one.url, TOOL=two.url), "tool==1.0")
     assert (ruling.outcome, ruling.kind) == ("unresolved", "unknown-project")
     assert {path.split("/")[1] for path, _ in served.asked[before:]} == {"two"}
-
-
-def test_an_md5_is_no_hash(one: Index) -> None:
-    one.add(WHEEL, hashes={"md5": "0" * 32})
-    with pytest.raises(
-        FetchError, match=r"publishes no sha256 for tool-1\.0-py3-none-any\.whl \(an md5 is not enough\)"
-    ):
-        lock(lists(one.url), "tool==1.0")
 
 
 def test_two_logins_on_one_host(one: Index, two: Index, served: Served) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -53,6 +54,12 @@ def _compared(
 ) -> tuple[Distribution | None, tuple[Distribution, ...]]:
     """Return a file of another index with the chosen one's name and other bytes, and those that may have others."""
     named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
+    return _compared_with(chosen, named, files)
+
+
+def _compared_with(
+    chosen: Distribution, named: Iterable[Distribution], files: FileLists
+) -> tuple[Distribution | None, tuple[Distribution, ...]]:
     unsure = []
     for item in named:
         mine, other = files.facts_of(chosen), files.facts_of(item)
@@ -61,6 +68,15 @@ def _compared(
         if mine.keys() & other.keys() <= {"size"}:
             unsure.append(item)
     return None, tuple(unsure)
+
+
+def hashed(choice: Choice, sha256: str, files: FileLists) -> Choice:
+    """Return a choice whose file had no published hash, with the one that it has, compared with the same names."""
+    file = msgspec.structs.replace(
+        choice.file, sha256=sha256, hashes={**choice.file.hashes, "sha256": sha256}
+    )
+    clash, unsure = _compared_with(file, choice.unsure, files)
+    return msgspec.structs.replace(choice, file=file, clash=clash, unsure=unsure)
 
 
 def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:

@@ -14,17 +14,20 @@ import msgspec
 from msgspec import UNSET, Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.errors import FetchError
 from reprobuild.lock import Ruling, Sdist, Wheel
 from reprobuild.resolve.freeze.archives import Bring, resolve_archive
-from reprobuild.resolve.freeze.choosing import Choice, choose
+from reprobuild.resolve.freeze.choosing import Choice, choose, hashed
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
 from reprobuild.resolve.freeze.rulings import (
+    BROUGHT,
     BUILT,
     ambiguous,
     missing,
     no_file,
+    no_hash,
     nowhere,
     rule,
     told,
@@ -78,7 +81,7 @@ def resolve_requirements(
         around: the system packages, the services, and how a file is fetched.
 
     Raises:
-        FetchError: an index cannot be reached, is none, or publishes no hash.
+        FetchError: an index cannot be reached, or is none.
     """
     finder = _Finder(files, target, around)
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -165,10 +168,23 @@ class _Finder:
         return found, rule(line, "replaced", reason, "other-local-version")
 
     def _locked(self, line: Requirement, choice: Choice) -> Answer:
+        try:
+            known = self._files.hash_of(choice.file) is not None
+            file = self._files.artefact(choice.file)
+        except FetchError as err:
+            if choice.file.url.startswith(
+                "file:"
+            ):  # a folder of this machine that lacks what its own page says
+                raise
+            return None, no_hash(line, choice.file, err)
+        if not known:
+            choice = hashed(choice, file.sha256, self._files)
+            if choice.clash is not None:
+                return None, ambiguous(line, choice, self._files.facts_of)
         reason = told(choice, line, decided=self._files.decided(line.name) is not None)
-        reason += self._files.refused(line.name, line.version or "")
+        reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)
-        file, yanked = self._files.artefact(item), item.yanked or ""
+        yanked = item.yanked or ""
         if item.tags:
             wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
             return wheel, rule(line, "pinned", reason)

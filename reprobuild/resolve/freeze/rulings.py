@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from reprobuild.errors import FetchError
 from reprobuild.lock import Outcome, Ruling
 from reprobuild.resolve.freeze.choosing import Choice, differing
 from reprobuild.resolve.freeze.files import Distribution, Offer
@@ -13,6 +14,8 @@ from reprobuild.resolve.freeze.versions import nearest, public, same_version
 from reprobuild.snapshot.model import Requirement
 
 BUILT = "; built from its source, once"  # of what has no wheel
+# Of a file without a published hash.
+BROUGHT = "; no sha256 of it is published, so it is what stood there when the lock was made"
 _NIGHTLY = "; nightly builds are removed after about 60 days"
 
 
@@ -56,6 +59,15 @@ def ambiguous(
         f"--index {line.name}={other.index}"
     )
     return rule(line, "unresolved", reason, "ambiguous-index")
+
+
+def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
+    """Rule a line whose file has no published hash, and could not be had to take it."""
+    reason = (
+        f"{item.filename} of {item.index} has no published sha256, and the file itself cannot be had for it ({err}); "
+        f"name a place that has it: --index {line.name}=URL"
+    )
+    return rule(line, "unresolved", reason, "no-hash")
 
 
 def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
