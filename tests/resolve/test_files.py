@@ -249,7 +249,7 @@ def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:
 def test_the_first_index_wins_and_each_is_asked_once(served: Served) -> None:
     one, two = Index(served, "/one"), Index(served, "/two")
     one.add("tool-1.0-py3-none-any.whl", hashes={"sha256": "1" * 64})
-    two.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    two.add("tool-1.0-py2.py3-none-any.whl")
     two.add("rare-1.0-py3-none-any.whl")
     files = lists(one.url, two.url)
     assert taken(files, "tool==1.0") == "tool-1.0-py3-none-any.whl"
@@ -261,7 +261,7 @@ def test_the_first_index_wins_and_each_is_asked_once(served: Served) -> None:
 
 def test_a_folder_comes_before_every_index(served: Served, tmp_path: Path) -> None:
     index = Index(served)
-    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    index.add("tool-1.0-py2.py3-none-any.whl")
     path = tmp_path / "tool-1.0-py3-none-any.whl"
     path.write_bytes(b"wheel")
     (tmp_path / "README").write_bytes(b"")
@@ -271,7 +271,10 @@ def test_a_folder_comes_before_every_index(served: Served, tmp_path: Path) -> No
     assert wheel.file == Artefact(
         filename=path.name, sha256=hashlib.sha256(b"wheel").hexdigest(), size=5, url=path.as_uri()
     )
-    assert ruling.reason == f"{path.name} from {tmp_path.as_uri()}"
+    assert ruling.reason == (
+        f"{path.name} from {tmp_path.as_uri()}; {index.url} has tool-1.0-py2.py3-none-any.whl: decide it with "
+        f"--index tool={index.url}"
+    )
 
 
 def test_a_page_of_links(served: Served) -> None:

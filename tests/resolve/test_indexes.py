@@ -107,6 +107,12 @@ extra-index-url = ["https://pip.test/simple"]
         find_links=("file:///wheels",),
         simple=("https://extra.test/simple", "https://pip.test/simple", "https://default.test/simple"),
         named={"extra": "https://extra.test/simple"},
+        uv_alone=(
+            "file:///wheels",
+            "https://extra.test/simple",
+            "https://pip.test/simple",
+            "https://default.test/simple",
+        ),
         credentials={"https://extra.test/simple": ("bob", "pw")},
     )
 
@@ -136,6 +142,7 @@ def test_uvs_extra_indexes_come_first_then_pips_defaults_then_pips_extras(env: d
     assert read_indexes(env).simple == (
         "https://e.test/s", "https://p.test/s", "https://u.test/s", "https://x.test/s",
     )  # fmt: skip
+    assert [place.url for place in read_indexes(env).places if place.uv] == ["https://e.test/s"]
 
 
 WHOLE = """

@@ -133,7 +133,7 @@ class _Finder:
         choice = choose(offers, self._files, self._target)
         if choice is None or not choice.file.tags:
             choice, offers = self._by_rule(line, choice, offers)
-        if choice is not None and choice.clash is not None:
+        if choice is not None and (choice.clash or choice.rival):
             return None, ambiguous(line, choice, self._files.facts_of)
         if choice is not None:
             return self._locked(line, choice)
@@ -152,8 +152,8 @@ class _Finder:
     ) -> tuple[Choice | None, list[Offer]]:
         """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
         more = self._files.elsewhere(line.name, line.version or "")
-        there = choose(more, self._files, self._target)
-        if there is None or (choice is not None and not there.file.tags):
+        there = choose([*more, *offers], self._files, self._target)
+        if there is None or not there.place.ruled or (choice is not None and not there.file.tags):
             return choice, [*offers, *more]
         passed = (*(offer for offer in offers if offer.known), *there.passed)
         return msgspec.structs.replace(there, passed=passed), [*offers, *more]

@@ -37,8 +37,8 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
         if offer.files:
             has = "but only a source of this version" if source else "but no file of this version that fits"
         reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
-    for offer in choice.later:
-        reason += f"; {offer.index.url} has a wheel: decide it with --index {line.name}={offer.index.url}"
+    for item in choice.later:
+        reason += f"; {item.index} has {item.filename}: decide it with --index {line.name}={item.index}"
     for item in choice.unsure:
         reason += f"; {item.index} has a file of this name, too, and nothing tells whether it is the same"
     if file.yanked is not None:
@@ -49,15 +49,21 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
 def ambiguous(
     line: Requirement, choice: Choice, facts_of: Callable[[Distribution], Mapping[str, str]]
 ) -> Ruling:
-    """Rule a line whose file has other bytes on another index: nobody can tell which was installed."""
-    one, other = choice.file, choice.clash or choice.file
-    mine, theirs = facts_of(one), facts_of(other)
-    fact = differing(mine, theirs) or "size"
-    reason = (
-        f"{one.filename} is one file on {one.index} ({fact} {mine[fact][:12]}) and another on "
-        f"{other.index} ({fact} {theirs[fact][:12]}): decide it, --index {line.name}={one.index} or "
-        f"--index {line.name}={other.index}"
-    )
+    """Rule a line that two indexes have differently: nobody can tell which was installed."""
+    one, other = choice.file, choice.clash or choice.rival or choice.file
+    if choice.clash:
+        mine, theirs = facts_of(one), facts_of(other)
+        fact = differing(mine, theirs) or "size"
+        what = (
+            f"{one.filename} is one file on {one.index} ({fact} {mine[fact][:12]}) and another on "
+            f"{other.index} ({fact} {theirs[fact][:12]})"
+        )
+    else:
+        what = (
+            f"{one.index} has {one.filename}, and {other.index}, which comes after it, has {other.filename}: "
+            "pip, which knows no order of indexes, would have taken that one"
+        )
+    reason = f"{what}: decide it, --index {line.name}={one.index} or --index {line.name}={other.index}"
     return rule(line, "unresolved", reason, "ambiguous-index")
 
 
