@@ -58,6 +58,11 @@ def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: 
     address = line.url or line.path or ""
     filename = unquote(address.partition("?")[0].replace("\\", "/").rpartition("/")[2])
     known = files.named(line.name, filename)
+    if line.hashes:
+        known = [item for item in known if (files.hash_of(item) or "").lower() in line.hashes]
+        if line.sha256 and line.sha256 not in line.hashes:
+            reason = f"its address names the sha256 {line.sha256[:12]}, which is none of its hashes"
+            return None, rule(line, "unresolved", reason, "other-hash")
     if line.sha256:
         return _hashed(line, filename, line.sha256, (files, known), target)
     if line.url is None:
@@ -75,6 +80,11 @@ def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: 
         reason = f"it was installed from one address, which does not answer ({err}), and is on no index"
         return None, rule(line, "unresolved", reason, "archive-line")
     item = at_address(line.name, filename, line.url, file.sha256)
+    if line.hashes and file.sha256 not in line.hashes:
+        reason = (
+            f"{filename} at its own address has the sha256 {file.sha256[:12]}, which is none of its hashes"
+        )
+        return None, rule(line, "unresolved", reason, "other-hash")
     return _lock(line, file, item, f"{filename} from its own address; {_UNHASHED}", target)
 
 

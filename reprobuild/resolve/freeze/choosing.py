@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -89,6 +89,13 @@ def _compared_with(
         if mine.keys() & other.keys() <= {"size"}:
             unsure.append(item)
     return None, tuple(unsure)
+
+
+def having(offer: Offer, hashes: Collection[str], files: FileLists) -> Offer:
+    """Return an offer with the files that have one of these sha256, or of which none is published."""
+    known = ((item, files.hash_of(item)) for item in offer.files)
+    kept = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
+    return msgspec.structs.replace(offer, files=kept)
 
 
 def hashed(choice: Choice, sha256: str, files: FileLists) -> Choice:

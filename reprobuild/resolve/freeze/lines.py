@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.errors import FetchError
 from reprobuild.lock import Ruling, Sdist, Wheel
 from reprobuild.resolve.freeze.archives import Bring, resolve_archive
-from reprobuild.resolve.freeze.choosing import Choice, choose, hashed
+from reprobuild.resolve.freeze.choosing import Choice, choose, hashed, having
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
@@ -29,6 +29,7 @@ from reprobuild.resolve.freeze.rulings import (
     no_file,
     no_hash,
     nowhere,
+    other_hash,
     rule,
     told,
     unlabelled,
@@ -129,7 +130,7 @@ class _Finder:
 
     def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
         version = line.version or ""
-        offers = self._files.offers(line.name, version)
+        offers = self._having(line, self._files.offers(line.name, version))
         choice = choose(offers, self._files, self._target)
         if choice is None or not choice.file.tags:
             choice, offers = self._by_rule(line, choice, offers)
@@ -139,6 +140,8 @@ class _Finder:
             return self._locked(line, choice)
         if any(offer.files for offer in offers):
             return None, no_file(line, self._target, offers)
+        if line.hashes and (others := self._files.of(line.name, version)):
+            return None, other_hash(line, others)
         if lookup.instead:
             return None, rule_system(line, lookup, self._around.base, self._around.image)
         versions = self._files.versions(line.name, version)
@@ -147,11 +150,15 @@ class _Finder:
         more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
         return None, nowhere(line, versions, lookup, more)
 
+    def _having(self, line: Requirement, offers: list[Offer]) -> list[Offer]:
+        hashes = line.hashes
+        return [having(offer, hashes, self._files) for offer in offers] if hashes else offers
+
     def _by_rule(
         self, line: Requirement, choice: Choice | None, offers: list[Offer]
     ) -> tuple[Choice | None, list[Offer]]:
         """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
-        more = self._files.elsewhere(line.name, line.version or "")
+        more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
         there = choose([*more, *offers], self._files, self._target)
         if there is None or not there.place.ruled or (choice is not None and not there.file.tags):
             return choice, [*offers, *more]
@@ -181,6 +188,8 @@ class _Finder:
             choice = hashed(choice, file.sha256, self._files)
             if choice.clash is not None:
                 return None, ambiguous(line, choice, self._files.facts_of)
+            if line.hashes and file.sha256 not in line.hashes:
+                return None, other_hash(line, [choice.file])
         reason = told(choice, line, decided=self._files.decided(line.name) is not None)
         reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)

@@ -76,6 +76,16 @@ def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
     return rule(line, "unresolved", reason, "no-hash")
 
 
+def other_hash(line: Requirement, found: Sequence[Distribution]) -> Ruling:
+    """Rule a line whose hashes no file has: one was uploaded again under the same name, or an index is another one."""
+    there = ", ".join(
+        f"{item.filename} from {item.index}" + (f" (sha256 {item.sha256[:12]})" if item.sha256 else "")
+        for item in found[:3]
+    )
+    reason = f"no file of {line.name} {line.version or ''} has a hash that the freeze names; there is {there}"
+    return rule(line, "unresolved", reason, "other-hash")
+
+
 def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
     """Say that no index has a version, and what there is of the project."""
     version = line.version or ""
