@@ -117,6 +117,28 @@ extra-index-url = ["https://pip.test/simple"]
     )
 
 
+def test_uvs_flat_indexes_are_pages_of_links(env: dict[str, str], tmp_path: Path) -> None:
+    text = """
+[[index]]
+name = "links"
+url = "https://flat.test/page/"
+format = "flat"
+[[index]]
+name = "mine"
+url = "https://mine.test/page"
+format = "flat"
+explicit = true
+"""
+    uv_file(env, tmp_path, text)
+    found = read_indexes(env)
+    assert (found.find_links, "https://flat.test/page" in found.simple) == (
+        ("https://flat.test/page/",),
+        False,
+    )
+    for name in ("links", "mine"):
+        assert decided_indexes({"tool": name}, found)[0]["tool"].links
+
+
 def test_uvs_variables_go_over_its_files(env: dict[str, str], tmp_path: Path) -> None:
     uv_file(env, tmp_path, 'index-url = "https://file.test/s"\nextra-index-url = ["https://fe.test/s"]\n')
     assert read_indexes(env).simple == ("https://fe.test/s", "https://file.test/s")

@@ -19,7 +19,7 @@ from reprobuild.net import Net
 from reprobuild.resolve.freeze.choosing import choose_wheel
 from reprobuild.resolve.freeze.files import Bring as Bring
 from reprobuild.resolve.freeze.files import Distribution, FileLists, at_address
-from reprobuild.resolve.freeze.rulings import BUILT, no_hash, rule
+from reprobuild.resolve.freeze.rulings import BUILT, no_hash, rule, why_yanked
 from reprobuild.resolve.freeze.target import Target
 from reprobuild.snapshot.model import Requirement
 from reprobuild.store import Store
@@ -135,7 +135,8 @@ def _lock(
     target: Target,
 ) -> Answer:
     """Return the wheel or the source that a file is, if it fits."""
-    name, yanked = canonicalize_name(line.name), (item.yanked if item else None) or ""
+    name, yanked = canonicalize_name(line.name), why_yanked(item) if item else ""
+    reason += f"; its publisher yanked it: {yanked}" if yanked else ""
     if file.filename.endswith(".whl"):
         if item is None or line.version is None:
             reason = f"{file.filename} is no name of a wheel of {line.name}"

@@ -42,7 +42,7 @@ class Indexes(Struct, frozen=True, kw_only=True):
     `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
     name, which a decision may use; all without credentials, which stand in `credentials` by address. `tokens` is
     {address: the same with the token of its path or its query}.
-    `uv_alone` has the addresses that pip is not configured with.
+    `uv_alone` has the addresses that pip is not configured with, `flat` the named ones that are pages of links.
     `remarks` are what the user should know of the configuration.
     """
 
@@ -52,6 +52,7 @@ class Indexes(Struct, frozen=True, kw_only=True):
     tokens: dict[str, str] = {}
     named: dict[str, str] = {}
     uv_alone: tuple[str, ...] = ()
+    flat: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -105,6 +106,7 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexe
         simple=roots,
         uv_alone=tuple(url for url in (*find_links, *roots) if url not in pips),
         named={name: _roots([url], credentials, tokens)[0] for name, url in uv.named.items()},
+        flat=_clean(uv.flat, credentials, tokens),
         credentials=credentials,
         tokens=tokens,
         remarks=tuple(_KEYRING.format(tool=tool) for tool, told in keyrings.items() if told),
@@ -137,7 +139,8 @@ def decided_indexes(
             )
         (url,) = _clean([as_url(whole)], credentials, tokens)
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
-        links = files or url in known.find_links or url.endswith((".html", ".htm"))
+        pages = {one.rstrip("/") for one in (*known.find_links, *known.flat)}
+        links = files or url.rstrip("/") in pages or url.endswith((".html", ".htm"))
         found[name] = Index(url if links else url.rstrip("/"), links=links)
     return found, credentials, tokens
 

@@ -33,6 +33,7 @@ from reprobuild.resolve.freeze.rulings import (
     rule,
     told,
     unlabelled,
+    why_yanked,
 )
 from reprobuild.resolve.freeze.system_lines import rule_system
 from reprobuild.resolve.freeze.target import Target as Target
@@ -193,7 +194,7 @@ class _Finder:
         reason = told(choice, line, decided=self._files.decided(line.name) is not None)
         reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)
-        yanked = item.yanked or ""
+        yanked = why_yanked(item)
         if item.tags:
             wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
             return wheel, rule(line, "pinned", reason)

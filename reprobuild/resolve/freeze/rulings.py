@@ -27,6 +27,11 @@ def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Ru
     )  # fmt: skip
 
 
+def why_yanked(file: Distribution) -> str:
+    """Return why a publisher yanked a file, empty where he did not."""
+    return "" if file.yanked is None else file.yanked or "no reason given"
+
+
 def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
     """Say which file was chosen and where, and what else there was to choose from."""
     file = choice.file
@@ -42,7 +47,7 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
     for item in choice.unsure:
         reason += f"; {item.index} has a file of this name, too, and nothing tells whether it is the same"
     if file.yanked is not None:
-        reason += f"; its publisher yanked it: {file.yanked or 'no reason given'}"
+        reason += f"; its publisher yanked it: {why_yanked(file)}"
     return reason
 
 
