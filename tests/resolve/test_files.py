@@ -469,6 +469,32 @@ def test_condas_build_whose_line_tells_its_version(index: Index) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("filename", "line"),
+    [("tool-2016.02.28-py3-none-any.whl", "tool==2016.2.28"), ("tool-1.0-py3-none-any.whl", "tool==1.0.0")],
+)
+def test_a_folder_spells_a_version_in_another_way(
+    served: Served, tmp_path: Path, filename: str, line: str
+) -> None:
+    index = Index(served)
+    index.add(f"tool-{line.partition('==')[2]}-py3-none-any.whl")
+    (tmp_path / filename).write_bytes(b"mine")
+    wheel, _ = lock(lists(index.url, links=[tmp_path.as_uri()]), line)
+    assert wheel is not None
+    assert (wheel.file.filename, wheel.file.url) == (filename, (tmp_path / filename).as_uri())
+
+
+def test_the_links_of_a_page_are_read_with_their_attributes(served: Served) -> None:
+    name, newer = "tool-1.0-py3-none-any.whl", "tool-1.0-cp311-cp311-linux_x86_64.whl"
+    mark = f"#sha256={'a' * 64}"
+    page = f'<a data-requires-python=">=3.12" href="{newer}{mark}">x</a>'
+    page += f'<a data-requires-python="&gt;=3.12" href="{newer}{mark}">x</a>'
+    page += f"<a\nHREF={name}?v=1&amp;w=2&region=3{mark} data-yanked='a &lt;b'>y</a><a data-x>z</a>"
+    wheel, _ = lock(lists(links=[served.give("/links.html", page.encode())]), "tool==1.0")
+    assert wheel is not None
+    assert (wheel.file.url, wheel.yanked) == (f"{served.url}/{name}?v=1&w=2&region=3", "a <b")
+
+
 def test_a_link_that_is_no_address_is_passed_over(served: Served) -> None:
     made = Index(served)
     made.add("pkg-1.0-py3-none-any.whl", url="https://[x")

@@ -79,6 +79,7 @@ class FileLists:
         self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
         self._pages = pages or Pages(net)
         self._bring = bring
+        self._links: dict[str, list[tuple[str, Listed]]] = {}
 
     def save(self) -> None:
         """Let the next run know which pages are still fresh then."""
@@ -167,11 +168,21 @@ class FileLists:
         return self._read(index, project, rank, "")[0]
 
     def _read(self, index: Index, project: str, rank: int, needle: str) -> tuple[list[Distribution], bool]:
-        listed, known = self._pages.files(index, project, needle)
-        if index.links:  # most are of other projects, and reading a name takes a hundred times as long
-            listed = [one for one in listed if canonicalize_name(one.filename).startswith(project)]
+        if not index.links:
+            listed, known = self._pages.files(index, project, needle)
+            return [item for one in listed if (item := self._described(project, one, index.url, rank))], known
+        mine = self._of_links(index, project)
+        listed = [one for one in mine if needle in one.filename]
         found = [item for one in listed if (item := self._described(project, one, index.url, rank))]
-        return found, bool(found) if index.links else known
+        # Names may spell the version in more ways than one.
+        return found, bool(found) or any(_distribution(project, one, index.url, rank) for one in mine)
+
+    def _of_links(self, index: Index, project: str) -> list[Listed]:
+        """Return the files of a page of links that may be a project's: reading a name takes a hundred times as long."""
+        if index.url not in self._links:
+            listed, _ = self._pages.files(index, project, "")
+            self._links[index.url] = [(canonicalize_name(one.filename), one) for one in listed]
+        return [one for name, one in self._links[index.url] if name.startswith(project)]
 
     def _described(self, project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
         """Return the file's description, whose address holds no signature; this run knows it."""
