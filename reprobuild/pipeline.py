@@ -30,6 +30,7 @@ from reprobuild.preflight import check_gpus, preflight, this_machine
 from reprobuild.realise import is_realised, realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
+from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.interpreter.standalone import mirrored
 from reprobuild.results import IMAGE, LOCK, former_image
 from reprobuild.session import Session
@@ -107,7 +108,8 @@ def choose_lock(
         )
     session.say(f"lock: {lock.digest[:12]}, made before")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
-        sources, _ = lock_sources(snapshot, decisions, session.surroundings(captured))
+        here, _ = of_environment(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
+        sources, _ = lock_sources(here, decisions, session.surroundings(captured))
         made = {source.file.sha256 for source in sources}
         if other := [source for source in lock.sources if source.file.sha256 not in made]:
             raise LockError(

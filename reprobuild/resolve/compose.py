@@ -35,6 +35,7 @@ from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.freeze.asking import file_lists, known_of
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
+from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
 from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
@@ -60,7 +61,12 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     Raises:
         LockError: something cannot be decided or had, or differs and was not accepted.
     """
-    subject = _with_conda(_subject(snapshot, decisions), around)
+    subject = _subject(snapshot, decisions)
+    captured_python = subject.interpreter.version
+    snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
+    if elsewhere:
+        subject = _subject(snapshot, decisions)
+    subject = _with_conda(subject, around)
     for module in not_used(snapshot):
         around.say(f"warning: {module}")
     services = read_services(decisions.services)
@@ -81,6 +87,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         *trees,
         *_dropped(snapshot, decisions.drop),
         *_unread(snapshot),
+        *elsewhere,
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
     files.save()

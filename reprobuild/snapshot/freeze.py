@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from msgspec import UNSET
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from reprobuild import secrets
 from reprobuild.snapshot import text
+from reprobuild.snapshot.freeze_hashes import Hashes, split_hashes
+from reprobuild.snapshot.freeze_unique import read_marker, unique
+from reprobuild.snapshot.freeze_unique import same_version as same_version
 from reprobuild.snapshot.freeze_url import NAME, VERSION, Origin, read_origin
 from reprobuild.snapshot.model import Place, Remark, Requirement
 
-_PIN = re.compile(rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;.*)?")
+_PIN = re.compile(
+    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"
+)
 _LEFTOVER = re.compile(rf"(?P<name>[-~][A-Za-z0-9._-]*)={{2,3}}(?P<version>{VERSION})")
 _DIRECT = re.compile(
-    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)(?:\s+;.*)?"
+    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)(?:\s+;(?P<marker>.*))?"
 )
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)(?P<target>\S.*)")
 _EDITABLE_COMMENT = re.compile(rf"#\s*Editable\b.*?\((?P<name>{NAME})={{2,3}}(?P<version>{VERSION})\).*")
@@ -57,7 +61,7 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
         if row.strip():
             reader.read(number, row.strip())
     reader.settle()
-    found, repeated = _unique(reader.requirements)
+    found, repeated = unique(reader.hashes.given(reader.requirements))
     return found, (*text.nothing(file, rows), *reader.remarks, *repeated)
 
 
@@ -68,6 +72,7 @@ class _Reader:
         self.file = file
         self.requirements: list[Requirement] = []
         self.remarks: list[Remark] = []
+        self.hashes = Hashes()
         self.pending: _Pending | None = None
         self.table = False
 
@@ -81,10 +86,17 @@ class _Reader:
             return
         forms: tuple[Callable[[int, str], bool], ...] = (self._editable, self._noise, self._requirement)
         bare = _INLINE.sub("", line).removesuffix("\\").strip()
+        bare, hashes = split_hashes(bare) if "--hash" in bare else (bare, ())
+        if not bare:
+            self._hash(number, line, hashes)
+            return
+        self.hashes.above = None
         if not _EDITABLE.fullmatch(bare):
             self.settle()
         if not any(form(number, bare) for form in forms):
             self._remark(number, line, _why_not(bare), understood=False)
+        elif hashes:
+            self._hash(number, line, hashes)
 
     def settle(self) -> None:
         """Keep an announced editable whose path never came: its name and version are known, its place is not."""
@@ -127,10 +139,21 @@ class _Reader:
         self._keep_origin(number, line, name, origin, version)
         return True
 
-    def _noise(self, number: int, line: str) -> bool:
-        if re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line):
+    def _hash(self, number: int, line: str, hashes: Sequence[str | None]) -> None:
+        """Keep hashes for the requirement that was read last, if they are of one that can have some."""
+        above = self.requirements[self.hashes.above] if self.hashes.above is not None else None
+        if None in hashes:
+            self._remark(number, line, "a hash that is no sha256: it is not compared", understood=False)
+        elif above is None:
+            self._remark(number, line, "a hash of no requirement that was read")
+        elif above.kind not in ("index", "archive"):
+            self._remark(number, line, "a hash of what is no file: it is not compared", understood=False)
+        elif above.place.line != number:
             self._remark(number, line, "a hash of the requirement above")
-        elif _TABLE_HEAD.fullmatch(line):
+        self.hashes.take(hashes)
+
+    def _noise(self, number: int, line: str) -> bool:
+        if _TABLE_HEAD.fullmatch(line):
             self.table = True
             self._remark(number, line, "the header of `pip list`")
         elif self.table and re.fullmatch(r"[-\s]+", line):
@@ -163,15 +186,32 @@ class _Reader:
             origin = read_origin(match["url"], editable=False)
             if origin is None:
                 return False
-            self._keep_origin(number, line, match["name"], origin, origin.version)
+            if self._is_for(number, line, match["marker"]):
+                self._keep_origin(number, line, match["name"], origin, origin.version, match["marker"])
             return True
         pin = _pin(line)
         if pin is None:
             return False
-        self._keep(number, line, kind="index", name=pin[0], version=pin[1])
+        if self._is_for(number, line, pin[2]):
+            self._keep(number, line, kind="index", name=pin[0], version=pin[1], marker=read_marker(pin[2]))
         return True
 
-    def _keep_origin(self, number: int, line: str, name: str, origin: Origin, version: str | None) -> None:
+    def _is_for(self, number: int, line: str, marker: str | None) -> bool:
+        """Tell whether it can be read for which environments a line is; where it cannot, that is remarked."""
+        if marker is None or read_marker(marker) is not UNSET:
+            return True
+        self._remark(number, line, "nobody can read for which environments it is: not read", understood=False)
+        return False
+
+    def _keep_origin(
+        self,
+        number: int,
+        line: str,
+        name: str,
+        origin: Origin,
+        version: str | None,
+        marker: str | None = None,
+    ) -> None:
         self._keep(
             number,
             line,
@@ -183,6 +223,7 @@ class _Reader:
             subdirectory=origin.subdirectory,
             sha256=origin.sha256,
             path=origin.path,
+            marker=read_marker(marker),
         )
         if origin.credential:
             self._remark(
@@ -194,21 +235,22 @@ class _Reader:
             self._remark(number, line, "a secret where a requirement should be: not read", understood=False)
             return
         place = Place(self.file, number)
+        self.hashes.above = len(self.requirements)
         self.requirements.append(Requirement(place=place, text=text.shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
 
 
-def _pin(line: str) -> tuple[str, str | None] | None:
-    """Return (name, version) of `name==version` and its relatives; version None for a name without a pin."""
+def _pin(line: str) -> tuple[str, str | None, str | None] | None:
+    """Return name, version and marker of `name==version` and its relatives; version None for a name without a pin."""
     if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
-        return match["name"], match["version"]
+        return match["name"], match["version"], match["marker"]
     try:
         asked = Pep508(line)
     except (InvalidRequirement, RecursionError):  # nested brackets in a marker
         return None
-    return None if asked.url else (asked.name, None)
+    return None if asked.url else (asked.name, None, str(asked.marker) if asked.marker else None)
 
 
 def _why_not(line: str) -> str:
@@ -217,34 +259,3 @@ def _why_not(line: str) -> str:
     if re.fullmatch(rf"_[\w.-]+={{2,3}}{VERSION}", line):
         return "not a name that pip can install: a package of conda?"
     return "not a form that `pip freeze` prints"
-
-
-def same_version(one: str | None, other: str | None) -> bool:
-    """Whether two versions are the same under PEP 440; others only where they are spelled alike."""
-    try:
-        return one == other or (one is not None and other is not None and Version(one) == Version(other))
-    except InvalidVersion:
-        return False
-
-
-def _unique(found: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[Remark, ...]]:
-    """Return each distribution once; refuse a freeze that gives one of them two versions or two origins."""
-    kept: dict[str, Requirement] = {}
-    repeated: list[Remark] = []
-    # A name without anything to pin adds nothing to a pin of the same name, wherever it stands.
-    for one in sorted(found, key=lambda r: (r.kind == "index" and r.version is None, r.place)):
-        key = f"{one.kind}:{one.name}" if one.kind == "leftover" else canonicalize_name(one.name)
-        first = kept.setdefault(key, one)
-        if first is one:
-            continue
-        bare = one.kind == "index" and one.version is None
-        same = (first.kind, first.url, first.commit, first.path) == (one.kind, one.url, one.commit, one.path)
-        if not bare and not (same and same_version(first.version, one.version)):
-            early, late = sorted((first.place, one.place))
-            raise text.broken(
-                late,
-                f"`{text.shown(one.name)}` is pinned again, and differently from {early}",
-                "keep the line of the environment that ran, or capture that environment alone",
-            )
-        repeated.append(text.remark(one.place.file, one.place.line, one.text, f"repeats {first.place}"))
-    return tuple(sorted(kept.values(), key=lambda r: r.place)), tuple(repeated)

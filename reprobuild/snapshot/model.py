@@ -37,7 +37,9 @@ class Requirement(Struct, frozen=True, kw_only=True):
     freeze does not tell it. `url` carries no user name and no password (but the `git@` of ssh), no
     fragment and no `@commit`; its scheme is as captured (`git+https`). `path` is the local directory
     of an editable install without a known remote, or a local file or folder. `version_from` is where the
-    version of a `conda` line was read, if not in the line itself.
+    version of a `conda` line was read, if not in the line itself. `hashes` are the sha256 (hex) of which its file must
+    have one, of an archive only where they are several or contradict `sha256`; `marker` tells for which environments
+    the line is, as `packaging` writes it.
     """
 
     place: Place
@@ -51,6 +53,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
     sha256: str | None = None
     path: str | None = None
     version_from: Place | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
+    hashes: tuple[str, ...] | UnsetType = UNSET
+    marker: str | UnsetType = UNSET
 
 
 class Package(Struct, frozen=True, kw_only=True):

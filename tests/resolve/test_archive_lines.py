@@ -47,6 +47,15 @@ def test_with_a_hash_it_is_that_very_file(served: Served) -> None:
     assert (ruling.outcome, ruling.reason) == ("pinned", f"{WHEEL} from its own address")
 
 
+def test_a_yank_of_that_very_file_is_said(served: Served) -> None:
+    index = Index(served)
+    index.add(WHEEL, yanked=True)
+    wheel, ruling = lock(lists(index.url), f"tool @ https://files.test/{WHEEL}#sha256={sha256(WHEEL)}")
+    assert wheel is not None
+    assert wheel.yanked == "no reason given"
+    assert ruling.reason == f"{WHEEL} from {index.url}; its publisher yanked it: no reason given"
+
+
 def test_without_a_hash_the_address_is_asked_and_that_is_said(served: Served, around: Around) -> None:
     index = Index(served)
     index.add(WHEEL)

@@ -189,7 +189,7 @@ def test_a_yanked_file_is_taken_and_said_so(index: Index, yanked: str | bool, sa
     index.add("tool-1.0-py3-none-any.whl", yanked=yanked)
     wheel, ruling = lock(lists(index.url), "tool==1.0")
     assert wheel is not None
-    assert wheel.yanked == (yanked if isinstance(yanked, str) else "")
+    assert wheel.yanked == said
     assert ruling.outcome == "pinned"
     assert ruling.reason.endswith(f"; its publisher yanked it: {said}")
 
@@ -249,7 +249,7 @@ def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:
 def test_the_first_index_wins_and_each_is_asked_once(served: Served) -> None:
     one, two = Index(served, "/one"), Index(served, "/two")
     one.add("tool-1.0-py3-none-any.whl", hashes={"sha256": "1" * 64})
-    two.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    two.add("tool-1.0-py2.py3-none-any.whl")
     two.add("rare-1.0-py3-none-any.whl")
     files = lists(one.url, two.url)
     assert taken(files, "tool==1.0") == "tool-1.0-py3-none-any.whl"
@@ -261,7 +261,7 @@ def test_the_first_index_wins_and_each_is_asked_once(served: Served) -> None:
 
 def test_a_folder_comes_before_every_index(served: Served, tmp_path: Path) -> None:
     index = Index(served)
-    index.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
+    index.add("tool-1.0-py2.py3-none-any.whl")
     path = tmp_path / "tool-1.0-py3-none-any.whl"
     path.write_bytes(b"wheel")
     (tmp_path / "README").write_bytes(b"")
@@ -271,7 +271,10 @@ def test_a_folder_comes_before_every_index(served: Served, tmp_path: Path) -> No
     assert wheel.file == Artefact(
         filename=path.name, sha256=hashlib.sha256(b"wheel").hexdigest(), size=5, url=path.as_uri()
     )
-    assert ruling.reason == f"{path.name} from {tmp_path.as_uri()}"
+    assert ruling.reason == (
+        f"{path.name} from {tmp_path.as_uri()}; {index.url} has tool-1.0-py2.py3-none-any.whl: decide it with "
+        f"--index tool={index.url}"
+    )
 
 
 def test_a_page_of_links(served: Served) -> None:
@@ -283,15 +286,6 @@ def test_a_page_of_links(served: Served) -> None:
         filename=name, sha256="a" * 64, size=0, url=f"{served.url}/d/{name.replace('+', '%2B')}"
     )
     assert lock(lists(links=[f"{served.url}/no-page"]), "tool==1.0")[1].kind == "unknown-project"
-
-
-def test_a_file_without_a_published_hash(index: Index) -> None:
-    index.add("tool-1.0-py3-none-any.whl", hashes={})
-    with pytest.raises(
-        FetchError, match=f"{index.url} publishes no sha256 for tool-1.0-py3-none-any.whl"
-    ) as err:
-        lock(lists(index.url), "tool==1.0")
-    assert err.value.hint == "put the file into a folder, and that folder into pip's find-links"
 
 
 @pytest.mark.parametrize(
@@ -473,6 +467,32 @@ def test_condas_build_whose_line_tells_its_version(index: Index) -> None:
         "replaced",
         "conda's build 1.0 is replaced by the wheel of the same version",
     )
+
+
+@pytest.mark.parametrize(
+    ("filename", "line"),
+    [("tool-2016.02.28-py3-none-any.whl", "tool==2016.2.28"), ("tool-1.0-py3-none-any.whl", "tool==1.0.0")],
+)
+def test_a_folder_spells_a_version_in_another_way(
+    served: Served, tmp_path: Path, filename: str, line: str
+) -> None:
+    index = Index(served)
+    index.add(f"tool-{line.partition('==')[2]}-py3-none-any.whl")
+    (tmp_path / filename).write_bytes(b"mine")
+    wheel, _ = lock(lists(index.url, links=[tmp_path.as_uri()]), line)
+    assert wheel is not None
+    assert (wheel.file.filename, wheel.file.url) == (filename, (tmp_path / filename).as_uri())
+
+
+def test_the_links_of_a_page_are_read_with_their_attributes(served: Served) -> None:
+    name, newer = "tool-1.0-py3-none-any.whl", "tool-1.0-cp311-cp311-linux_x86_64.whl"
+    mark = f"#sha256={'a' * 64}"
+    page = f'<a data-requires-python=">=3.12" href="{newer}{mark}">x</a>'
+    page += f'<a data-requires-python="&gt;=3.12" href="{newer}{mark}">x</a>'
+    page += f"<a\nHREF={name}?v=1&amp;w=2&region=3{mark} data-yanked='a &lt;b'>y</a><a data-x>z</a>"
+    wheel, _ = lock(lists(links=[served.give("/links.html", page.encode())]), "tool==1.0")
+    assert wheel is not None
+    assert (wheel.file.url, wheel.yanked) == (f"{served.url}/{name}?v=1&w=2&region=3", "a <b")
 
 
 def test_a_link_that_is_no_address_is_passed_over(served: Served) -> None:

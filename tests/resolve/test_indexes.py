@@ -107,8 +107,36 @@ extra-index-url = ["https://pip.test/simple"]
         find_links=("file:///wheels",),
         simple=("https://extra.test/simple", "https://pip.test/simple", "https://default.test/simple"),
         named={"extra": "https://extra.test/simple"},
+        uv_alone=(
+            "file:///wheels",
+            "https://extra.test/simple",
+            "https://pip.test/simple",
+            "https://default.test/simple",
+        ),
         credentials={"https://extra.test/simple": ("bob", "pw")},
     )
+
+
+def test_uvs_flat_indexes_are_pages_of_links(env: dict[str, str], tmp_path: Path) -> None:
+    text = """
+[[index]]
+name = "links"
+url = "https://flat.test/page/"
+format = "flat"
+[[index]]
+name = "mine"
+url = "https://mine.test/page"
+format = "flat"
+explicit = true
+"""
+    uv_file(env, tmp_path, text)
+    found = read_indexes(env)
+    assert (found.find_links, "https://flat.test/page" in found.simple) == (
+        ("https://flat.test/page/",),
+        False,
+    )
+    for name in ("links", "mine"):
+        assert decided_indexes({"tool": name}, found)[0]["tool"].links
 
 
 def test_uvs_variables_go_over_its_files(env: dict[str, str], tmp_path: Path) -> None:
@@ -136,6 +164,7 @@ def test_uvs_extra_indexes_come_first_then_pips_defaults_then_pips_extras(env: d
     assert read_indexes(env).simple == (
         "https://e.test/s", "https://p.test/s", "https://u.test/s", "https://x.test/s",
     )  # fmt: skip
+    assert [place.url for place in read_indexes(env).places if place.uv] == ["https://e.test/s"]
 
 
 WHOLE = """

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from reprobuild.errors import FetchError, LockError
+from reprobuild.errors import LockError
 from reprobuild.net import Net
 from reprobuild.resolve.compose import accept
+from reprobuild.resolve.freeze.files import FileLists
+from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Target, newest
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
 
 WHEEL = "tool-1.0-py3-none-any.whl"
+BEST = "tool-1.0-cp311-cp311-linux_x86_64.whl"
 
 
 @pytest.fixture
@@ -100,9 +103,71 @@ def test_a_clash_with_a_folder_is_seen_by_its_bytes(one: Index, tmp_path: Path) 
 def test_all_files_of_a_line_come_from_one_index(one: Index, two: Index) -> None:
     """The better wheel of a later index is not mixed in, as pip would do."""
     one.add(WHEEL)
-    two.add("tool-1.0-cp311-cp311-linux_x86_64.whl")
-    assert taken(lists(one.url, two.url), "tool==1.0") == WHEEL
-    assert taken(lists(two.url, one.url), "tool==1.0") == "tool-1.0-cp311-cp311-linux_x86_64.whl"
+    two.add(BEST)
+    for index, expected in ((one, WHEEL), (two, BEST)):
+        assert taken(lists(one.url, two.url, tool=index.url), "tool==1.0") == expected
+    wheel, ruling = lock(lists(two.url, one.url), "tool==1.0")
+    assert wheel is not None
+    said = f"; {one.url} has {WHEEL}: decide it with --index tool={one.url}"
+    assert (wheel.file.filename, ruling.reason) == (BEST, f"{BEST} from {two.url}{said}")
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (WHEEL, "tool-1.0-cp311-cp311-linux_x86_64.whl"), (WHEEL, "tool-1.0-1-py3-none-any.whl"),
+        ("tool-1.0-cp311-cp311-manylinux_2_17_x86_64.whl", "tool-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"),
+        ("tool-1.0.tar.gz", WHEEL),
+    ],
+)  # fmt: skip
+def test_what_pip_would_have_taken_of_a_later_index_is_nobodys_choice(
+    one: Index, two: Index, first: str, later: str
+) -> None:
+    """The bytes that were captured are probably those of the later one."""
+    one.add(first)
+    two.add(later)
+    files = lists(one.url, two.url)
+    wheel, ruling = lock(files, "tool==1.0")
+    assert (wheel, ruling.outcome, ruling.kind) == (None, "unresolved", "ambiguous-index")
+    assert ruling.reason == (
+        f"{one.url} has {first}, and {two.url}, which comes after it, has {later}: pip, which knows no order of "
+        f"indexes, would have taken that one: decide it, --index tool={one.url} or --index tool={two.url}"
+    )
+    assert resolved(lists(one.url, two.url, tool=two.url), "tool==1.0").rulings[0].outcome == "pinned"
+    two.add("tool-1.0-cp39-cp39-linux_x86_64.whl")
+    one.add(later)  # a mirror that has it, too
+    assert lock(lists(one.url, two.url), "tool==1.0")[1].reason == f"{later} from {one.url}"
+
+
+def test_uv_takes_the_first_of_its_own_indexes(one: Index, two: Index) -> None:
+    one.add(WHEEL)
+    two.add(BEST)
+    places = Indexes(find_links=(), simple=(one.url, two.url), uv_alone=(one.url,), credentials={})
+    _, ruling = lock(FileLists(places, Net()), "tool==1.0")
+    said = f"; {two.url} has {BEST}: decide it with --index tool={two.url}"
+    assert (ruling.outcome, ruling.reason) == ("pinned", f"{WHEEL} from {one.url}{said}")
+
+
+def test_a_rules_wheel_stands_behind_another_wheel_of_a_configured_index(one: Index, served: Served) -> None:
+    two, rule = Index(served, "/two"), Index(served, "/whl/cpu")
+    one.add("torch-1.0+cpu.tar.gz")
+    rule.add("torch-1.0+cpu-py3-none-any.whl")
+    torch = served.url + "/whl/{local}"
+    files = lists(one.url, two.url, torch=torch)
+    assert taken(files, "torch==1.0+cpu") == "torch-1.0+cpu-py3-none-any.whl"
+    two.add("torch-1.0+cpu-py3-none-any.whl")
+    assert taken(lists(one.url, two.url, torch=torch), "torch==1.0+cpu") == "torch-1.0+cpu-py3-none-any.whl"
+    two.add("torch-1.0+cpu-cp311-cp311-linux_x86_64.whl")
+    assert lock(lists(one.url, two.url, torch=torch), "torch==1.0+cpu")[1].kind == "ambiguous-index"
+
+
+def test_of_one_version_what_was_not_yanked_is_taken(one: Index, two: Index) -> None:
+    one.add(BEST, yanked="broken")
+    one.add(WHEEL)
+    assert taken(lists(one.url), "tool==1.0") == WHEEL
+    one.add("rare-1.0-py3-none-any.whl", yanked="broken")
+    two.add("rare-1.0-1-py3-none-any.whl")
+    assert lock(lists(one.url, two.url), "rare==1.0")[1].kind == "ambiguous-index"
 
 
 def test_a_version_that_only_a_later_index_has_is_taken_and_said(one: Index, two: Index) -> None:
@@ -122,20 +187,22 @@ def test_a_version_that_only_a_later_index_has_is_taken_and_said(one: Index, two
     assert lock(lists(one.url, two.url), "rare==1.0")[1].reason == f"rare-1.0-py3-none-any.whl from {two.url}"
 
 
-def test_the_source_of_the_first_index_comes_before_the_wheel_of_the_second(one: Index, two: Index) -> None:
-    one.add("tool-1.0.zip")
+def test_the_source_of_the_first_index_comes_before_that_of_the_second(one: Index, two: Index) -> None:
+    one.add("tool-1.0.zip", yanked="wrong licence")
     one.add("tool-1.0.tar.gz", yanked="wrong licence")
-    two.add(WHEEL)
+    two.add("tool-1.0.zip")
     found = resolved(lists(one.url, two.url), "tool==1.0")
     (sdist,) = found.sdists
     assert (sdist.file.filename, sdist.version, sdist.yanked) == ("tool-1.0.tar.gz", "1.0", "wrong licence")
     assert found.rulings[0].reason == (
-        f"tool-1.0.tar.gz from {one.url}; {two.url} has a wheel: decide it with --index tool={two.url}; its publisher "
-        "yanked it: wrong licence; built from its source, once"
+        f"tool-1.0.tar.gz from {one.url}; {two.url} has tool-1.0.zip: decide it with --index tool={two.url}; its "
+        "publisher yanked it: wrong licence; built from its source, once"
     )
     assert found.wheels == ()
-    decided = resolved(lists(one.url, two.url, tool=two.url), "tool==1.0")
-    assert [wheel.file.filename for wheel in decided.wheels] == [WHEEL]
+    one.add("mine-1.0.tar.gz", yanked="wrong licence")
+    one.add("mine-1.0.zip")
+    (sdist,) = resolved(lists(one.url), "mine==1.0").sdists
+    assert sdist.file.filename == "mine-1.0.zip"
 
 
 def test_a_newer_release_of_a_later_index_is_not_taken_for_a_build(
@@ -163,14 +230,6 @@ def test_only_the_decided_index_is_asked(one: Index, two: Index, served: Served)
     _, ruling = lock(lists(one.url, TOOL=two.url), "tool==1.0")
     assert (ruling.outcome, ruling.kind) == ("unresolved", "unknown-project")
     assert {path.split("/")[1] for path, _ in served.asked[before:]} == {"two"}
-
-
-def test_an_md5_is_no_hash(one: Index) -> None:
-    one.add(WHEEL, hashes={"md5": "0" * 32})
-    with pytest.raises(
-        FetchError, match=r"publishes no sha256 for tool-1\.0-py3-none-any\.whl \(an md5 is not enough\)"
-    ):
-        lock(lists(one.url), "tool==1.0")
 
 
 def test_two_logins_on_one_host(one: Index, two: Index, served: Served) -> None:

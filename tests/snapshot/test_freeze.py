@@ -12,6 +12,7 @@ from tests.snapshot.samples import covered, written
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 HASH = "ab" * 32
+OTHER = "cd" * 32
 
 
 def one(*rows: str) -> Requirement:
@@ -32,7 +33,14 @@ def one(*rows: str) -> Requirement:
         ("spam==1!7.4.1", {"version": "1!7.4.1"}),
         ("torch==2.9.0+cu130", {"version": "2.9.0+cu130"}),
         ("click==8.1.7  # the command line", {"name": "click", "version": "8.1.7"}),
-        ("a[b,c]==1.0 ; python_version < '3.11'", {"name": "a", "version": "1.0"}),
+        (
+            "a[b,c]==1.0 ; python_version < '3.11'",
+            {"name": "a", "version": "1.0", "marker": 'python_version < "3.11"', "text": "a[b,c]==1.0 ; python_version < '3.11'"},
+        ),
+        ("a>=1; os_name == 'nt'", {"version": None, "marker": 'os_name == "nt"'}),
+        ("m @ https://example.org/m-1.0.zip ; os_name == 'nt'", {"kind": "archive", "marker": 'os_name == "nt"'}),
+        (f"a==1.0 --hash=sha256:{HASH.upper()} --hash sha256:{OTHER}", {"text": "a==1.0", "hashes": (HASH, OTHER)}),
+        (f"m @ https://example.org/m-1.0.zip --hash=sha256:{HASH}", {"kind": "archive", "sha256": HASH}),
         ("a==1.0 \\", {"name": "a", "version": "1.0"}),
         ("regex", {"kind": "index", "name": "regex", "version": None}),
         ("regex>=2020", {"kind": "index", "name": "regex", "version": None, "text": "regex>=2020"}),
@@ -117,7 +125,12 @@ def test_comments_whose_path_was_lost_still_count() -> None:
         ("# thing==2.9.0", "commented out", False),
         ("# # Editable install with no version control (s==0.1)", "commented out", False),
         ("--find-links https://example.org/whl/cu121", "an option", True),
-        ("--hash=sha256:" + HASH, "a hash", True),
+        ("--hash=sha256:" + HASH, "a hash of no requirement that was read", True),
+        ("--hash=sha512:" + HASH * 2, "no sha256", False),
+        ("a==1.0 ; no_such_thing == '1'", "for which environments", False),
+        ("a==1.0 ; " + "(" * 900, "for which environments", False),
+        ("m @ https://example.org/m-1.0.zip ; python_version", "for which environments", False),
+        ("a>=1 ; " + "(" * 900, "not a form", False),
         ("WARNING: Could not generate requirement for distribution -oops 1.0", "a warning", True),
         ("ERROR: Exception:", "incomplete", False),
         ("$ pip freeze -r requirements.txt", "prompt", True),
@@ -142,6 +155,44 @@ def test_lines_that_pin_nothing(line: str, reason: str | None, understood: bool)
     assert not found
     assert reason in remarks[0].reason
     assert remarks[0].understood is understood
+
+
+def test_hashes_below_a_line_are_its_own() -> None:
+    """As `uv export` and `pip-compile --generate-hashes` write them."""
+    data = f"""
+a==1.0 ; sys_platform == 'linux' \\
+    --hash=sha256:{HASH} \\
+    --hash=sha256:{OTHER}
+    # via b
+m @ https://example.org/m-1.0-py3-none-any.whl \\
+    --hash=sha256:{HASH}
+n @ https://example.org/n-1.0-py3-none-any.whl#sha256={OTHER} \\
+    --hash=sha256:{HASH}
+odd=1 \\
+    --hash=sha256:{"ef" * 32}
+b==1.0
+-e /home/me/thing --hash=sha256:{HASH}
+c==1.0 \\
+    --hash=md5:{HASH[:32]}
+""".encode()
+    found, remarks = freeze.parse(data)
+    facts = [(one.name, one.sha256, one.hashes or None) for one in found]
+    assert facts == [
+        ("a", None, (HASH, OTHER)), ("m", HASH, None), ("n", OTHER, (HASH,)), ("b", None, None), ("thing", None, None),
+        ("c", None, None),
+    ]  # fmt: skip
+    assert covered(found, remarks) == written(data)
+    assert [one.place.line for one in remarks if not one.understood] == [10, 13, 15]
+    assert b"hashes" not in msgspec.json.encode(found[-1])  # so that digests of older snapshots stay
+
+
+def test_one_name_for_several_environments() -> None:
+    linux, darwin = "a==1.0+cpu ; sys_platform == 'linux'", "a==1.0 ; sys_platform == 'darwin'"
+    found, remarks = freeze.parse(f"{linux}\n{darwin}\na\n{linux} --hash=sha256:{HASH}".encode())
+    assert [(one.version, one.hashes or None) for one in found] == [("1.0+cpu", (HASH,)), ("1.0", None)]
+    assert [one.place.line for one in remarks] == [4, 3]
+    with pytest.raises(SnapshotError, match="pinned again"):
+        freeze.parse(f'{linux}\na==2.0 ;sys_platform=="linux"'.encode())
 
 
 def test_an_empty_file_is_said() -> None:

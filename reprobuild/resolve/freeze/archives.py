@@ -8,7 +8,7 @@ is nowhere else for certain, so what an index has under its name is a replacemen
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
@@ -17,8 +17,9 @@ from reprobuild.errors import FetchError
 from reprobuild.lock import Artefact, Ruling, Sdist, Wheel
 from reprobuild.net import Net
 from reprobuild.resolve.freeze.choosing import choose_wheel
+from reprobuild.resolve.freeze.files import Bring as Bring
 from reprobuild.resolve.freeze.files import Distribution, FileLists, at_address
-from reprobuild.resolve.freeze.rulings import BUILT, rule
+from reprobuild.resolve.freeze.rulings import BUILT, no_hash, rule, why_yanked
 from reprobuild.resolve.freeze.target import Target
 from reprobuild.snapshot.model import Requirement
 from reprobuild.store import Store
@@ -28,7 +29,6 @@ _SUFFIX = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|tar|zip)$")
 _UNHASHED = "the freeze tells no hash of it, so it is what stood there when the lock was made"
 _NO_HASH_HERE = "the freeze tells no hash of it, so nobody can tell whether it is the same"
 
-Bring = Callable[[str, str], Artefact]
 Answer = tuple["Wheel | Sdist | None", Ruling]
 
 
@@ -58,6 +58,11 @@ def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: 
     address = line.url or line.path or ""
     filename = unquote(address.partition("?")[0].replace("\\", "/").rpartition("/")[2])
     known = files.named(line.name, filename)
+    if line.hashes:
+        known = [item for item in known if (files.hash_of(item) or "").lower() in line.hashes]
+        if line.sha256 and line.sha256 not in line.hashes:
+            reason = f"its address names the sha256 {line.sha256[:12]}, which is none of its hashes"
+            return None, rule(line, "unresolved", reason, "other-hash")
     if line.sha256:
         return _hashed(line, filename, line.sha256, (files, known), target)
     if line.url is None:
@@ -70,11 +75,16 @@ def resolve_archive(line: Requirement, files: FileLists, target: Target, bring: 
         file = bring(line.url, filename)
     except FetchError as err:
         if known:
-            reason = f"{filename} is not at its own address any more ({err}); {known[0].index} has a file of that name"
-            return _replaced(line, files, known[0], f"{reason}; {_NO_HASH_HERE}", target)
+            reason = f"{filename} is not at its own address any more ({err})"
+            return _replaced(line, files, known, reason, target)
         reason = f"it was installed from one address, which does not answer ({err}), and is on no index"
         return None, rule(line, "unresolved", reason, "archive-line")
     item = at_address(line.name, filename, line.url, file.sha256)
+    if line.hashes and file.sha256 not in line.hashes:
+        reason = (
+            f"{filename} at its own address has the sha256 {file.sha256[:12]}, which is none of its hashes"
+        )
+        return None, rule(line, "unresolved", reason, "other-hash")
     return _lock(line, file, item, f"{filename} from its own address; {_UNHASHED}", target)
 
 
@@ -100,12 +110,20 @@ def _of_captured_machine(
 ) -> Answer:
     if not known:
         return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
-    reason = f"it was installed from a file of the captured machine; {known[0].index} has one of that name"
-    return _replaced(line, files, known[0], f"{reason}; {_NO_HASH_HERE}", target)
+    reason = "it was installed from a file of the captured machine"
+    return _replaced(line, files, known, reason, target)
 
 
-def _replaced(line: Requirement, files: FileLists, item: Distribution, reason: str, target: Target) -> Answer:
-    found, ruling = _lock(line, files.artefact(item), item, reason, target)
+def _replaced(
+    line: Requirement, files: FileLists, known: Sequence[Distribution], why: str, target: Target
+) -> Answer:
+    item = next((one for one in known if files.hash_of(one)), known[0])
+    reason = f"{why}; {item.index} has one of that name; {_NO_HASH_HERE}"
+    try:
+        file = files.artefact(item)
+    except FetchError as err:
+        return None, no_hash(line, item, err)
+    found, ruling = _lock(line, file, item, reason, target)
     return (found, rule(line, "replaced", reason, "archive-line")) if found else (None, ruling)
 
 
@@ -117,7 +135,8 @@ def _lock(
     target: Target,
 ) -> Answer:
     """Return the wheel or the source that a file is, if it fits."""
-    name, yanked = canonicalize_name(line.name), (item.yanked if item else None) or ""
+    name, yanked = canonicalize_name(line.name), why_yanked(item) if item else ""
+    reason += f"; its publisher yanked it: {yanked}" if yanked else ""
     if file.filename.endswith(".whl"):
         if item is None or line.version is None:
             reason = f"{file.filename} is no name of a wheel of {line.name}"

@@ -38,8 +38,9 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
         around.net, PageMemory(around.store, around.now), silent_places(services, decisions.services)
     )
     return FileLists(
-        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages
-    )
+        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages,
+        lambda url, filename: bring_file(url, filename, around.store, around.net),
+    )  # fmt: skip
 
 
 def known_of(snapshot: Snapshot, services: Mapping[str, Service], base: Base, around: Surroundings) -> Around:

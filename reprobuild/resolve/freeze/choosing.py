@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from reprobuild.lock import Artefact
 from reprobuild.resolve.freeze.files import Distribution, FileLists, Offer
+from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.resolve.freeze.target import Target
 from reprobuild.resolve.freeze.versions import is_valid
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """One file of one index. `passed` are the indexes before it that have the project, and `later` those after it that
-    have a wheel where this one has only a source. `clash` is a file of the same name and other bytes elsewhere, and
-    `unsure` are those of the same name that nothing can be compared with."""
+    """One file of one place. `passed` are the offers before it that have the project, and `later` the best files after
+    it that have other names; `rival` is the one of these that pip, which knows no order of indexes, would have taken.
+    `clash` is a file of the same name and other bytes elsewhere, and `unsure` are those of the same name that nothing
+    can be compared with."""
 
     file: Distribution
+    place: Index
     passed: tuple[Offer, ...] = ()
-    later: tuple[Offer, ...] = ()
+    later: tuple[Distribution, ...] = ()
+    rival: Distribution | None = None
     clash: Distribution | None = None
     unsure: tuple[Distribution, ...] = ()
 
@@ -38,14 +43,31 @@ def choose(offers: Sequence[Offer], files: FileLists, target: Target) -> Choice 
         found = choose_wheel(offer.files, target) or choose_sdist(offer.files, target)
         if found is None:
             continue
-        later = () if found.tags else offers[place + 1 :]
-        clash, unsure = _compared(found, [*offers[:place], *offers[place + 1 :]], files)
+        after = offers[place + 1 :]
+        clash, unsure = _compared(found, [*offers[:place], *after], files)
         return Choice(
-            file=found, passed=tuple(one for one in offers[:place] if one.known),
-            later=tuple(one for one in later if choose_wheel(one.files, target)),
+            file=found, place=offer.index, passed=tuple(one for one in offers[:place] if one.known),
+            later=_others(found, after, target), rival=_rival(found, offer.index, after, target),
             clash=clash, unsure=unsure,
         )  # fmt: skip
     return None
+
+
+def _others(found: Distribution, offers: Iterable[Offer], target: Target) -> tuple[Distribution, ...]:
+    """Return the best file of each offer, where it has another name than the one that was found."""
+    best = (
+        choose_wheel(one.files, target) or (None if found.tags else choose_sdist(one.files, target))
+        for one in offers
+    )
+    return tuple(item for item in best if item and item.filename != found.filename)
+
+
+def _rival(found: Distribution, place: Index, offers: Iterable[Offer], target: Target) -> Distribution | None:
+    """Return what pip would have taken instead. uv takes the first of its own indexes, and a rule is ours."""
+    asked = [one for one in offers if not (place.uv or one.index.uv or one.index.ruled)]
+    others = [item for item in _others(found, asked, target) if item.tags]
+    best = max(others, key=lambda item: _merit(item, target), default=None)  # the first of equals
+    return best if best and (not found.tags or _merit(best, target) > _merit(found, target)) else None
 
 
 def _compared(
@@ -53,6 +75,12 @@ def _compared(
 ) -> tuple[Distribution | None, tuple[Distribution, ...]]:
     """Return a file of another index with the chosen one's name and other bytes, and those that may have others."""
     named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
+    return _compared_with(chosen, named, files)
+
+
+def _compared_with(
+    chosen: Distribution, named: Iterable[Distribution], files: FileLists
+) -> tuple[Distribution | None, tuple[Distribution, ...]]:
     unsure = []
     for item in named:
         mine, other = files.facts_of(chosen), files.facts_of(item)
@@ -63,6 +91,22 @@ def _compared(
     return None, tuple(unsure)
 
 
+def having(offer: Offer, hashes: Collection[str], files: FileLists) -> Offer:
+    """Return an offer with the files that have one of these sha256, or of which none is published."""
+    known = ((item, files.hash_of(item)) for item in offer.files)
+    kept = tuple(item for item, sha256 in known if sha256 is None or sha256.lower() in hashes)
+    return msgspec.structs.replace(offer, files=kept)
+
+
+def hashed(choice: Choice, sha256: str, files: FileLists) -> Choice:
+    """Return a choice whose file had no published hash, with the one that it has, compared with the same names."""
+    file = msgspec.structs.replace(
+        choice.file, sha256=sha256, hashes={**choice.file.hashes, "sha256": sha256}
+    )
+    clash, unsure = _compared_with(file, choice.unsure, files)
+    return msgspec.structs.replace(choice, file=file, clash=clash, unsure=unsure)
+
+
 def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
     """Return by which known fact two files differ; where both have a sha256, nothing else counts."""
     both = [name for name in mine if name in other]
@@ -71,24 +115,28 @@ def differing(mine: Mapping[str, str], other: Mapping[str, str]) -> str | None:
 
 
 def choose_wheel(found: Iterable[Distribution], target: Target) -> Distribution | None:
-    """Return the wheel pip would take among files of one version: first index, best tag, newest build."""
+    """Return the wheel pip would take among files of one version: first index, not yanked, best tag, newest build."""
     rank = target.ranks()
-    best: tuple[int, int, tuple[int, str]] | None = None  # the greatest wins
-    chosen = None
-    for item in found:
-        places = [rank[tag] for tag in item.tags if tag in rank]
-        if not places or not python_fits(item.requires_python, target.python):
-            continue
-        key = (-item.rank, -min(places), item.build or (0, ""))
-        if best is None or key > best:
-            best, chosen = key, item
-    return chosen
+    fitting = (
+        item for item in found
+        if not item.tags.isdisjoint(rank) and python_fits(item.requires_python, target.python)
+    )  # fmt: skip
+    return max(fitting, key=lambda item: (-item.rank, _merit(item, target)), default=None)
+
+
+def _merit(wheel: Distribution, target: Target) -> tuple[bool, int, tuple[int, str]]:
+    """Return by what pip compares wheels of one version that fit; the greatest wins."""
+    rank = target.ranks()
+    return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
 
 
 def choose_sdist(found: Iterable[Distribution], target: Target) -> Distribution | None:
-    """Return the source distribution of one version, `.tar.gz` before `.zip` (PEP 625)."""
+    """Return the source distribution of one version: not yanked, and `.tar.gz` before `.zip` (PEP 625)."""
     fitting = [item for item in found if not item.tags and python_fits(item.requires_python, target.python)]
-    return min(fitting, key=lambda item: (not item.filename.endswith(".tar.gz"), item.filename), default=None)
+    return min(
+        fitting, default=None,
+        key=lambda item: (item.yanked is not None, not item.filename.endswith(".tar.gz"), item.filename),
+    )  # fmt: skip
 
 
 def python_fits(requires: str | None, python: str) -> bool:

@@ -27,6 +27,8 @@ from reprobuild.resolve.freeze.indexes import Index, Indexes
 from reprobuild.resolve.freeze.pages import Listed, Pages
 from reprobuild.resolve.freeze.versions import same_version as same_version
 
+Bring = Callable[[str, str], Artefact]
+
 
 class Distribution(Struct, frozen=True, kw_only=True):
     """One file on an index. `tags` are empty for a source distribution; `rank` is the index's place in
@@ -64,17 +66,20 @@ class FileLists:
         by_rule: gives the places where wheels of a name and version stand, too, which are asked when no index has one.
         decided: by name of a distribution, the only index that is asked for it.
         pages: how pages are read and remembered.
+        bring: fetches a file of which no hash is published, by its address and name.
     """
 
     def __init__(
         self, indexes: Indexes, net: Net, by_rule: Callable[[str, str], Sequence[Index]] = lambda name, version: (),
-        decided: Mapping[str, Index] | None = None, pages: Pages | None = None,
+        decided: Mapping[str, Index] | None = None, pages: Pages | None = None, bring: Bring | None = None,
     ) -> None:  # fmt: skip
         self._net = net
         self._places = indexes.places
         self._by_rule = by_rule
         self._decided = {canonicalize_name(name): index for name, index in (decided or {}).items()}
         self._pages = pages or Pages(net)
+        self._bring = bring
+        self._links: dict[str, list[tuple[str, Listed]]] = {}
 
     def save(self) -> None:
         """Let the next run know which pages are still fresh then."""
@@ -163,11 +168,21 @@ class FileLists:
         return self._read(index, project, rank, "")[0]
 
     def _read(self, index: Index, project: str, rank: int, needle: str) -> tuple[list[Distribution], bool]:
-        listed, known = self._pages.files(index, project, needle)
-        if index.links:  # most are of other projects, and reading a name takes a hundred times as long
-            listed = [one for one in listed if canonicalize_name(one.filename).startswith(project)]
+        if not index.links:
+            listed, known = self._pages.files(index, project, needle)
+            return [item for one in listed if (item := self._described(project, one, index.url, rank))], known
+        mine = self._of_links(index, project)
+        listed = [one for one in mine if needle in one.filename]
         found = [item for one in listed if (item := self._described(project, one, index.url, rank))]
-        return found, bool(found) if index.links else known
+        # Names may spell the version in more ways than one.
+        return found, bool(found) or any(_distribution(project, one, index.url, rank) for one in mine)
+
+    def _of_links(self, index: Index, project: str) -> list[Listed]:
+        """Return the files of a page of links that may be a project's: reading a name takes a hundred times as long."""
+        if index.url not in self._links:
+            listed, _ = self._pages.files(index, project, "")
+            self._links[index.url] = [(canonicalize_name(one.filename), one) for one in listed]
+        return [one for name, one in self._links[index.url] if name.startswith(project)]
 
     def _described(self, project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
         """Return the file's description, whose address holds no signature; this run knows it."""
@@ -175,15 +190,17 @@ class FileLists:
         return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
 
     def artefact(self, item: Distribution) -> Artefact:
-        """Return the file as the lock keeps it; a file without a published hash is read once to get it.
+        """Return the file as the lock keeps it; a file without a published hash is brought once to get it.
 
         Raises:
-            FetchError: the index publishes no sha256.
+            FetchError: the index publishes no sha256, and the file cannot be had.
         """
         sha256, size = self.hash_of(item), item.size
         if item.url.startswith("file:"):
             size = local_size(item.url)
         if sha256 is None:
+            if self._bring is not None:
+                return self._bring(item.url, item.filename)
             raise FetchError(
                 f"{item.index} publishes no sha256 for {item.filename} (an md5 is not enough)",
                 hint="put the file into a folder, and that folder into pip's find-links",

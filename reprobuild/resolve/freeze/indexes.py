@@ -26,12 +26,14 @@ Credentials = dict[str, tuple[str, str]]
 class Index(Struct, frozen=True):
     """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials.
 
-    A rule for a version or a name leads to it where it is `ruled`, else the machine's configuration or a decision.
+    A rule for a version or a name leads to it where it is `ruled`, else the machine's configuration or a decision;
+    with `uv`, uv is configured with it, and pip is not.
     """
 
     url: str
     links: bool = False
     ruled: bool = False
+    uv: bool = False
 
 
 class Indexes(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class Indexes(Struct, frozen=True, kw_only=True):
     `find_links` are folders or pages of files, `simple` are roots of Simple APIs, `named` those of uv that have a
     name, which a decision may use; all without credentials, which stand in `credentials` by address. `tokens` is
     {address: the same with the token of its path or its query}.
+    `uv_alone` has the addresses that pip is not configured with, `flat` the named ones that are pages of links.
     `remarks` are what the user should know of the configuration.
     """
 
@@ -48,6 +51,8 @@ class Indexes(Struct, frozen=True, kw_only=True):
     credentials: Credentials
     tokens: dict[str, str] = {}
     named: dict[str, str] = {}
+    uv_alone: tuple[str, ...] = ()
+    flat: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -58,7 +63,9 @@ class Indexes(Struct, frozen=True, kw_only=True):
     @property
     def places(self) -> tuple[Index, ...]:
         """Every place that is asked for each distribution, in order."""
-        return (*(Index(url, links=True) for url in self.find_links), *(Index(url) for url in self.simple))
+        alone = frozenset(self.uv_alone)
+        links = (Index(url, links=True, uv=url in alone) for url in self.find_links)
+        return (*links, *(Index(url, uv=url in alone) for url in self.simple))
 
 
 def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexes:
@@ -88,10 +95,18 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Indexe
         "pip": pip.get("keyring-provider", ["disabled"])[-1] in ("import", "subprocess"),
         "uv": uv.keyring,
     }
+    find_links = _clean([*pip.get("find-links", []), *uv.find_links], credentials, tokens)
+    roots = _roots(simple, credentials, tokens)
+    pips = {
+        *_clean(pip.get("find-links", []), {}, {}),
+        *_roots([*pip.get("index-url", [default]), *pip.get("extra-index-url", [])], {}, {}),
+    }
     return Indexes(
-        find_links=_clean([*pip.get("find-links", []), *uv.find_links], credentials, tokens),
-        simple=_roots(simple, credentials, tokens),
+        find_links=find_links,
+        simple=roots,
+        uv_alone=tuple(url for url in (*find_links, *roots) if url not in pips),
         named={name: _roots([url], credentials, tokens)[0] for name, url in uv.named.items()},
+        flat=_clean(uv.flat, credentials, tokens),
         credentials=credentials,
         tokens=tokens,
         remarks=tuple(_KEYRING.format(tool=tool) for tool, told in keyrings.items() if told),
@@ -124,7 +139,8 @@ def decided_indexes(
             )
         (url,) = _clean([as_url(whole)], credentials, tokens)
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
-        links = files or url in known.find_links or url.endswith((".html", ".htm"))
+        pages = {one.rstrip("/") for one in (*known.find_links, *known.flat)}
+        links = files or url.rstrip("/") in pages or url.endswith((".html", ".htm"))
         found[name] = Index(url if links else url.rstrip("/"), links=links)
     return found, credentials, tokens
 

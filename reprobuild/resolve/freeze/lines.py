@@ -14,21 +14,26 @@ import msgspec
 from msgspec import UNSET, Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.errors import FetchError
 from reprobuild.lock import Ruling, Sdist, Wheel
 from reprobuild.resolve.freeze.archives import Bring, resolve_archive
-from reprobuild.resolve.freeze.choosing import Choice, choose
+from reprobuild.resolve.freeze.choosing import Choice, choose, hashed, having
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
 from reprobuild.resolve.freeze.rulings import (
+    BROUGHT,
     BUILT,
     ambiguous,
     missing,
     no_file,
+    no_hash,
     nowhere,
+    other_hash,
     rule,
     told,
     unlabelled,
+    why_yanked,
 )
 from reprobuild.resolve.freeze.system_lines import rule_system
 from reprobuild.resolve.freeze.target import Target as Target
@@ -78,7 +83,7 @@ def resolve_requirements(
         around: the system packages, the services, and how a file is fetched.
 
     Raises:
-        FetchError: an index cannot be reached, is none, or publishes no hash.
+        FetchError: an index cannot be reached, or is none.
     """
     finder = _Finder(files, target, around)
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -126,16 +131,18 @@ class _Finder:
 
     def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
         version = line.version or ""
-        offers = self._files.offers(line.name, version)
+        offers = self._having(line, self._files.offers(line.name, version))
         choice = choose(offers, self._files, self._target)
         if choice is None or not choice.file.tags:
             choice, offers = self._by_rule(line, choice, offers)
-        if choice is not None and choice.clash is not None:
+        if choice is not None and (choice.clash or choice.rival):
             return None, ambiguous(line, choice, self._files.facts_of)
         if choice is not None:
             return self._locked(line, choice)
         if any(offer.files for offer in offers):
             return None, no_file(line, self._target, offers)
+        if line.hashes and (others := self._files.of(line.name, version)):
+            return None, other_hash(line, others)
         if lookup.instead:
             return None, rule_system(line, lookup, self._around.base, self._around.image)
         versions = self._files.versions(line.name, version)
@@ -144,13 +151,17 @@ class _Finder:
         more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
         return None, nowhere(line, versions, lookup, more)
 
+    def _having(self, line: Requirement, offers: list[Offer]) -> list[Offer]:
+        hashes = line.hashes
+        return [having(offer, hashes, self._files) for offer in offers] if hashes else offers
+
     def _by_rule(
         self, line: Requirement, choice: Choice | None, offers: list[Offer]
     ) -> tuple[Choice | None, list[Offer]]:
         """Ask the services that a rule leads to: for a wheel where an index has a source, which may only fetch it."""
-        more = self._files.elsewhere(line.name, line.version or "")
-        there = choose(more, self._files, self._target)
-        if there is None or (choice is not None and not there.file.tags):
+        more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
+        there = choose([*more, *offers], self._files, self._target)
+        if there is None or not there.place.ruled or (choice is not None and not there.file.tags):
             return choice, [*offers, *more]
         passed = (*(offer for offer in offers if offer.known), *there.passed)
         return msgspec.structs.replace(there, passed=passed), [*offers, *more]
@@ -165,10 +176,25 @@ class _Finder:
         return found, rule(line, "replaced", reason, "other-local-version")
 
     def _locked(self, line: Requirement, choice: Choice) -> Answer:
+        try:
+            known = self._files.hash_of(choice.file) is not None
+            file = self._files.artefact(choice.file)
+        except FetchError as err:
+            if choice.file.url.startswith(
+                "file:"
+            ):  # a folder of this machine that lacks what its own page says
+                raise
+            return None, no_hash(line, choice.file, err)
+        if not known:
+            choice = hashed(choice, file.sha256, self._files)
+            if choice.clash is not None:
+                return None, ambiguous(line, choice, self._files.facts_of)
+            if line.hashes and file.sha256 not in line.hashes:
+                return None, other_hash(line, [choice.file])
         reason = told(choice, line, decided=self._files.decided(line.name) is not None)
-        reason += self._files.refused(line.name, line.version or "")
+        reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)
-        file, yanked = self._files.artefact(item), item.yanked or ""
+        yanked = why_yanked(item)
         if item.tags:
             wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
             return wheel, rule(line, "pinned", reason)

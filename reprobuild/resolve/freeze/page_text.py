@@ -6,6 +6,7 @@ files: another wheel would be chosen, or another index asked.
 
 from __future__ import annotations
 
+import html
 import re
 import urllib.parse
 
@@ -13,6 +14,29 @@ _FILE = re.compile(r"\.(whl|tar\.(gz|bz2|xz)|tgz|zip|egg|exe)\b", re.IGNORECASE)
 _DOCUMENT = re.compile(r"<(!|html)", re.IGNORECASE)
 _END = re.compile(r"</(body|html)\s*>", re.IGNORECASE)
 _OTHER = re.compile(r"<(form|script|input)\b", re.IGNORECASE)
+
+
+_ANCHOR = re.compile(r"<a(?=\s)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""\s*([^\s=>/"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?""")
+_ENTITY = re.compile(r"&#?\w+;")
+
+
+def read_anchors(text: str) -> list[dict[str, str]]:
+    """Return the attributes of each link of a page of HTML, by their names in small letters."""
+    return [_attributes(rest) for rest in _ANCHOR.split(text)[1:]]
+
+
+def _attributes(rest: str) -> dict[str, str]:
+    """Return the attributes that a text begins with, up to what is none."""
+    found: dict[str, str] = {}
+    place = 0
+    while match := _ATTRIBUTE.match(rest, place):
+        value = match[2] or match[3] or match[4] or ""
+        if "&" in value:
+            value = _ENTITY.sub(lambda entity: html.unescape(entity[0]), value)
+        found.setdefault(match[1].lower(), value)
+        place = match.end()
+    return found
 
 
 def check_list(text: str) -> None:

@@ -21,9 +21,8 @@ from reprobuild.net import Forbidden, Net, NotFound, Page, Refused, local_path
 from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.resolve.freeze.page_memory import Listed as Listed
 from reprobuild.resolve.freeze.page_memory import PageMemory
-from reprobuild.resolve.freeze.page_text import check_list, joined
+from reprobuild.resolve.freeze.page_text import check_list, joined, read_anchors
 
-_LINK = re.compile(rb"""<a\s[^>]*href=["']([^"']+)["']""", re.IGNORECASE)
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 _ANCHOR = re.compile(r"(?=<a\s)")
 _LOGIN = (
@@ -133,14 +132,18 @@ class Pages:
                 raise
             self._refused.add(place)
             return []
-        links = (joined(page.url, link.decode(errors="replace")) for link in _LINK.findall(page.content))
+        anchors = [
+            (url, anchor)
+            for anchor in read_anchors(page.content.decode(errors="replace"))
+            if (url := joined(page.url, anchor.get("href", ""))) and anchor.get("href")
+        ]
         return [
             Listed(
                 filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
-                hashes=_fragment_hashes(url),
+                hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
+                yanked=anchor.get("data-yanked"),
             )
-            for url in links
-            if url is not None
+            for url, anchor in anchors
         ]  # fmt: skip
 
 

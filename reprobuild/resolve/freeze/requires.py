@@ -35,7 +35,7 @@ LONGEST = 2000  # characters of one requirement
 _QUOTED = re.compile("[\"']([^\"']+)[\"']")
 # A marker may nest until Python's own parser gives up.
 UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
-_UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
+UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
 
 _Texts = tuple[Annotated[str, Meta(max_length=LONGEST)], ...]
 
@@ -113,7 +113,7 @@ def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") 
     """
     try:
         return marker is None or marker.evaluate({**markers, "extra": extra})
-    except _UNDECIDABLE:
+    except UNDECIDABLE:
         return False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from reprobuild.errors import FetchError
 from reprobuild.lock import Outcome, Ruling
 from reprobuild.resolve.freeze.choosing import Choice, differing
 from reprobuild.resolve.freeze.files import Distribution, Offer
@@ -13,6 +14,8 @@ from reprobuild.resolve.freeze.versions import nearest, public, same_version
 from reprobuild.snapshot.model import Requirement
 
 BUILT = "; built from its source, once"  # of what has no wheel
+# Of a file without a published hash.
+BROUGHT = "; no sha256 of it is published, so it is what stood there when the lock was made"
 _NIGHTLY = "; nightly builds are removed after about 60 days"
 
 
@@ -22,6 +25,11 @@ def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Ru
         file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
         reason=reason, kind=kind, captured=line.text,
     )  # fmt: skip
+
+
+def why_yanked(file: Distribution) -> str:
+    """Return why a publisher yanked a file, empty where he did not."""
+    return "" if file.yanked is None else file.yanked or "no reason given"
 
 
 def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
@@ -34,28 +42,53 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
         if offer.files:
             has = "but only a source of this version" if source else "but no file of this version that fits"
         reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
-    for offer in choice.later:
-        reason += f"; {offer.index.url} has a wheel: decide it with --index {line.name}={offer.index.url}"
+    for item in choice.later:
+        reason += f"; {item.index} has {item.filename}: decide it with --index {line.name}={item.index}"
     for item in choice.unsure:
         reason += f"; {item.index} has a file of this name, too, and nothing tells whether it is the same"
     if file.yanked is not None:
-        reason += f"; its publisher yanked it: {file.yanked or 'no reason given'}"
+        reason += f"; its publisher yanked it: {why_yanked(file)}"
     return reason
 
 
 def ambiguous(
     line: Requirement, choice: Choice, facts_of: Callable[[Distribution], Mapping[str, str]]
 ) -> Ruling:
-    """Rule a line whose file has other bytes on another index: nobody can tell which was installed."""
-    one, other = choice.file, choice.clash or choice.file
-    mine, theirs = facts_of(one), facts_of(other)
-    fact = differing(mine, theirs) or "size"
-    reason = (
-        f"{one.filename} is one file on {one.index} ({fact} {mine[fact][:12]}) and another on "
-        f"{other.index} ({fact} {theirs[fact][:12]}): decide it, --index {line.name}={one.index} or "
-        f"--index {line.name}={other.index}"
-    )
+    """Rule a line that two indexes have differently: nobody can tell which was installed."""
+    one, other = choice.file, choice.clash or choice.rival or choice.file
+    if choice.clash:
+        mine, theirs = facts_of(one), facts_of(other)
+        fact = differing(mine, theirs) or "size"
+        what = (
+            f"{one.filename} is one file on {one.index} ({fact} {mine[fact][:12]}) and another on "
+            f"{other.index} ({fact} {theirs[fact][:12]})"
+        )
+    else:
+        what = (
+            f"{one.index} has {one.filename}, and {other.index}, which comes after it, has {other.filename}: "
+            "pip, which knows no order of indexes, would have taken that one"
+        )
+    reason = f"{what}: decide it, --index {line.name}={one.index} or --index {line.name}={other.index}"
     return rule(line, "unresolved", reason, "ambiguous-index")
+
+
+def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
+    """Rule a line whose file has no published hash, and could not be had to take it."""
+    reason = (
+        f"{item.filename} of {item.index} has no published sha256, and the file itself cannot be had for it ({err}); "
+        f"name a place that has it: --index {line.name}=URL"
+    )
+    return rule(line, "unresolved", reason, "no-hash")
+
+
+def other_hash(line: Requirement, found: Sequence[Distribution]) -> Ruling:
+    """Rule a line whose hashes no file has: one was uploaded again under the same name, or an index is another one."""
+    there = ", ".join(
+        f"{item.filename} from {item.index}" + (f" (sha256 {item.sha256[:12]})" if item.sha256 else "")
+        for item in found[:3]
+    )
+    reason = f"no file of {line.name} {line.version or ''} has a hash that the freeze names; there is {there}"
+    return rule(line, "unresolved", reason, "other-hash")
 
 
 def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:

@@ -18,6 +18,8 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 
+_FLAT = "flat"  # a page or a folder of links: https://docs.astral.sh/uv/concepts/indexes/#flat-indexes
+
 
 class UvIndex(Struct, frozen=True, kw_only=True):
     """One `[[index]]` of a file, or one word of `UV_INDEX`."""
@@ -26,18 +28,21 @@ class UvIndex(Struct, frozen=True, kw_only=True):
     name: str = ""
     default: bool = False
     explicit: bool = False
+    format: str = "simple"
 
 
 class UvIndexes(Struct, frozen=True, kw_only=True):
     """What uv is configured with: addresses, which may hold credentials.
 
-    `default` stands in for the default index; `named` has those with a name, explicit ones among them.
+    `default` stands in for the default index; `named` has those with a name, explicit ones among them; `flat` are the
+    indexes that are pages or folders of links.
     """
 
     extra: tuple[str, ...] = ()
     default: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     named: dict[str, str] = {}
+    flat: tuple[str, ...] = ()
     no_index: bool = False
     keyring: bool = False
 
@@ -62,21 +67,27 @@ def read_uv(env: Mapping[str, str]) -> UvIndexes:
     """
     layers = [_variables(env), *(_file(path) for path in _files(env) if path.is_file())]
     indexes = [_with_login(index, env) for layer in layers for index in layer.indexes]
-    defaults = [index.url for index in indexes if index.default]
+    defaults = [index.url for index in indexes if index.default and index.format != _FLAT]
+    flat = [index.url for index in indexes if index.format == _FLAT and not index.explicit]
     defaults += [layer.index_url for layer in layers if layer.index_url]
     first = next((layer.index_url for layer in layers[:1] if layer.index_url), None)
     extra = [
         url
         for layer in layers
         for url in (
-            *(_with_login(one, env).url for one in layer.indexes if not one.default and not one.explicit),
+            *(
+                _with_login(one, env).url
+                for one in layer.indexes
+                if not one.default and not one.explicit and one.format != _FLAT
+            ),
             *layer.extra,
         )
     ]
     return UvIndexes(
         extra=tuple(extra), default=(first,) if first else tuple(defaults[:1]),
-        find_links=tuple(link for layer in layers for link in layer.find_links),
+        find_links=(*flat, *(link for layer in layers for link in layer.find_links)),
         named={index.name: index.url for index in reversed(indexes) if index.name},
+        flat=tuple(index.url for index in indexes if index.format == _FLAT),
         no_index=any(layer.no_index for layer in layers),
         keyring=any(layer.keyring == "subprocess" for layer in layers),
     )  # fmt: skip

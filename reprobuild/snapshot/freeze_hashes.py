@@ -1,0 +1,57 @@
+"""`--hash=sha256:...` of a freeze: which files a line may be.
+
+`uv export` and `pip-compile --generate-hashes` write them, one below the other, after the line that they are of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from reprobuild.snapshot.model import Requirement
+
+_HASH = re.compile(r"(?:^|\s+)--hash(?:=|\s+)(?P<algorithm>[A-Za-z0-9_]+):(?P<value>[^\s\\]+)")
+_FILES = ("index", "archive")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def split_hashes(line: str) -> tuple[str, tuple[str | None, ...]]:
+    """Return a line without its hashes, and each sha256 (hex), None for a hash that is none."""
+    found = tuple(_sha256(match) for match in _HASH.finditer(line))
+    return _HASH.sub("", line).strip(), found
+
+
+def _sha256(match: re.Match[str]) -> str | None:
+    fits = match["algorithm"].lower() == "sha256" and _SHA256.fullmatch(match["value"])
+    return match["value"].lower() if fits else None
+
+
+class Hashes:
+    """The hashes of each requirement, by its place among them; `above` is the one that was read last, if any."""
+
+    def __init__(self) -> None:
+        self.above: int | None = None
+        self._known: dict[int, list[str]] = {}
+
+    def take(self, found: Iterable[str | None]) -> None:
+        """Keep hashes for the requirement that was read last."""
+        if self.above is not None:
+            self._known.setdefault(self.above, []).extend(one for one in found if one)
+
+    def given(self, requirements: Sequence[Requirement]) -> list[Requirement]:
+        """Return the requirements with their hashes."""
+        return [
+            with_hashes(one, self._known[place]) if self._known.get(place) and one.kind in _FILES else one
+            for place, one in enumerate(requirements)
+        ]
+
+
+def with_hashes(line: Requirement, hashes: Sequence[str]) -> Requirement:
+    """Return a requirement whose file has one of these hashes; a single one of an archive is its own."""
+    known = tuple(sorted({*hashes, *(line.hashes or ())}))
+    if line.kind == "archive" and len(known) == 1 and line.sha256 in (None, known[0]):
+        return msgspec.structs.replace(line, sha256=known[0], hashes=UNSET)
+    return msgspec.structs.replace(line, hashes=known)
