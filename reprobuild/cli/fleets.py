@@ -143,10 +143,11 @@ def command(
             lock, image, out, session, checks, wanted, PROGRAM, collectives=options["collectives"]
         )
     elif options["gather"]:
+        folder = options["gather"]
         if options["kubernetes"]:
-            checking.judge_pods(lock, image, options["gather"], session, checks, options["nodes"] or 0)
+            folder = checking.judge_pods(lock, image, folder, session, checks, options["nodes"] or 0)
         table = checking.table_of(lock, session)
-        fleet = checking.check_folder(lock, image, options["gather"], table, session)
+        fleet = checking.check_folder(lock, image, folder, table, session)
     else:
         job = kubernetes.Job(
             image=options["repository"], pull_secrets=options["pull_secrets"],

@@ -110,17 +110,16 @@ def job_of(lock: Lock, image: Built, session: Session, checks: Checks, job: kube
     )  # fmt: skip
 
 
-def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks: Checks, nodes: int) -> None:
-    """Make certificates of what the pods of that job printed, in the same folder; the same options must be given.
+def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks: Checks, nodes: int) -> Path:
+    """Make certificates of what the pods of that job printed, and return their folder; the options must be the job's.
 
     Raises:
-        UsageError: the folder has no pods, their number is not told, or two were on one node.
+        UsageError: the folder has no pods, or their number is not told.
         InconclusiveError: the image has not this smoke test.
     """
-    pods.certificates(
-        folder, lock, image, _expected(lock, session), controls=checks.control, thorough=checks.thorough,
-        probes=checks.probes, now=session.now, nodes=nodes,
-    )  # fmt: skip
+    return pods.certificates(
+        folder, lock, image, _expected(lock, session), checks, now=session.now, nodes=nodes
+    )
 
 
 def table_of(lock: Lock, session: Session) -> Table:

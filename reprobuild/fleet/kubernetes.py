@@ -27,10 +27,12 @@ from reprobuild.verify.smoke import PROGRAM, PYTHON, questions
 IMAGES = 600  # seconds in which images are to be there and pods scheduled
 HOST = "kubernetes.io/hostname"
 TURNS = ("first", "second")
+SEED = "REPROBUILD_SEED"
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SECRET = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DIGEST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)(@sha256:[0-9a-f]{64})?")
 
 
@@ -82,24 +84,26 @@ def manifest(
         )
     if not job.nodes:
         raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
-    for name in (job.name, job.namespace or job.name):
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is no name of Kubernetes",
-                hint="use lower-case letters, digits and `-`, 52 at most",
-            )
+    if not _NAME.fullmatch(job.name):  # names of pods are made of it: it is shorter than a namespace's
+        raise UsageError(
+            f"{job.name!r} is no name of a job", hint="use lower-case letters, digits and `-`, 52 at most"
+        )
+    if job.namespace and not _NAMESPACE.fullmatch(job.namespace):
+        raise UsageError(
+            f"{job.namespace!r} is no name of a namespace", hint="`kubectl get namespaces` lists them"
+        )
     for name in job.pull_secrets:
         if not _SECRET.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a secret", hint="`kubectl get secrets` lists them")
     repository = re.sub(r":[^/:]*$", "", found["name"])
     devices: list[Device] = ["cpu", *(["cuda"] if job.gpus else [])]  # type: ignore[list-item]  # mypy widens the literal
     containers = [
-        _container(job, f"{device}-{turn}", f"{repository}@{digest}", options, seed_of(lock))
+        _container(job, name, f"{repository}@{digest}", arguments, seed_of(lock))
         for device in devices
-        for turn, options in zip(TURNS, questions(
-            device, expected[device], seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes,
-        ), strict=True)
-    ]  # fmt: skip
+        for name, arguments in asked(
+            device, expected[device], lock, controls=controls, thorough=thorough, probes=probes
+        ).items()
+    ]
     labels = {"app.kubernetes.io/name": "reprobuild", "app.kubernetes.io/instance": job.name}
     pod = {
         "restartPolicy": "Never", "activeDeadlineSeconds": job.deadline, "enableServiceLinks": False,
@@ -142,12 +146,26 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _container(job: Job, name: str, image: str, options: Mapping[str, object], seed: int) -> dict[str, Any]:
+def asked(
+    device: Device, wanted: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
+) -> dict[str, list[str]]:  # fmt: skip
+    """Return the arguments of the containers that ask about a device, by their names.
+
+    Raises:
+        UsageError: a probe is named that the image does not have.
+    """
+    found = questions(device, wanted, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes)
+    return {
+        f"{device}-{turn}": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)]
+        for turn, options in zip(TURNS, found, strict=True)
+    }
+
+
+def _container(job: Job, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
     """Return a container that answers one question. The image's own entrypoint starts it, seeded."""
     limits = {job.resource: job.gpus} if name.startswith("cuda") else {}
     return {
-        "name": name, "image": image, "args": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)],
-        "env": [{"name": "REPROBUILD_SEED", "value": str(seed)}],
+        "name": name, "image": image, "args": arguments, "env": [{"name": SEED, "value": str(seed)}],
         # An engine of Kubernetes gives 64 MiB, in which collectives between GPUs find no room, and nothing sets it.
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
         "securityContext": {"allowPrivilegeEscalation": False},
