@@ -96,10 +96,9 @@ def manifest(
         if not _SECRET.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a secret", hint="`kubectl get secrets` lists them")
     repository = re.sub(r":[^/:]*$", "", found["name"])
-    devices: list[Device] = ["cpu", *(["cuda"] if job.gpus else [])]  # type: ignore[list-item]  # mypy widens the literal
     containers = [
         _container(job, name, f"{repository}@{digest}", arguments, seed_of(lock))
-        for device in devices
+        for device in _devices(job)
         for name, arguments in asked(
             device, expected[device], lock, controls=controls, thorough=thorough, probes=probes
         ).items()
@@ -125,10 +124,24 @@ def manifest(
         },
         "spec": {
             "completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes,
-            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": job.deadline * (1 + job.retries) + IMAGES,
+            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": ends_after(job),
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }  # fmt: skip
+
+
+def ends_after(job: Job) -> int:
+    """Return after how many seconds a job is ended at the latest, from its start."""
+    return job.deadline * (1 + job.retries) + IMAGES
+
+
+def names_of(job: Job) -> tuple[str, ...]:
+    """Return the names of the containers of a job's pods, in their order."""
+    return tuple(f"{device}-{turn}" for device in _devices(job) for turn in TURNS)
+
+
+def _devices(job: Job) -> tuple[Device, ...]:
+    return ("cpu", "cuda") if job.gpus else ("cpu",)
 
 
 def selector(labels: Sequence[str]) -> dict[str, str]:

@@ -66,7 +66,7 @@ def certificates(
                 continue
             smoke = list(_smoke(folder, pod, lock, expected, checks))
             if smoke:
-                verdict = _verdict(lock, image, smoke, now)
+                verdict = _verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
                 (own / f"{name}{CERTIFICATE}").write_bytes(msgspec.json.encode(verdict))
             else:
                 _silent(own, name, pod)
@@ -157,10 +157,10 @@ def _short(node: str) -> str:
     return f"{node[: LONGEST - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
 
 
-def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int) -> Verdict:
+def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:
     by_device: dict[str, Smoke] = {each.device: each for each in smoke}
     own, notes = judge_determinism(
-        by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=False, profile=lock.profile
+        by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=cpu_only, profile=lock.profile
     )
     made = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
     return Verdict(

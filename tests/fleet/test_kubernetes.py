@@ -137,7 +137,7 @@ def plant(folder: Path, *, waits: bool = False, **nodes: dict[str, Any] | None) 
             "metadata": {"name": name, "annotations": {INDEX: str(number)}}, "spec": spec(nodeName=node),
             "status": {"phase": phase, **({} if first else {"reason": "DeadlineExceeded"})},
         })  # fmt: skip
-        second = first and {**document(quick=True), "probes": first["probes"]}
+        second = first and {**document(quick=True), **{key: first[key] for key in ("probes", "fingerprint")}}
         for turn, found in (("first", first), ("second", second)):
             if found:
                 noise = f"Using seed: 7\n{json.dumps(found, indent=1)}\n"
@@ -363,6 +363,18 @@ def test_a_pod_that_was_started_again_counts_once(tmp_path: Path) -> None:
         relist(tmp_path, order)
         found = judged(tmp_path, nodes=3)
         assert (found.verdict, found.asked) == ("same", ("a", "b", "c"))
+
+
+def test_an_image_for_gpus_passes_by_its_processor_where_that_is_said_to_be_enough(tmp_path: Path) -> None:
+    found = document()
+    found["fingerprint"] = {**found["fingerprint"], "cuda_build": True}
+    plant(tmp_path, a=found, b=found)
+    open_one = judged(tmp_path, nodes=2)
+    assert (open_one.exit_code, [each.why for each in open_one.open]) == (
+        9,
+        ["collectives: not-covered", "gpu: not-covered"],
+    )
+    assert judged(tmp_path, nodes=2, cpu_only=True).verdict == "same"
 
 
 def test_how_many_pods_there_were_to_be_must_be_told(tmp_path: Path) -> None:
