@@ -2,7 +2,7 @@
 
 Each pod runs the image itself, so a node needs neither an engine of ours nor this program. The questions of the smoke
 test are containers of one pod, one after the other: all but the last are init containers, each fresh, as `verify` has
-it. Each prints its answer; `gather_pods` judges it here, so that no node judges itself. Nothing is shared between pods.
+it. Each prints its answer; `pods` judges it here, so that no node judges itself. Nothing is shared between pods.
 
 https://kubernetes.io/docs/concepts/workloads/controllers/job/
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (`minDomains`: 1.30, beta in 1.27)
@@ -108,7 +108,8 @@ def manifest(
         "restartPolicy": "Never", "activeDeadlineSeconds": job.deadline, "enableServiceLinks": False,
         "automountServiceAccountToken": False, "initContainers": containers[:-1], "containers": containers[-1:],
         "topologySpreadConstraints": [{
-            # One on each node: with `minDomains` a node may have one more than none, and never two.
+            # One on each node: with `minDomains` a node may have one more than none, and no second beside it. One that
+            # came to its end is not counted, so another may follow on that node: `pods` tells.
             "maxSkew": 1, "minDomains": job.nodes, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": labels},
         }],

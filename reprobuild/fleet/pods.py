@@ -119,16 +119,14 @@ def _other(
 
 
 def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
-    """Yield the last pod of each index, and then each pod that is none to be counted, with the reason."""
-    last: dict[str, Pod] = {}
-    others = []
-    for pod in pods:
-        if why := other(pod):
-            others.append((pod, why))
-        elif pod.index not in last or last[pod.index].phase != "Succeeded":
-            last[pod.index] = pod  # one that succeeded is not replaced by one that did not
-    yield from ((pod, "") for pod in sorted(last.values(), key=lambda pod: pod.phase != "Succeeded"))
-    yield from others
+    """Yield each pod that succeeded, the last of an index without one, and then, with the reason, all others."""
+    judged = [(pod, other(pod)) for pod in pods]
+    good = [pod for pod, why in judged if not why]
+    done = [pod for pod in good if pod.phase == "Succeeded"]
+    numbers = {pod.index for pod in done}
+    last = {pod.index: pod for pod in good if pod.index not in numbers}
+    yield from ((pod, "") for pod in (*done, *last.values()))
+    yield from ((pod, why) for pod, why in judged if why)
 
 
 def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:

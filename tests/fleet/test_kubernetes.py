@@ -377,6 +377,17 @@ def test_an_image_for_gpus_passes_by_its_processor_where_that_is_said_to_be_enou
     assert judged(tmp_path, nodes=2, cpu_only=True).verdict == "same"
 
 
+def test_a_number_that_was_run_twice_hides_no_answer(tmp_path: Path) -> None:
+    right = document()
+    plant(tmp_path, a=right, b=right, c=right, d=changed(right, PROBE, digest="f" * 64))
+    items = listed(tmp_path)
+    items[3]["metadata"]["annotations"][INDEX] = "2"
+    for order in (items, items[::-1]):
+        relist(tmp_path, order)
+        found = judged(tmp_path, nodes=3)
+        assert (found.exit_code, [each.node for each in found.groups[0].odd]) == (8, ["d"])
+
+
 def test_how_many_pods_there_were_to_be_must_be_told(tmp_path: Path) -> None:
     plant(tmp_path, a=document(), b=document())
     with pytest.raises(UsageError, match="how many nodes were asked is not told") as caught:
