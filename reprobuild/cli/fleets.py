@@ -20,7 +20,7 @@ WAYS = ("kubernetes", "slurm", "member", "gather")
 ALWAYS = frozenset({"out", "store", "as_json"})
 # How a node is to be checked, and what a pod is to be asked.
 CHECKED = frozenset({"thorough", "gpus", "engine", "scope", "control", "probes"})
-ASKED = frozenset({"thorough", "control", "probes", "nodes"})
+ASKED = frozenset({"thorough", "control", "probes", "nodes", "scope"})
 # What each way has a use for; what none of them has is of a check of this machine.
 USED = {
     "slurm": CHECKED | {"nodes", "partition", "limit", "srun_options", "deadline", "collectives"},
@@ -122,7 +122,7 @@ def command(
     lock: Lock, image: Image, out: Path, store: Path | None, checks: Checks, options: dict[str, Any], as_json: bool,
 ) -> int:  # fmt: skip
     """Do what the options ask for, and print what came of it."""
-    from reprobuild.fleet import checking, kubernetes, member, slurm
+    from reprobuild.fleet import checking, kubectl, kubernetes, member, slurm
     from reprobuild.fleet.page import write_down
     from reprobuild.fleet.text import render_fleet
 
@@ -143,10 +143,11 @@ def command(
             lock, image, out, session, checks, wanted, PROGRAM, collectives=options["collectives"]
         )
     elif options["gather"]:
+        folder = options["gather"]
         if options["kubernetes"]:
-            checking.judge_pods(lock, image, options["gather"], session, checks, options["nodes"] or 0)
+            folder = checking.judge_pods(lock, image, folder, session, checks, options["nodes"] or 0)
         table = checking.table_of(lock, session)
-        fleet = checking.check_folder(lock, image, options["gather"], table, session)
+        fleet = checking.check_folder(lock, image, folder, table, session)
     else:
         job = kubernetes.Job(
             image=options["repository"], pull_secrets=options["pull_secrets"],
@@ -154,6 +155,7 @@ def command(
             gpus=options["node_gpus"], selector=kubernetes.selector(options["labels"]), deadline=options["deadline"],
         )  # fmt: skip
         common.print_json(checking.job_of(lock, image, session, checks, job))
+        common.hand_on(2, kubectl.commands(job, out, checks, store).encode())
         return 0
     # Printed first: whatever becomes of the files, the answer is there.
     common.print_json(checking.told(fleet)) if as_json else common.tell(render_fleet(fleet))

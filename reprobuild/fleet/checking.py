@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from reprobuild.checks import Checks
-from reprobuild.errors import InconclusiveError
+from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.fleet import kubernetes, pods, slurm
 from reprobuild.fleet.answers import Table
 from reprobuild.fleet.folder import COLLECTIVES, NOT_RUN
@@ -101,26 +101,29 @@ def job_of(lock: Lock, image: Built, session: Session, checks: Checks, job: kube
     """Return the manifest of the Indexed Job that checks nodes through Kubernetes.
 
     Raises:
-        UsageError: a name is none that Kubernetes takes, or a probe is none.
+        UsageError: a name is none that Kubernetes takes, a probe is none, or GPUs are given and are not to be asked.
         InconclusiveError: the image has not this smoke test.
     """
+    if checks.cpu_only and job.gpus:
+        raise UsageError(
+            f"--scope cpu asks no GPU, and --node-gpus {job.gpus} gives some", hint="leave one of the two out"
+        )
     return kubernetes.manifest(
         job, lock, image.manifest, _expected(lock, session), controls=checks.control, thorough=checks.thorough,
         probes=checks.probes,
     )  # fmt: skip
 
 
-def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks: Checks, nodes: int) -> None:
-    """Make certificates of what the pods of that job printed, in the same folder; the same options must be given.
+def judge_pods(lock: Lock, image: Built, folder: Path, session: Session, checks: Checks, nodes: int) -> Path:
+    """Make certificates of what the pods of that job printed, and return their folder; the options must be the job's.
 
     Raises:
-        UsageError: the folder has no pods, their number is not told, or two were on one node.
+        UsageError: the folder has no pods, or their number is not told.
         InconclusiveError: the image has not this smoke test.
     """
-    pods.certificates(
-        folder, lock, image, _expected(lock, session), controls=checks.control, thorough=checks.thorough,
-        probes=checks.probes, now=session.now, nodes=nodes,
-    )  # fmt: skip
+    return pods.certificates(
+        folder, lock, image, _expected(lock, session), checks, now=session.now, nodes=nodes
+    )
 
 
 def table_of(lock: Lock, session: Session) -> Table:

@@ -2,7 +2,7 @@
 
 Each pod runs the image itself, so a node needs neither an engine of ours nor this program. The questions of the smoke
 test are containers of one pod, one after the other: all but the last are init containers, each fresh, as `verify` has
-it. Each prints its answer; `gather_pods` judges it here, so that no node judges itself. Nothing is shared between pods.
+it. Each prints its answer; `pods` judges it here, so that no node judges itself. Nothing is shared between pods.
 
 https://kubernetes.io/docs/concepts/workloads/controllers/job/
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (`minDomains`: 1.30, beta in 1.27)
@@ -27,10 +27,12 @@ from reprobuild.verify.smoke import PROGRAM, PYTHON, questions
 IMAGES = 600  # seconds in which images are to be there and pods scheduled
 HOST = "kubernetes.io/hostname"
 TURNS = ("first", "second")
+SEED = "REPROBUILD_SEED"
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SECRET = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DIGEST = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)(@sha256:[0-9a-f]{64})?")
 
 
@@ -82,30 +84,32 @@ def manifest(
         )
     if not job.nodes:
         raise UsageError("how many nodes are to be checked is not told", hint="add --nodes N")
-    for name in (job.name, job.namespace or job.name):
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is no name of Kubernetes",
-                hint="use lower-case letters, digits and `-`, 52 at most",
-            )
+    if not _NAME.fullmatch(job.name):  # names of pods are made of it: it is shorter than a namespace's
+        raise UsageError(
+            f"{job.name!r} is no name of a job", hint="use lower-case letters, digits and `-`, 52 at most"
+        )
+    if job.namespace and not _NAMESPACE.fullmatch(job.namespace):
+        raise UsageError(
+            f"{job.namespace!r} is no name of a namespace", hint="`kubectl get namespaces` lists them"
+        )
     for name in job.pull_secrets:
         if not _SECRET.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a secret", hint="`kubectl get secrets` lists them")
     repository = re.sub(r":[^/:]*$", "", found["name"])
-    devices: list[Device] = ["cpu", *(["cuda"] if job.gpus else [])]  # type: ignore[list-item]  # mypy widens the literal
     containers = [
-        _container(job, f"{device}-{turn}", f"{repository}@{digest}", options, seed_of(lock))
-        for device in devices
-        for turn, options in zip(TURNS, questions(
-            device, expected[device], seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes,
-        ), strict=True)
-    ]  # fmt: skip
+        _container(job, name, f"{repository}@{digest}", arguments, seed_of(lock))
+        for device in _devices(job)
+        for name, arguments in asked(
+            device, expected[device], lock, controls=controls, thorough=thorough, probes=probes
+        ).items()
+    ]
     labels = {"app.kubernetes.io/name": "reprobuild", "app.kubernetes.io/instance": job.name}
     pod = {
         "restartPolicy": "Never", "activeDeadlineSeconds": job.deadline, "enableServiceLinks": False,
         "automountServiceAccountToken": False, "initContainers": containers[:-1], "containers": containers[-1:],
         "topologySpreadConstraints": [{
-            # One on each node: with `minDomains` a node may have one more than none, and never two.
+            # One on each node: with `minDomains` a node may have one more than none, and no second beside it. One that
+            # came to its end is not counted, so another may follow on that node: `pods` tells.
             "maxSkew": 1, "minDomains": job.nodes, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": labels},
         }],
@@ -121,10 +125,24 @@ def manifest(
         },
         "spec": {
             "completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes,
-            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": job.deadline * (1 + job.retries) + IMAGES,
+            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": ends_after(job),
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }  # fmt: skip
+
+
+def ends_after(job: Job) -> int:
+    """Return after how many seconds a job is ended at the latest, from its start."""
+    return job.deadline * (1 + job.retries) + IMAGES
+
+
+def names_of(job: Job) -> tuple[str, ...]:
+    """Return the names of the containers of a job's pods, in their order."""
+    return tuple(f"{device}-{turn}" for device in _devices(job) for turn in TURNS)
+
+
+def _devices(job: Job) -> tuple[Device, ...]:
+    return ("cpu", "cuda") if job.gpus else ("cpu",)
 
 
 def selector(labels: Sequence[str]) -> dict[str, str]:
@@ -142,12 +160,26 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _container(job: Job, name: str, image: str, options: Mapping[str, object], seed: int) -> dict[str, Any]:
+def asked(
+    device: Device, wanted: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
+) -> dict[str, list[str]]:  # fmt: skip
+    """Return the arguments of the containers that ask about a device, by their names.
+
+    Raises:
+        UsageError: a probe is named that the image does not have.
+    """
+    found = questions(device, wanted, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes)
+    return {
+        f"{device}-{turn}": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)]
+        for turn, options in zip(TURNS, found, strict=True)
+    }
+
+
+def _container(job: Job, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
     """Return a container that answers one question. The image's own entrypoint starts it, seeded."""
     limits = {job.resource: job.gpus} if name.startswith("cuda") else {}
     return {
-        "name": name, "image": image, "args": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)],
-        "env": [{"name": "REPROBUILD_SEED", "value": str(seed)}],
+        "name": name, "image": image, "args": arguments, "env": [{"name": SEED, "value": str(seed)}],
         # An engine of Kubernetes gives 64 MiB, in which collectives between GPUs find no room, and nothing sets it.
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
         "securityContext": {"allowPrivilegeEscalation": False},

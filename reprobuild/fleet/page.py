@@ -12,7 +12,7 @@ from reprobuild.fleet.answers import plain
 from reprobuild.fleet.between import blamed
 from reprobuild.fleet.checking import check_folder, table_of
 from reprobuild.fleet.gathering import Fleet, by_node
-from reprobuild.fleet.text import MET, SILENT, follow_line, met_lines, met_title, titled
+from reprobuild.fleet.text import MET, SILENT, follow_line, met_lines, met_title, titled, unprobed_gpus
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -111,6 +111,7 @@ def on_page(fleet: Fleet) -> Nodes:
     notes += [
         f"collectives on {one.device}: {follow_line(one)}" for one in fleet.collectives if blamed(one)[1]
     ]
+    notes += [more for one in fleet.groups if (more := unprobed_gpus(one))]
     notes += [f"{name}: answered, and was not asked; it is not counted" for name in fleet.strangers]
     notes += [
         f"across the groups on {each.device}, {len(each.answers)} of {each.compared} answers differ, as is expected"

@@ -1,23 +1,27 @@
 """The answers of pods, as `kubectl` gives them, become the certificates of nodes. What pods print may be anything.
 
-pods.json           of `kubectl get pods --output json`: which pod ran on which node, and how it ended
+pods.json           of `kubectl get pods --output json`: which pod ran what on which node, and how it ended
 POD.CONTAINER.log   of `kubectl logs POD --container CONTAINER`
+certificates/       made of these, for `gathering`: a folder of its own, in which no node has the name of another file
+
+What has no node is called by the number of its pod, with a `_`, which no name of a node has.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from reprobuild import __version__
+from reprobuild.checks import Checks
 from reprobuild.errors import UsageError
-from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, NODE, NODES
-from reprobuild.fleet.kubernetes import TURNS
+from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, NODES
+from reprobuild.fleet.kubernetes import SEED, TURNS, asked
+from reprobuild.fleet.podlist import PODS, Pod, read_pods
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.verify.check import seed_of
@@ -26,88 +30,135 @@ from reprobuild.verify.expected import Expected
 from reprobuild.verify.headline import judge_determinism
 from reprobuild.verify.judge import judge_smoke
 from reprobuild.verify.verdict import VERSION, Smoke, Verdict
-from reprobuild.whole import write_file
+from reprobuild.whole import whole_folder
 
-PODS = "pods.json"
-LARGEST_PODS = 256 << 20
-INDEX = "batch.kubernetes.io/job-completion-index"
-HINT = "docs/fleets.md has the two commands of kubectl that fill it"
-
-
-class Pod(Struct, frozen=True, kw_only=True):
-    """A pod: its name, its node (empty before it has one), its number in the job, and how it ended."""
-
-    name: str
-    node: str
-    index: str
-    phase: str
-    why: str
+CERTIFICATES = "certificates"
+LONGEST = 240  # characters of a node's name: with a suffix it is the name of a file, which has 255
 
 
 def certificates(
-    folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], *, controls: bool, thorough: bool,
-    probes: tuple[str, ...], now: int, nodes: int,
-) -> None:  # fmt: skip
-    """Judge what pods printed, and write the certificates into the same folder, as `gathering` reads them.
+    folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks, *, now: int,
+    nodes: int,
+) -> Path:  # fmt: skip
+    """Judge what pods printed, and write the certificates as `gathering` reads them; those of before are replaced.
 
     Args:
+        checks: what the job was asked for.
         nodes: how many pods the job was to have; those of which nothing is known are asked for by their number.
 
+    Returns:
+        The folder of the certificates.
+
     Raises:
-        UsageError: the folder has no pods, the number is not told, or two pods were on one node.
+        UsageError: the folder has no pods, their number is not told, or a probe is none.
     """
     if not nodes:
         raise UsageError("how many nodes were asked is not told", hint="add the --nodes N of the job")
-    pods = list(_read_pods(folder / PODS))
-    if not pods:
-        raise UsageError(f"{folder / PODS} has no pod", hint=HINT)
-    _refuse_two(pods)
+    pods = read_pods(folder / PODS)
+    other = _other(pods, lock, image, expected, checks)
     numbers = {pod.index for pod in pods}
-    lost = [f"index-{number}" for number in range(nodes) if str(number) not in numbers]
-    write_file(folder / NODES, "".join(f"{name}\n" for name in [*map(_name, pods), *lost]).encode())
-    for name in lost:
-        _clear(folder, name)
-    for pod in pods:
-        name = _name(pod)
-        _clear(folder, name)
-        smoke = list(_smoke(folder, pod, lock, expected, controls=controls, thorough=thorough, probes=probes))
-        if smoke:
-            write_file(
-                folder / f"{name}{CERTIFICATE}", msgspec.json.encode(_verdict(lock, image, smoke, now))
-            )
-        elif pod.phase == "Failed":
-            write_file(folder / f"{name}{ERROR}", f"pod {pod.name} failed: {pod.why}".encode())
-        elif pod.node:
-            (folder / f"{name}{BEGAN}").touch()
+    names = [f"index_{number}" for number in range(nodes) if str(number) not in numbers]
+    with whole_folder(folder / CERTIFICATES) as own:
+        for name, pod, why in _named(_counted(pods, other)):
+            names.append(name)
+            if why:
+                (own / f"{name}{ERROR}").write_bytes(f"pod {pod.name}: {why}".encode(errors="replace"))
+                continue
+            smoke = list(_smoke(folder, pod, lock, expected, checks))
+            if smoke:
+                verdict = _verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
+                (own / f"{name}{CERTIFICATE}").write_bytes(msgspec.json.encode(verdict))
+            else:
+                _silent(own, name, pod)
+        (own / NODES).write_text("".join(f"{name}\n" for name in names))
+    return folder / CERTIFICATES
 
 
-def _clear(folder: Path, name: str) -> None:
-    """Remove what an earlier judgement of these pods left of a node."""
-    for suffix in (CERTIFICATE, ERROR, BEGAN):
-        (folder / f"{name}{suffix}").unlink(missing_ok=True)
+def _silent(own: Path, name: str, pod: Pod) -> None:
+    """Write down how a pod is without an answer."""
+    said = {
+        "Failed": f"pod {pod.name} failed: {pod.why}",
+        "Succeeded": f"pod {pod.name} came to its end, and its logs are not here",
+    }
+    if pod.phase in said:
+        (own / f"{name}{ERROR}").write_bytes(said[pod.phase].encode(errors="replace"))
+    elif pod.node:
+        (own / f"{name}{BEGAN}").touch()
 
 
-def _refuse_two(pods: Sequence[Pod]) -> None:
-    """Refuse two pods on one node: it would be compared with itself, and another node not at all."""
-    seen: dict[str, Pod] = {}
-    for pod in pods:
-        other = seen.setdefault(_name(pod), pod)
-        if other is not pod:
-            raise UsageError(
-                f"the pods {other.name} and {pod.name} were both on {_name(pod)}",
-                hint="one pod on each node is needed: delete the job, and apply it again as it is printed",
-            )
+def _other(
+    pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: Checks
+) -> Callable[[Pod], str]:
+    """Return what tells why the answers of a pod are none to what is asked of this image; empty where they are."""
+    there = {each.name for pod in pods for each in pod.containers}
+    questions = {
+        name: arguments
+        for device, wanted in expected.items()
+        if device == "cpu" or there & {f"{device}-{turn}" for turn in TURNS}
+        for name, arguments in asked(
+            device, wanted, lock, controls=checks.control, thorough=checks.thorough, probes=checks.probes
+        ).items()
+    }
+    seed = str(seed_of(lock))
+
+    def other(pod: Pod) -> str:
+        if pod.wrong:
+            return pod.wrong
+        ours = [each for each in pod.containers if each.name in questions]
+        if not {f"cpu-{turn}" for turn in TURNS} <= {each.name for each in ours}:
+            return "it has not the containers of the job"
+        for each in ours:
+            if not each.image.endswith(f"@{image.manifest}"):
+                return f"it ran another image: {each.image[:200] or 'none is told'}"
+            seeds = [variable.value for variable in each.env if variable.name == SEED]
+            if each.command or list(each.args) != questions[each.name] or seeds != [seed]:
+                return "it was asked otherwise: name the --probe, --no-control and --thorough of the job"
+        return ""
+
+    return other
 
 
-def _name(pod: Pod) -> str:
-    """Return the name of a pod's node; without one the number of the pod."""
-    return pod.node or f"index-{pod.index}"
+def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
+    """Yield each pod that succeeded, the last of an index without one, and then, with the reason, all others."""
+    judged = [(pod, other(pod)) for pod in pods]
+    good = [pod for pod, why in judged if not why]
+    done = [pod for pod in good if pod.phase == "Succeeded"]
+    numbers = {pod.index for pod in done}
+    last = {pod.index: pod for pod in good if pod.index not in numbers}
+    yield from ((pod, "") for pod in (*done, *last.values()))
+    yield from ((pod, why) for pod, why in judged if why)
 
 
-def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int) -> Verdict:
+def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
+    """Yield each pod with the name of its node, and why it is not counted, if so.
+
+    A second pod on one node is not: the node would be compared with itself. Its own number was not reached then, for
+    the scheduler does not count pods that came to their end when it spreads others.
+    """
+    taken: dict[str, Pod] = {}
+    for number, (pod, why) in enumerate(found):
+        name = _short(pod.node)
+        if other := taken.get(name):
+            why = why or f"it ran on {pod.node}, as {other.name} did, and so another node was not asked"
+        if not name or other:
+            name = f"index_{pod.index}" if pod.index else f"pod_{number}"
+        if name in taken:
+            name = f"pod_{number}"
+        taken[name] = pod
+        yield name, pod, why
+
+
+def _short(node: str) -> str:
+    """Return a node's name, where it is too long the beginning of it, with what tells it from others."""
+    if len(node) <= LONGEST:
+        return node
+    return f"{node[: LONGEST - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
+
+
+def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:
     by_device: dict[str, Smoke] = {each.device: each for each in smoke}
     own, notes = judge_determinism(
-        by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=False, profile=lock.profile
+        by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=cpu_only, profile=lock.profile
     )
     made = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
     return Verdict(
@@ -118,9 +169,8 @@ def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int) -> Verdict:
 
 
 def _smoke(
-    folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], *, controls: bool, thorough: bool,
-    probes: tuple[str, ...],
-) -> Iterator[Smoke]:  # fmt: skip
+    folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: Checks
+) -> Iterator[Smoke]:
     """Yield what a pod answered, judged; nothing where it printed nothing."""
     pinned = {wheel.name for wheel in lock.wheels if wheel.role == "environment"}
     for device, wanted in expected.items():
@@ -129,8 +179,8 @@ def _smoke(
             continue
         first, second = (_document(path, device) for path in files)
         yield judge_smoke(
-            device, first, second, wanted, controls=controls, thorough=thorough, profile=lock.profile, pinned=pinned,
-            only=probes,
+            device, first, second, wanted, controls=checks.control, thorough=checks.thorough, profile=lock.profile,
+            pinned=pinned, only=checks.probes,
         )  # fmt: skip
 
 
@@ -142,34 +192,3 @@ def _document(path: Path, device: Device) -> Document | str:
     if begin < 0 or end < begin:
         return "the log of its container holds no document"
     return read_document(data[begin : end + 3].strip(), device)
-
-
-def _read_pods(path: Path) -> Iterator[Pod]:
-    """Yield the pods, the last of each index.
-
-    Raises:
-        UsageError: the file is none of kubectl.
-    """
-    try:
-        with path.open("rb") as stream:
-            found = msgspec.json.decode(stream.read(LARGEST_PODS), type=dict[str, Any])
-        items = [_pod(item) for item in found["items"]]
-    except FileNotFoundError:
-        raise UsageError(f"there is no {path}", hint=HINT) from None
-    except (msgspec.MsgspecError, RecursionError, ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"{path} is no list of pods, as kubectl writes it", hint=HINT) from None
-    last: dict[str, Pod] = {}
-    for pod in items:  # one that succeeded is not replaced by one that did not
-        if pod.index not in last or last[pod.index].phase != "Succeeded":
-            last[pod.index] = pod
-    yield from last.values()
-
-
-def _pod(item: dict[str, Any]) -> Pod:
-    status, meta = item.get("status", {}), item["metadata"]
-    name, node = str(meta["name"]), str(item["spec"].get("nodeName", ""))
-    index = str((meta.get("annotations") or {}).get(INDEX, name))
-    if not all(NODE.fullmatch(text) for text in (name, index)) or (node and not NODE.fullmatch(node)):
-        raise ValueError(name)
-    why = str(status.get("reason") or status.get("message") or "no reason is given")
-    return Pod(name=name, node=node, index=index, phase=str(status.get("phase", "")), why=why[:300])

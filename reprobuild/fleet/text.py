@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from reprobuild.fleet.answers import plain, some
 from reprobuild.fleet.between import Between, blamed
 from reprobuild.fleet.gathering import Fleet, Silent, by_node
 from reprobuild.fleet.grouping import Group
+from reprobuild.verify.headline import unprobed
 
 SHOWN_NODES, SHOWN_ANSWERS = 8, 6
+_GPU = re.compile(r"cuda\.gpus\.\d+\.name")
 _FACTS = ("cpu_model", "cpu_capability", "threads", "cuda.gpus.0.name", "cuda.driver")
 SILENT = {
     "absent": "never began", "hangs": "hangs", "died": "died", "lost": "lost", "refused": "gave no answer",
@@ -88,6 +91,8 @@ def _groups(fleet: Fleet) -> Iterator[str]:
         yield f"  {len(one.nodes)} nodes, {one.compared} answers compared: {some(one.nodes, SHOWN_NODES)}"
         if one.loose:
             yield f"  not compared, for they drift with the image's profile: {some(list(one.loose), SHOWN_ANSWERS)}"
+        if more := unprobed_gpus(one):
+            yield f"  {more}"
         if len(one.nodes) < 2:
             yield "  alone on its platform: nothing is known of it by comparison"
     for each in fleet.across:
@@ -149,6 +154,12 @@ def follow_line(one: Between) -> str:
 
 def _ranks(numbers: Sequence[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {some([str(number) for number in numbers], SHOWN_NODES)}"
+
+
+def unprobed_gpus(one: Group) -> str:
+    """Return what is not known of the GPUs of a group's nodes past the first of each; empty where there is none."""
+    names = [name for name in one.platform if _GPU.fullmatch(name)]
+    return unprobed(len(names)) if one.device == "cuda" else ""
 
 
 def titled(one: Group) -> str:

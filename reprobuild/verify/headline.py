@@ -54,6 +54,23 @@ def built_for_cuda(cpu: Smoke | None) -> bool | None:
     return told if isinstance(told, bool) else None
 
 
+def unprobed(gpus: int) -> str:
+    """Return what is not known of the GPUs of one machine past its first; empty where there is none."""
+    if gpus < 2:
+        return ""
+    return (
+        f"cuda: probed: the first of {gpus} GPUs; the others took part in collectives at most; to probe each, run "
+        "`reprobuild verify OUT --gpu ID` with its id alone"
+    )
+
+
+def gpus_of(smoke: Smoke) -> int:
+    """Return how many GPUs a container saw, by its fingerprint."""
+    cuda = smoke.fingerprint.get("cuda")
+    gpus = cuda.get("gpus") if isinstance(cuda, dict) else None
+    return len(gpus) if isinstance(gpus, list) else 0
+
+
 def drifting(smoke: Smoke) -> list[Probe]:
     """Return the probes that drift with the image's profile, whatever strict mode did."""
     found = []
@@ -132,6 +149,8 @@ def _of(smoke: Smoke, profile: str) -> Iterator[str]:
         yield ONE_THREAD
     elif smoke.device == "cpu" and smoke.fingerprint.get("threads") == 1:
         yield OWN_THREAD
+    if smoke.device == "cuda" and smoke.probes and (more := unprobed(gpus_of(smoke))):
+        yield more
     if smoke.stress:
         yield f"{smoke.device}: {smoke.stress}"
     if smoke.collectives and smoke.collectives.verdict in ("not-covered", "inconclusive"):

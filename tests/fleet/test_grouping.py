@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from reprobuild.fleet.gathering import Fleet
+from reprobuild.fleet.page import on_page
 from reprobuild.fleet.text import render_fleet
 from reprobuild.verify.verdict import Verdict
 from tests.fleet.samples import certificate, changed, gathered, on, write
@@ -40,6 +41,17 @@ def test_the_node_that_answers_otherwise_is_named_with_probe_and_mode(tmp_path: 
         in text
     )
     assert "  index_add (strict), lstm (strict)\n" in text
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_gpus_past_the_first_of_each_node_that_nothing_probed_are_told(gpus: int, tmp_path: Path) -> None:
+    smoke = make_smoke("cuda")
+    cuda = {"gpus": [{"name": "H100"}] * gpus}
+    one = certificate(msgspec.structs.replace(smoke, fingerprint={**smoke.fingerprint, "cuda": cuda}))
+    write(tmp_path, a=one, b=one)
+    found = gathered(tmp_path)
+    said = f"cuda: probed: the first of {gpus} GPUs; the others took part in collectives at most; to probe each, run"
+    assert [said in text for text in (render_fleet(found), "\n".join(on_page(found).notes))] == [gpus > 1] * 2
 
 
 def test_of_two_nodes_nobody_knows_which_is_right(tmp_path: Path) -> None:

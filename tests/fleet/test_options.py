@@ -57,7 +57,8 @@ def test_what_has_no_effect_is_refused(arguments: str, what: str, hint: str | No
         "--member f --store s --gpu all --scope all --engine docker --thorough --no-control --probe conv2d",
         "--gather f --json",
         "--kubernetes --nodes 2 --image h/n --pull-secret s --node-gpus 8 --namespace n --node-label a=b --deadline 9",
-        "--kubernetes --gather f --nodes 2 --thorough --no-control --probe conv2d",
+        "--kubernetes --nodes 2 --image h/n --scope cpu",
+        "--kubernetes --gather f --nodes 2 --thorough --no-control --probe conv2d --scope cpu",
     ],
 )
 def test_what_has_one_is_not(arguments: str, tmp_path: Path) -> None:

@@ -232,6 +232,33 @@ def test_one_gpu_has_no_collectives() -> None:
     assert verdict.exit_code == 9
 
 
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        ([{"name": "H100"}], False),
+        ([{"name": "H100"}] * 2, True),
+        ([{"name": "H100"}] * 8, True),
+        (8, False),
+        ([], False),
+    ],
+)
+def test_gpus_past_the_first_that_nothing_probed_are_told(gpus: Any, told: bool) -> None:
+    fingerprint = {**document("cuda")["fingerprint"], "cuda": {"version": "13.0", "gpus": gpus}}
+    both = {
+        name: done(document("cuda", quick=name != "cuda", fingerprint=fingerprint))
+        for name in ("cuda", "cuda quick")
+    }
+    verdict, _ = check(answers={**cuda_build(), **{name: [one] for name, one in both.items()}}, gpus="all")
+    notes = [note for note in verdict.notes if "probed" in note]
+    assert bool(notes) == told
+    if told:
+        assert notes == [
+            f"cuda: probed: the first of {len(gpus)} GPUs; the others took part in collectives at most; to probe each, "
+            "run `reprobuild verify OUT --gpu ID` with its id alone"
+        ]
+    assert verdict.determinism.gpu == "identical"
+
+
 def test_drift_on_the_gpu() -> None:
     first = EXPECTED["cuda"].probes[0]
     drifting = changed(document("cuda"), first, verdict="DRIFT", digest=None, distinct=4)
