@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, UsageError
-from reprobuild.fleet.answers import Member, Table, drifting_scopes, plain, reasons
+from reprobuild.fleet.answers import Member, Table, drifting_scopes, plain, reasons, unmet
 from reprobuild.fleet.between import Between, held_against, judge
 from reprobuild.fleet.folder import (
     BEGAN,
@@ -87,7 +87,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
         drifts = any(each.kind == "drifts" for each in self.silent) or "drift" in between
         if drifts or {"other", "drift"} & odd or any(one.parted for one in self.groups):
             return "differ"
-        alone = any(len(one.nodes) < 2 or not one.compared for one in self.groups)
+        alone = any(len(one.nodes) < 2 or not one.compared or one.lacked for one in self.groups)
         open_ones = odd or alone or self.silent or self.open or between - {"identical"}
         return "inconclusive" if open_ones or not self.groups else "same"
 
@@ -178,7 +178,7 @@ def _one(
                 node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}"
             )
         if said:
-            return said, reasons(verdict)
+            return said, (*reasons(verdict), *unmet(verdict, said, table.expected))
         why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
         return Silent(node=node, kind="refused", why=why)
     if ERROR in there:
