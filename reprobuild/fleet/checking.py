@@ -55,7 +55,9 @@ def check_slurm(
         session.say(
             f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {wanted.deadline} s: {folder}"
         )
-        notes = slurm.run_step(job, job.nodes, command, folder, session.env, deadline=wanted.deadline)
+        notes = slurm.run_step(
+            job, job.nodes, command, folder, session.env, deadline=wanted.deadline, gone=job.gone
+        )
         met = devices_of(check_folder(lock, image, folder, table, session)) if wished else {}
         for device, nodes in met.items():
             if why := hindrance(table, device, nodes):
@@ -66,7 +68,7 @@ def check_slurm(
             notes += meet(
                 job, nodes, device, program, out, seed_of(lock), folder, session, checks, wanted.deadline
             )
-    return check_folder(lock, image, folder, table, session, job.nodes, notes)
+    return check_folder(lock, image, folder, table, session, (*job.nodes, *job.gone), notes)
 
 
 def hindrance(table: Table, device: Device, nodes: Sequence[str]) -> str:

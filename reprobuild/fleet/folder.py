@@ -1,6 +1,7 @@
 """The folder that the nodes of a fleet share: names of its files, and small files of nodes, which may hold anything.
 
 nodes           the names of all that were asked, one in each line
+step            those of them that the scheduler still has
 NODE.json       the certificate; it appears whole or not at all
 NODE.error      why the node gave none, in its own words
 NODE.began      the node has begun
@@ -8,8 +9,8 @@ NODE.ended      the exit code of the node's process
 NODE.told       what the process printed
 NODE.log        its errors
 NODE.lost       why the scheduler takes the node for lost
-collectives-*/  the collectives between nodes on one kind of device: `nodes`, and `told`, `ended`, `log`, `lost` of
-                each, or `not-run`, which says why they were not run, though they were asked for
+collectives-*/  the collectives between nodes on one kind of device: `nodes`, `step`, and `told`, `ended`, `log`,
+                `lost` of each, or `not-run`, which says why they were not run, though they were asked for
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from reprobuild.fleet.answers import plain
 
 NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
 TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
-NOT_RUN = "not-run"
+NOT_RUN, STEP = "not-run", "step"
 NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,251}")
 LARGEST = 4096  # of what is not a certificate
 LARGEST_LIST = 8 << 20
