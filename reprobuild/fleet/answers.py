@@ -23,6 +23,7 @@ LARGEST_PLATFORM = 20_000  # characters; one with eight GPUs has 3000
 OTHER = "was it made by another reprobuild? Check the node again, with the one that is here"
 SEVERAL = "collectives: "  # before the names of what several processes answer, as `answers` has it
 OPEN = ("inconclusive", "not-covered", "not-run")
+NOT_COVERED = "collectives: not-covered"  # as `reasons` has it
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -141,6 +142,12 @@ def reasons(verdict: Verdict) -> tuple[str, ...]:
             found.append(f"{scope}: {answer}")
     more = [f"and {len(found) - MOST_REASONS} more"] if len(found) > MOST_REASONS else []
     return tuple(plain(why) for why in [*found[:MOST_REASONS], *more])
+
+
+def alone(verdict: Verdict) -> bool:
+    """Tell whether collectives are not covered for the reason that the node has too few GPUs for them."""
+    several = [smoke.collectives for smoke in verdict.smoke if smoke.device == "cuda" and smoke.collectives]
+    return verdict.determinism.collectives == "not-covered" == next((each.verdict for each in several), "")
 
 
 def unmet(verdict: Verdict, said: Collection[Member], expected: Mapping[Device, Expected]) -> tuple[str, ...]:

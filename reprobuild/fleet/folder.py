@@ -24,7 +24,8 @@ from reprobuild.fleet.answers import plain
 NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
 TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
 NOT_RUN, STEP = "not-run", "step"
-NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,251}")
+# With what stands before and behind it while its files are written it is no longer than a name can be: 255.
+NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 LARGEST = 4096  # of what is not a certificate
 LARGEST_LIST = 8 << 20
 HINT = "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --member FOLDER` on a node writes one"
@@ -34,21 +35,36 @@ def listed(folder: Path) -> tuple[str, ...]:
     """Return the nodes that were asked; none where the folder does not tell.
 
     Raises:
-        UsageError: the list is no file, or a name can be none of a node.
+        UsageError: the list is no file, or cannot be read; a name can be none of a node.
     """
     path = folder / NODES
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UsageError(f"{path} is a link, or otherwise no file", hint=HINT)
     if not path.exists():
         return ()
-    names = read_small(path, LARGEST_LIST).split()
+    try:
+        names = read_small(path, LARGEST_LIST).split()
+    except OSError as err:
+        raise UsageError(f"{path} cannot be read: {err.strerror}", hint=HINT) from None
     if bad := next((name for name in names if not NODE.fullmatch(name)), None):
         raise UsageError(f"{path}: {plain(bad)!r} is no name of a node", hint=HINT)
     return tuple(dict.fromkeys(names))
 
 
+def written(folder: Path) -> float | None:
+    """Return when the list of nodes was written, in seconds of the epoch; None where there is none."""
+    try:
+        return (folder / NODES).stat().st_mtime
+    except OSError:
+        return None
+
+
 def read_small(path: Path, largest: int = LARGEST) -> str:
-    """Return the beginning of a small file; of what is none, that."""
+    """Return the beginning of a small file; of what is none, that.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     if path.is_symlink() or not path.is_file():
         return f"{path.name} is no file"
     with path.open("rb") as stream:

@@ -13,7 +13,7 @@ SHOWN_NODES, SHOWN_ANSWERS = 8, 6
 _FACTS = ("cpu_model", "cpu_capability", "threads", "cuda.gpus.0.name", "cuda.driver")
 SILENT = {
     "absent": "never began", "hangs": "hangs", "died": "died", "lost": "lost", "refused": "gave no answer",
-    "unreadable": "left no certificate", "drifts": "drifts",
+    "unreadable": "left no certificate", "drifts": "drifts", "old": "left an old certificate",
 }  # fmt: skip
 MET = {
     "identical": "identical", "drift": "drift", "unfinished": "did not finish", "inconclusive": "inconclusive",
