@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.errors import EngineError, UsageError
+from reprobuild.errors import DriftError, EngineError, InconclusiveError, UsageError
 from reprobuild.fleet.folder import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, NODES, STEP, TOLD
 from reprobuild.proc import TimedOut, run, stream
 from reprobuild.whole import write_file
@@ -32,7 +32,9 @@ _TOLD_JOB = re.compile(rb"(Granted|Pending) job allocation (\d+)\s")
 # What runs on each node beside the check itself: it tells that a process has ended that could not tell it any more.
 _WATCHED = (
     f'"$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
-    f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; exit $code'
+    f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; '
+    # A drift, or what is open, is an answer that stands in the folder: Slurm is not to call the task a failure.
+    f"case $code in {DriftError.exit_code}|{InconclusiveError.exit_code}) exit 0 ;; esac; exit $code"
 )
 # A node that Slurm does not reach has a star behind its state (sinfo, "NODE STATE CODES").
 _FAILED = re.compile(r"Node failure on (\S+)")

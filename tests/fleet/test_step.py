@@ -138,6 +138,19 @@ TWO = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("code", "task"), [(0, 0), (8, 0), (9, 0), (6, 6), (137, 137)])
+def test_a_node_that_drifts_is_no_failed_task(
+    code: int, task: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm would say that it failed; the certificate says what there is to say, and `ended` has the code."""
+    srun = 'while test "$1" != sh; do shift; done; SLURMD_NODENAME=n1 "$@"; echo $? > "$(dirname "$0")/task"'
+    env = scripted(tmp_path, monkeypatch, {**TWO, "srun": srun})
+    job = slurm.Job(number="7", nodes=("n1",))
+    slurm.run_step(job, job.nodes, ["sh", "-c", f"exit {code}"], tmp_path / "fleet", env, deadline=60)
+    assert (tmp_path / "task").read_text() == f"{task}\n"
+    assert (tmp_path / "fleet" / "n1.ended").read_text() == f"{code}\n"
+
+
 @pytest.mark.parametrize(
     ("inside", "wanted", "gone"),
     [
