@@ -161,14 +161,21 @@ def unmet(verdict: Verdict, said: Collection[Member], expected: Mapping[Device, 
     for device, scope, answer in (("cpu", "cpu", own.cpu), ("cuda", "gpu", own.gpu)):
         if answer == "identical" and device not in devices:
             found.append(f"{scope}: identical, and no smoke test tells of it")
+    several = {smoke.collectives.verdict for smoke in verdict.smoke if smoke.collectives}
+    if own.collectives == "identical" and "identical" not in several:
+        found.append("collectives: identical, and no smoke test tells of it")
     return tuple(plain(why) for why in found)
 
 
 def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
-    asked = expected.get(smoke.device)
+    asked, given = expected.get(smoke.device), answers(smoke)
+    if asked and smoke.collectives and smoke.collectives.verdict == "identical":
+        silent = [name for name in asked.collectives if f"{SEVERAL}{name} (strict)" not in given]
+        if silent:
+            yield f"collectives identical, and no answer of {some(silent, MOST_REASONS)}"
     if smoke.verdict != "identical" or asked is None:
         return
-    given, probes = answers(smoke), {probe.name: probe for probe in smoke.probes}
+    probes = {probe.name: probe for probe in smoke.probes}
     names = (*asked.probes, *(asked.thorough if smoke.thorough else ()))
     lacking = [name for name in names if name not in probes or not _answered(probes[name], given, asked)]
     if lacking:

@@ -134,9 +134,8 @@ def _grouped(members: list[Member], table: Table) -> Group:
         # Who lacks what another one has is named, however many they are.
         if lacking and 0 < 2 * answered <= len(members):
             lacked[name] = tuple(sorted(lacking))
-        if not counts or 2 * len(away) >= len(
-            members
-        ):  # so this profile drifts there, and no node is to blame
+        profile_drifts = 2 * len(away) >= len(members)  # no node is to blame for that
+        if not counts or profile_drifts:
             continue
         compared += answered > 1
         most = max(counts, key=lambda value: (counts[value], value))

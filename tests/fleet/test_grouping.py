@@ -231,6 +231,8 @@ def test_a_certificate_is_held_against_what_was_asked(tmp_path: Path) -> None:
     without = msgspec.structs.replace(smoke, probes=smoke.probes[2:], controls=())
     blank = msgspec.structs.replace(make_smoke("cuda"), fingerprint={})
     gpu = certificate(determinism=msgspec.structs.replace(certificate().determinism, gpu="identical"))
+    assert smoke.collectives
+    few = msgspec.structs.replace(smoke.collectives, probes=smoke.collectives.probes[1:])
     first = ", ".join(probe.name for probe in smoke.probes[:2])
     controls = "cpu: identical, and no answer of control "
     for name, one, whys in (
@@ -239,6 +241,9 @@ def test_a_certificate_is_held_against_what_was_asked(tmp_path: Path) -> None:
         ("skipped", certificate(skipping("index_add")), ["cpu: identical, and no answer of probe index_add"]),
         ("torn", certificate(LACKS), ["cpu: identical, and no answer of probe index_add, lstm"]),
         ("gpu", gpu, ["gpu: identical, and no smoke test tells of it"]),
+        ("several", certificate(make_smoke(collectives=None)), ["collectives: identical, and no smoke test tells"]),
+        ("ranks", certificate(make_smoke(collectives=few)),
+         ["cpu: collectives identical, and no answer of all_reduce float32 1 KiB"]),
         ("blank", msgspec.structs.replace(gpu, smoke=(smoke, blank)), ["gpu: identical, and no smoke test tells"]),
     ):  # fmt: skip
         write(tmp_path / name, a=one, b=one, c=one)
