@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.errors import DriftError, EngineError, InconclusiveError, UsageError
+from reprobuild.fleet.answers import some
 from reprobuild.fleet.folder import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, NODES, STEP, TOLD
 from reprobuild.proc import TimedOut, run, stream
 from reprobuild.whole import write_file
@@ -98,7 +99,9 @@ def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) 
         nodes = there[:asked] if inside else there
         gone = _gone(there, asked - len(nodes), env.get("SLURM_JOB_NODELIST", "") if inside else "", env)
         if gone:
-            say(f"job {job} has {len(nodes)} nodes, and {asked} were asked for: {len(gone)} are lost")
+            say(
+                f"job {job} has {len(nodes)} nodes, and {asked} were asked for; lost: {some(gone, MOST_NOTES)}"
+            )
         yield Job(number=job, nodes=nodes, options=wanted.options if inside else (), gone=gone)
 
 
