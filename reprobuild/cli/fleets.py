@@ -130,10 +130,8 @@ def command(
     if options["member"]:
         node = member.node_name(session, socket.gethostname())
         verdict = member.take_part(lock, image, out, session, checks, options["member"], node)
-        common.print_json(checking.told(verdict)) if as_json else common.tell(
-            f"{node}: {verdict.determinism.cpu}"
-        )
-        return 0
+        common.print_json(checking.told(verdict)) if as_json else common.tell(member.line(node, verdict))
+        return member.exit_code(verdict)
     if options["slurm"]:
         wanted = slurm.Wanted(
             nodes=options["nodes"] or 0, partition=options["partition"], time=options["limit"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from reprobuild.verify.document import Device, ModeName
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.headline import drifting
 from reprobuild.verify.platform import facts
-from reprobuild.verify.verdict import Smoke, Verdict
+from reprobuild.verify.verdict import Probe, Smoke, Verdict
 
 WIDTH = 16  # bytes of an answer that are kept: two that differ in them alone would be a collision of SHA-256
 NONE = bytes(WIDTH)
@@ -23,6 +23,7 @@ LARGEST_PLATFORM = 20_000  # characters; one with eight GPUs has 3000
 OTHER = "was it made by another reprobuild? Check the node again, with the one that is here"
 SEVERAL = "collectives: "  # before the names of what several processes answer, as `answers` has it
 OPEN = ("inconclusive", "not-covered", "not-run")
+NOT_COVERED = "collectives: not-covered"  # as `reasons` has it
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -53,6 +54,7 @@ class Table:
     def __init__(self, expected: Mapping[Device, Expected]) -> None:
         # Those of one kind of device may have the collectives of another, where its torch has them.
         several = {name for found in expected.values() for name in found.collectives}
+        self.expected = dict(expected)
         self.names: dict[Device, tuple[str, ...]] = {
             device: tuple(sorted({*_names(found, several), START})) for device, found in expected.items()
         }
@@ -140,6 +142,55 @@ def reasons(verdict: Verdict) -> tuple[str, ...]:
             found.append(f"{scope}: {answer}")
     more = [f"and {len(found) - MOST_REASONS} more"] if len(found) > MOST_REASONS else []
     return tuple(plain(why) for why in [*found[:MOST_REASONS], *more])
+
+
+def alone(verdict: Verdict) -> bool:
+    """Tell whether collectives are not covered for the reason that the node has too few GPUs for them."""
+    several = [smoke.collectives for smoke in verdict.smoke if smoke.device == "cuda" and smoke.collectives]
+    return verdict.determinism.collectives == "not-covered" == next((each.verdict for each in several), "")
+
+
+def unmet(verdict: Verdict, said: Collection[Member], expected: Mapping[Device, Expected]) -> tuple[str, ...]:
+    """Return what a certificate has not, though it says that all was identical: reprobuild writes none of that kind.
+
+    Args:
+        said: what was read of it.
+    """
+    found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _unmet(smoke, expected)]
+    own, devices = verdict.determinism, {one.device for one in said}
+    for device, scope, answer in (("cpu", "cpu", own.cpu), ("cuda", "gpu", own.gpu)):
+        if answer == "identical" and device not in devices:
+            found.append(f"{scope}: identical, and no smoke test tells of it")
+    several = {smoke.collectives.verdict for smoke in verdict.smoke if smoke.collectives}
+    if own.collectives == "identical" and "identical" not in several:
+        found.append("collectives: identical, and no smoke test tells of it")
+    return tuple(plain(why) for why in found)
+
+
+def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
+    asked, given = expected.get(smoke.device), answers(smoke)
+    if asked and smoke.collectives and smoke.collectives.verdict == "identical":
+        silent = [name for name in asked.collectives if f"{SEVERAL}{name} (strict)" not in given]
+        if silent:
+            yield f"collectives identical, and no answer of {some(silent, MOST_REASONS)}"
+    if smoke.verdict != "identical" or asked is None:
+        return
+    probes = {probe.name: probe for probe in smoke.probes}
+    names = (*asked.probes, *(asked.thorough if smoke.thorough else ()))
+    lacking = [name for name in names if name not in probes or not _answered(probes[name], given, asked)]
+    if lacking:
+        yield f"identical, and no answer of probe {some(lacking, MOST_REASONS)}"
+    if away := sorted({*asked.controls} - {f"{each.device} {each.name}" for each in smoke.controls}):
+        yield f"identical, and no answer of control {some(away, MOST_REASONS)}"
+
+
+def _answered(probe: Probe, given: Mapping[str, str], asked: Expected) -> bool:
+    """Tell whether a probe has what its verdict says; one that may be skipped, and was, says why itself."""
+    if probe.verdict == "not-applicable":
+        return probe.name in asked.optional
+    if probe.verdict == "informational":
+        return probe.name in asked.informational
+    return f"{probe.name} (strict)" in given
 
 
 def plain(text: str) -> str:

@@ -60,21 +60,30 @@ class Between(Struct, frozen=True, kw_only=True):
     control: str = ""
 
 
-def judge(folder: Path, device: Device, required: Sequence[str]) -> Between:
+def unknown(device: Device, why: str) -> Between:
+    """Return that nothing is known of collectives that were run."""
+    return Between(
+        device=device, backend=BACKENDS[device], verdict="inconclusive", nodes=(), ranks=0, open=(plain(why),)
+    )
+
+
+def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[str] = ()) -> Between:
     """Judge what the nodes left in a folder.
 
     Args:
         required: the collectives that each rank must have answered.
+        met: the nodes between which they were run; those that the folder lists, where it is empty.
 
     Raises:
         UsageError: the folder names a node by what is no name.
+        OSError: it cannot be read.
     """
     if (folder / NOT_RUN).exists() and not (folder / NODES).exists():
         why = plain(read_small(folder / NOT_RUN).strip())
         return Between(
             device=device, backend=BACKENDS[device], verdict="not-run", nodes=(), ranks=0, open=(why,)
         )
-    nodes = [read_node(folder, name) for name in listed(folder)]
+    nodes = [read_node(folder, name) for name in met or listed(folder)]
     ranks = [rank for node in nodes for rank in node.ranks.values()]
     names = sorted({name for rank in ranks for name in rank.seen if not name.startswith(CONTROL)})
     drifts = tuple(each for name in names for each in _drifts(name, ranks))

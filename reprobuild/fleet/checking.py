@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +55,22 @@ def check_slurm(
         session.say(
             f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {wanted.deadline} s: {folder}"
         )
-        notes = slurm.run_step(job, job.nodes, command, folder, session.env, deadline=wanted.deadline)
-        met = devices_of(check_folder(lock, image, folder, table, session)) if wished else {}
-        for device, nodes in met.items():
+        notes = slurm.run_step(
+            job, job.nodes, command, folder, session.env, deadline=wanted.deadline, gone=job.gone
+        )
+        asked, met = (*job.nodes, *job.gone), dict[Device, tuple[str, ...]]()
+        answered = devices_of(check_folder(lock, image, folder, table, session, asked)) if wished else {}
+        for device, nodes in answered.items():
             if why := hindrance(table, device, nodes):
                 session.say(f"collectives between nodes, {device}, are not run: {why}")
                 if collectives:
                     note_not_run(folder, device, why)
                 continue
+            met[device] = nodes
             notes += meet(
                 job, nodes, device, program, out, seed_of(lock), folder, session, checks, wanted.deadline
             )
-    return check_folder(lock, image, folder, table, session, job.nodes, notes)
+    return check_folder(lock, image, folder, table, session, asked, notes, met)
 
 
 def hindrance(table: Table, device: Device, nodes: Sequence[str]) -> str:
@@ -85,7 +89,7 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
 def check_folder(
     lock: Lock, image: Built, folder: Path, table: Table, session: Session, nodes: Sequence[str] = (),
-    notes: Sequence[str] = (),
+    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {},
 ) -> Fleet:  # fmt: skip
     """Compare the certificates in a folder.
 
@@ -94,7 +98,7 @@ def check_folder(
     """
     wanted = Image(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
     made = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
-    return gather(folder, wanted, table, nodes, notes, f"{made:%Y-%m-%dT%H:%M:%SZ}")
+    return gather(folder, wanted, table, nodes, notes, f"{made:%Y-%m-%dT%H:%M:%SZ}", met)
 
 
 def job_of(lock: Lock, image: Built, session: Session, checks: Checks, job: kubernetes.Job) -> dict[str, Any]:

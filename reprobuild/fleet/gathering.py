@@ -9,8 +9,9 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, UsageError
-from reprobuild.fleet.answers import Member, Table, drifting_scopes, plain, reasons
-from reprobuild.fleet.between import Between, held_against, judge
+from reprobuild.fleet.age import old
+from reprobuild.fleet.answers import NOT_COVERED, Member, Table, alone, drifting_scopes, plain, reasons, unmet
+from reprobuild.fleet.between import Between, held_against, judge, unknown
 from reprobuild.fleet.folder import (
     BEGAN,
     CERTIFICATE,
@@ -23,9 +24,11 @@ from reprobuild.fleet.folder import (
     ending,
     listed,
     read_small,
+    written,
 )
 from reprobuild.fleet.grouping import Across, Group, across, group
 from reprobuild.verify.certificate import Certificate, read_certificate, refuse_other
+from reprobuild.verify.document import Device
 
 MOST_STRANGERS = 20
 
@@ -44,12 +47,21 @@ class Silent(Struct, frozen=True, kw_only=True):
     `absent`: it never began; `hangs`: it began, and had not ended when it was no longer waited for; `died`: its
     process ended without a word; `lost`: the scheduler does not reach it any more; `refused`: it says why it has none;
     `unreadable`: what it left is no certificate; `drifts`: its certificate says so, and has nothing that can be
-    compared.
+    compared; `old`: its certificate is of an earlier check in the same folder.
     """
 
     node: str
-    kind: Literal["absent", "hangs", "died", "lost", "refused", "unreadable", "drifts"]
+    kind: Literal["absent", "hangs", "died", "lost", "refused", "unreadable", "drifts", "old"]
     why: str
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """A node's answer, when it was made, why it is no pass, and whether it had too few GPUs for collectives."""
+
+    said: tuple[Member, ...]
+    made: str
+    why: tuple[str, ...]
+    lone: bool
 
 
 class Open(Struct, frozen=True, kw_only=True):
@@ -87,7 +99,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
         drifts = any(each.kind == "drifts" for each in self.silent) or "drift" in between
         if drifts or {"other", "drift"} & odd or any(one.parted for one in self.groups):
             return "differ"
-        alone = any(len(one.nodes) < 2 or not one.compared for one in self.groups)
+        alone = any(len(one.nodes) < 2 or not one.compared or one.lacked for one in self.groups)
         open_ones = odd or alone or self.silent or self.open or between - {"identical"}
         return "inconclusive" if open_ones or not self.groups else "same"
 
@@ -100,6 +112,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
 def gather(
     folder: Path, image: Image, table: Table, asked: Sequence[str] = (), notes: Sequence[str] = (), made: str = "",
+    met: Mapping[Device, Sequence[str]] = {},
 ) -> Fleet:  # fmt: skip
     """Read all certificates of a folder, and compare them.
 
@@ -107,6 +120,7 @@ def gather(
         image: what they must be of.
         asked: the nodes that were asked; those that `nodes` lists, or else that have begun, where it is empty.
         made: the time, in UTC.
+        met: between which nodes collectives were run; those that their folders list, where it does not say.
 
     Raises:
         UsageError: the folder is none, or has no node; a list of nodes is none.
@@ -117,38 +131,63 @@ def gather(
     wanted = tuple(sorted(asked or listed(folder) or there))
     if not wanted:
         raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
-    members: list[Member] = []
+    answers: dict[str, _Answer] = {}
     silent: list[Silent] = []
-    open_ones: dict[str, list[str]] = {}
     for node in wanted:
         found = _one(folder, node, there.get(node, set()), image, table)
         if isinstance(found, Silent):
             silent.append(found)
-            continue
-        said, why = found
-        members += said
-        for each in why:
-            open_ones.setdefault(each, []).append(node)
-    groups = group(members, table)
+        else:
+            answers[node] = found
+    made_by = {node: each.made for node, each in answers.items()}
+    for node, why in old(made_by, written(folder), made).items():
+        silent.append(Silent(node=node, kind="old", why=why))
+        del answers[node]
+    members = [member for each in answers.values() for member in each.said]
+    groups, collectives = group(members, table), _collectives(folder, table, members, met)
     return Fleet(
-        tree=image.tree, asked=wanted, groups=groups, across=across(groups), silent=tuple(silent),
-        open=tuple(Open(why=why, nodes=tuple(nodes)) for why, nodes in sorted(open_ones.items())),
+        tree=image.tree, asked=wanted, groups=groups, across=across(groups),
+        silent=tuple(sorted(silent, key=lambda each: each.node)), open=_open(answers, collectives),
         strangers=tuple(sorted({*there} - {*wanted}))[:MOST_STRANGERS], notes=tuple(notes),
-        collectives=_collectives(folder, table, members), made=made, folder=str(folder.absolute()),
+        collectives=collectives, made=made, folder=str(folder.absolute()),
     )  # fmt: skip
 
 
-def _collectives(folder: Path, table: Table, members: Sequence[Member]) -> tuple[Between, ...]:
+def _open(answers: Mapping[str, _Answer], collectives: Sequence[Between]) -> tuple[Open, ...]:
+    """Return why certificates are no pass by themselves.
+
+    A node with one GPU has nobody for its collectives; those between the nodes tell of it, where they were identical.
+    """
+    covered = {
+        node
+        for one in collectives
+        if one.device == "cuda" and one.verdict == "identical"
+        for node in one.nodes
+    }
+    found: dict[str, list[str]] = {}
+    for node, each in answers.items():
+        for why in each.why:
+            if not (why == NOT_COVERED and each.lone and node in covered):
+                found.setdefault(why, []).append(node)
+    return tuple(Open(why=why, nodes=tuple(nodes)) for why, nodes in sorted(found.items()))
+
+
+def _collectives(
+    folder: Path, table: Table, members: Sequence[Member], met: Mapping[Device, Sequence[str]]
+) -> tuple[Between, ...]:
     """Return what came of the collectives between nodes, for each kind of device on which they were run."""
-    return tuple(
-        held_against(
-            judge(folder / f"{COLLECTIVES}{device}", device, names),
-            tuple(one.node for one in members if one.device == device),
-        )
-        for device, names in sorted(table.between.items())
-        if (folder / f"{COLLECTIVES}{device}").is_dir()
-        and not (folder / f"{COLLECTIVES}{device}").is_symlink()
-    )
+    found = []
+    for device, names in sorted(table.between.items()):
+        own = folder / f"{COLLECTIVES}{device}"
+        if own.is_symlink() or not own.is_dir():
+            continue
+        answered = tuple(one.node for one in members if one.device == device)
+        try:
+            one = judge(own, device, names, met.get(device, ()))
+        except (UsageError, OSError) as err:  # what the nodes said by themselves stands
+            one = unknown(device, str(err))
+        found.append(held_against(one, answered))
+    return tuple(found)
 
 
 def _there(folder: Path) -> dict[str, set[str]]:
@@ -160,27 +199,35 @@ def _there(folder: Path) -> dict[str, set[str]]:
     return found
 
 
-def _one(
-    folder: Path, node: str, there: set[str], image: Image, table: Table
-) -> Silent | tuple[tuple[Member, ...], tuple[str, ...]]:
-    """Return what a node says, and why that is no pass by itself; or why it says nothing."""
-    if CERTIFICATE in there:
-        try:
-            verdict = _certificate(folder / f"{node}{CERTIFICATE}", image).verdict
-            said = tuple(table.read(node, verdict))
-        except (UsageError, OSError) as err:
-            return Silent(node=node, kind="unreadable", why=plain(str(err)))
-        except RecursionError:
-            return Silent(node=node, kind="unreadable", why="its certificate is nested too deeply")
-        scopes = drifting_scopes(verdict) - {one.device for one in said}
-        if scopes:
-            return Silent(
-                node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}"
-            )
-        if said:
-            return said, reasons(verdict)
-        why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
-        return Silent(node=node, kind="refused", why=why)
+def _one(folder: Path, node: str, there: set[str], image: Image, table: Table) -> Silent | _Answer:
+    """Return what a node says, or why it says nothing."""
+    try:
+        return (
+            _certified(folder, node, image, table) if CERTIFICATE in there else _silent(folder, node, there)
+        )
+    except OSError as err:
+        return Silent(node=node, kind="unreadable", why=plain(str(err)))
+
+
+def _certified(folder: Path, node: str, image: Image, table: Table) -> Silent | _Answer:
+    try:
+        verdict = _certificate(folder / f"{node}{CERTIFICATE}", image).verdict
+        said = tuple(table.read(node, verdict))
+    except UsageError as err:
+        return Silent(node=node, kind="unreadable", why=plain(str(err)))
+    except RecursionError:
+        return Silent(node=node, kind="unreadable", why="its certificate is nested too deeply")
+    scopes = drifting_scopes(verdict) - {one.device for one in said}
+    if scopes:
+        return Silent(node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}")
+    if said:
+        whys = (*reasons(verdict), *unmet(verdict, said, table.expected))
+        return _Answer(said=said, made=verdict.made, why=whys, lone=alone(verdict))
+    why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
+    return Silent(node=node, kind="refused", why=why)
+
+
+def _silent(folder: Path, node: str, there: set[str]) -> Silent:
     if ERROR in there:
         return Silent(node=node, kind="refused", why=plain(read_small(folder / f"{node}{ERROR}")))
     if ENDED in there:

@@ -8,7 +8,7 @@ differences are expected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -23,8 +23,9 @@ FEWEST = 3  # nodes that a majority needs: of two nobody knows which is right
 class Odd(Struct, frozen=True, kw_only=True):
     """A node that is not as the others of its group.
 
-    `other`: its answer is not the majority's; `drift`: it was not the same twice on the node itself; `missing`: the
-    majority has an answer, and the node has none. `value` and `majority` begin the digests, empty where there are none.
+    `other`: its answer is not the majority's; `drift`: it was not the same twice on the node itself; `missing`: more
+    than half of the group have an answer, and the node has none. `value` and `majority` begin the digests, empty where
+    there are none.
     """
 
     node: str
@@ -50,7 +51,8 @@ class Group(Struct, frozen=True, kw_only=True):
 
     `compared` is how many answers more than one node gave. `majority` has for each answer the beginning of the
     digest that most gave. `loose` has what drifts with the image's profile on the nodes that it names, and was not
-    compared: on half of the group or more, or nobody has an answer that must be the same.
+    compared: on half of the group or more, or nobody has an answer that must be the same. `lacked` has the answers
+    that half of the group or less gave, and the nodes that have none.
     """
 
     device: Device
@@ -61,6 +63,7 @@ class Group(Struct, frozen=True, kw_only=True):
     odd: tuple[Odd, ...] = ()
     parted: tuple[Parted, ...] = ()
     loose: dict[str, tuple[str, ...]] = {}
+    lacked: dict[str, tuple[str, ...]] = {}
 
 
 class Across(Struct, frozen=True, kw_only=True):
@@ -112,52 +115,59 @@ def across(groups: Sequence[Group]) -> tuple[Across, ...]:
 
 def _grouped(members: list[Member], table: Table) -> Group:
     """Compare the nodes of one platform, an answer at a time; nodes that say the same are looked at once."""
-    device = members[0].device
     alike: dict[bytes, list[str]] = {}
     for member in members:
         alike.setdefault(member.packed, []).append(member.node)
-    odd = [Odd(node=one.node, answer=name, kind="drift") for one in members for name in one.drifts]
-    drifting = {(each.node, each.answer) for each in odd}
     loose: dict[str, list[str]] = {}
     for one in members:
         for name in one.loose:
             loose.setdefault(name, []).append(one.node)
-    parted, majority, compared = [], {}, 0
-    for place, name in enumerate(table.names[device]):
-        away = frozenset(loose.get(name, ()))
-        if 2 * len(away) >= len(members):  # so this profile drifts there, and no node is to blame for it
-            continue
-        sides: dict[bytes, list[list[str]]] = {}
-        for packed, nodes in alike.items():
-            sides.setdefault(packed[place * WIDTH : (place + 1) * WIDTH], []).append(nodes)
-        silent = [node for nodes in sides.pop(NONE, []) for node in nodes]
+    odd = [Odd(node=one.node, answer=name, kind="drift") for one in members for name in one.drifts]
+    drifting = {(each.node, each.answer) for each in odd}
+    parted, majority, lacked, compared = [], {}, {}, 0
+    for place, name in enumerate(table.names[members[0].device]):
+        sides, silent = _sides(place, alike)
         counts = {value: sum(map(len, lists)) for value, lists in sides.items()}
         answered = sum(counts.values())
-        compared += answered > 1
-        if not counts:
+        away = frozenset(loose.get(name, ()))
+        lacking = [node for node in silent if node not in away and (node, name) not in drifting]
+        # Who lacks what another one has is named, however many they are.
+        if lacking and 0 < 2 * answered <= len(members):
+            lacked[name] = tuple(sorted(lacking))
+        profile_drifts = 2 * len(away) >= len(members)  # no node is to blame for that
+        if not counts or profile_drifts:
             continue
+        compared += answered > 1
         most = max(counts, key=lambda value: (counts[value], value))
-        if len(counts) == 1 or (answered >= FEWEST and 2 * counts[most] > answered):
+        if len(counts) > 1 and (answered < FEWEST or 2 * counts[most] <= answered):
+            parted.append(_parted(name, sides))
+        elif answered > 1 or len(members) == 1:  # what one of several gave is no majority
             majority[name] = _short(most)
             odd += _others(name, most, sides)
-        else:
-            parted.append(_parted(name, sides))
         if 2 * answered > len(members):
+            short = majority.get(name, "")
+            odd += [Odd(node=node, answer=name, kind="missing", majority=short) for node in lacking]
             odd += [
-                Odd(
-                    node=node, answer=name, kind="drift" if node in away else "missing",
-                    majority=majority.get(name, ""),
-                )
+                Odd(node=node, answer=name, kind="drift", majority=short)
                 for node in silent
-                if (node, name) not in drifting
-            ]  # fmt: skip
+                if node in away and (node, name) not in drifting
+            ]
             loose.pop(name, None)
     return Group(
-        device=device, platform=dict(members[0].platform), nodes=tuple(sorted(member.node for member in members)),
-        compared=compared, majority=majority, parted=tuple(parted),
+        device=members[0].device, platform=dict(members[0].platform),
+        nodes=tuple(sorted(member.node for member in members)),
+        compared=compared, majority=majority, parted=tuple(parted), lacked=lacked,
         loose={name: tuple(sorted(nodes)) for name, nodes in sorted(loose.items())},
         odd=tuple(sorted(odd, key=lambda each: (each.node, each.kind, each.answer))),
     )  # fmt: skip
+
+
+def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, list[list[str]]], list[str]]:
+    """Return for one answer the nodes by what they gave, and those that gave none."""
+    sides: dict[bytes, list[list[str]]] = {}
+    for packed, nodes in alike.items():
+        sides.setdefault(packed[place * WIDTH : (place + 1) * WIDTH], []).append(nodes)
+    return sides, [node for nodes in sides.pop(NONE, []) for node in nodes]
 
 
 def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Parted:

@@ -53,3 +53,14 @@ def take_part(
         raise
     write_file(folder / f"{node}{CERTIFICATE}", msgspec.json.encode(verdict) + b"\n")
     return verdict
+
+
+def line(node: str, verdict: Verdict) -> str:
+    """Return what a node found, in a line."""
+    own = verdict.determinism
+    return f"{node}: cpu {own.cpu}, gpu {own.gpu}, collectives {own.collectives}"
+
+
+def exit_code(verdict: Verdict) -> int:
+    """Return the exit code of a node by itself; the round trip, which no node is asked for, has no part in it."""
+    return msgspec.structs.replace(verdict, round_trip="exact").exit_code

@@ -12,7 +12,16 @@ from reprobuild.fleet.answers import plain
 from reprobuild.fleet.between import blamed
 from reprobuild.fleet.checking import check_folder, table_of
 from reprobuild.fleet.gathering import Fleet, by_node
-from reprobuild.fleet.text import MET, SILENT, follow_line, met_lines, met_title, titled, unprobed_gpus
+from reprobuild.fleet.text import (
+    MET,
+    SILENT,
+    follow_line,
+    lacking,
+    met_lines,
+    met_title,
+    titled,
+    unprobed_gpus,
+)
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -149,8 +158,8 @@ def _lacking(fleet: Fleet) -> Iterator[Odd]:
     """Yield the nodes that have no answer where others of their platform have one."""
     for one in fleet.groups:
         absent: dict[str, list[str]] = {}
-        for each in one.odd:
-            if each.kind == "missing":
-                absent.setdefault(each.node, []).append(each.answer)
+        for nodes, answers in lacking(one):
+            for name in nodes:
+                absent.setdefault(name, []).extend(answers)
         said = f"has no answer on {one.device}, where others of its platform have one"
         yield from (Odd(node=name, said=said, answers=tuple(answers)) for name, answers in absent.items())

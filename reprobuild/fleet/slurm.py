@@ -8,6 +8,7 @@ program cannot any more. https://slurm.schedmd.com/srun.html, https://slurm.sche
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import re
 import shlex
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.errors import EngineError, UsageError
-from reprobuild.fleet.folder import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, NODES, TOLD
+from reprobuild.errors import DriftError, EngineError, InconclusiveError, UsageError
+from reprobuild.fleet.answers import some
+from reprobuild.fleet.folder import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, NODES, STEP, TOLD
 from reprobuild.proc import TimedOut, run, stream
 from reprobuild.whole import write_file
 
@@ -26,11 +28,14 @@ SECONDS = 60  # for Slurm's own programs to answer
 GRACE = 60  # from the deadline to the end of the step by Slurm itself
 MOST_NOTES, LONGEST = 20, 300
 HINT = "run this where `srun` and `salloc` are, on a login node or in a job; `--member` and `--gather` do without Slurm"
-_GRANTED = re.compile(r"Granted job allocation (\d+)")
+LARGEST_SAID = 64 << 10  # of what salloc says; its end is kept
+_TOLD_JOB = re.compile(rb"(Granted|Pending) job allocation (\d+)\s")
 # What runs on each node beside the check itself: it tells that a process has ended that could not tell it any more.
 _WATCHED = (
     f'"$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
-    f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; exit $code'
+    f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; '
+    # A drift, or what is open, is an answer that stands in the folder: Slurm is not to call the task a failure.
+    f"case $code in {DriftError.exit_code}|{InconclusiveError.exit_code}) exit 0 ;; esac; exit $code"
 )
 # A node that Slurm does not reach has a star behind its state (sinfo, "NODE STATE CODES").
 _FAILED = re.compile(r"Node failure on (\S+)")
@@ -55,11 +60,16 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A job of Slurm, its nodes in Slurm's own order, and the options that `srun` is given in it."""
+    """A job of Slurm, its nodes in Slurm's own order, and the options that `srun` is given in it.
+
+    `gone` are nodes that were asked for, and are not among those: Slurm takes one that fails out of a job with
+    `--no-kill`, and names it no more. Where nothing else names them, they are `unnamed-1` and so on.
+    """
 
     number: str
     nodes: tuple[str, ...]
     options: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -74,15 +84,42 @@ def granted(wanted: Wanted, env: Mapping[str, str], say: Callable[[str], None]) 
         EngineError: Slurm is not there, or gives no nodes.
     """
     with _allocation(wanted, env, say) as (job, inside):
-        nodes = _nodes(job, env)
-        if inside and wanted.nodes:
-            if wanted.nodes > len(nodes):
-                raise UsageError(
-                    f"{wanted.nodes} nodes are asked for, and job {job} has {len(nodes)}",
-                    hint="ask for fewer with --nodes, or start it outside of a job: then it makes one",
-                )
-            nodes = nodes[: wanted.nodes]
-        yield Job(number=job, nodes=nodes, options=wanted.options if inside else ())
+        there = _nodes(job, env)
+        given = max(_number(env, "SLURM_JOB_NUM_NODES") if inside else 0, len(there))
+        if inside and wanted.nodes > given:
+            raise UsageError(
+                f"{wanted.nodes} nodes are asked for, and job {job} has {given}",
+                hint="ask for fewer with --nodes, or start it outside of a job: then it makes one",
+            )
+        if not inside and len(there) > wanted.nodes:
+            say(
+                f"job {job} has {len(there)} nodes, and {wanted.nodes} were asked for: all of them are checked"
+            )
+        asked = wanted.nodes or given
+        nodes = there[:asked] if inside else there
+        gone = _gone(there, asked - len(nodes), env.get("SLURM_JOB_NODELIST", "") if inside else "", env)
+        if gone:
+            say(
+                f"job {job} has {len(nodes)} nodes, and {asked} were asked for; lost: {some(gone, MOST_NOTES)}"
+            )
+        yield Job(number=job, nodes=nodes, options=wanted.options if inside else (), gone=gone)
+
+
+def _number(env: Mapping[str, str], name: str) -> int:
+    return int(env[name]) if re.fullmatch(r"[0-9]{1,9}", env.get(name, "")) else 0
+
+
+def _gone(there: Sequence[str], count: int, listed: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return names for `count` nodes that are not there any more, of those that the job was given: `listed`."""
+    if count < 1:
+        return ()
+    given: list[str] = []
+    with contextlib.suppress(EngineError):  # then they have no names
+        given = _expanded(listed, env) if listed else []
+    names = [name for name in given if name not in there and NODE.fullmatch(name)]
+    unnamed = (f"unnamed-{number}" for number in itertools.count(1))
+    names += itertools.islice((name for name in unnamed if name not in there), count)
+    return tuple(names[:count])
 
 
 @contextlib.contextmanager
@@ -109,23 +146,39 @@ def _allocation(
         *([f"--time={wanted.time}"] if wanted.time else []), *wanted.options,
     ]  # fmt: skip
     say("waiting for Slurm to give " + (f"{wanted.nodes} nodes" if wanted.nodes > 1 else "a node"))
-    said = bytearray()
-    code = stream(
-        argv, env=env, purpose="ask Slurm for nodes", sink=lambda _, data: said.extend(data[:LONGEST]), hint=HINT
-    )  # fmt: skip
-    text = said.decode(errors="replace")
-    granted = _GRANTED.search(text)
-    if code or not granted:
-        last = (text.strip().splitlines() or [f"exit code {code}"])[-1]
-        if granted:
-            _cancel(granted[1], env)
-        raise EngineError(
-            f"Slurm gives no nodes: {last[:LONGEST]}", hint=f"see whether this works: {shlex.join(argv)}"
-        )
+    said = _Said()
     try:
-        yield granted[1], False
-    finally:
-        _cancel(granted[1], env)
+        code = stream(argv, env=env, purpose="ask Slurm for nodes", sink=said.take, hint=HINT)
+        said.take(2, b"\n")  # its last line may have no end
+        if code or not said.granted:
+            raise EngineError(
+                f"Slurm gives no nodes: {said.last or f'exit code {code}'}",
+                hint=f"see whether this works: {shlex.join(argv)}",
+            )
+        yield said.job, False
+    finally:  # also where an interrupt comes between the grant and the end of salloc
+        if said.job:
+            _cancel(said.job, env)
+
+
+class _Said:
+    """What salloc said: the number of the job, once it is told, and the end of the rest."""
+
+    def __init__(self) -> None:
+        self.job, self.granted = "", False
+        self._text = bytearray()
+
+    def take(self, _: int, data: bytes) -> None:
+        """Look for the number in what came; a piece may end within it, and a site may say much before it."""
+        self._text += data
+        for word, number in _TOLD_JOB.findall(self._text):
+            self.job, self.granted = number.decode(), self.granted or word == b"Granted"
+        del self._text[:-LARGEST_SAID]
+
+    @property
+    def last(self) -> str:
+        lines = self._text.decode(errors="replace").strip().splitlines()
+        return lines[-1][:LONGEST] if lines else ""
 
 
 def _cancel(job: str, env: Mapping[str, str]) -> None:
@@ -182,7 +235,7 @@ def address_of(node: str, env: Mapping[str, str]) -> str:
 
 def run_step(
     job: Job, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
-    patience: int = 0,
+    patience: int = 0, gone: Sequence[str] = (),
 ) -> tuple[str, ...]:  # fmt: skip
     """Run a command once on each of some nodes, and return what srun said when all have ended, or the deadline came.
 
@@ -192,12 +245,18 @@ def run_step(
         command: what it prints, its errors and its exit code go into `folder`, which all nodes share.
         deadline: in seconds.
         patience: seconds that the others are waited for once one has ended; 0 for as long as the deadline lets.
+        gone: nodes that were to be asked, too, and are lost.
 
     Raises:
         EngineError: Slurm is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / NODES, "".join(f"{node}\n" for node in nodes).encode())
+    write_file(folder / STEP, "".join(f"{node}\n" for node in nodes).encode())
+    write_file(folder / NODES, "".join(f"{node}\n" for node in (*nodes, *gone)).encode())
+    for node in gone:
+        write_file(
+            folder / f"{node}{LOST}", b"Slurm has taken it out of the job, as it does with one that fails"
+        )
     notes = _step(job, len(nodes), command, folder, env, deadline=deadline, patience=patience)
     _note_lost(nodes, folder, env, notes)
     return notes
@@ -235,7 +294,7 @@ def _step(
     name = f"reprobuild-{uuid.uuid4().hex[:12]}"
     argv = [
         "srun", f"--jobid={job.number}", f"--job-name={name}", f"--nodes={count}", f"--ntasks={count}",
-        "--ntasks-per-node=1", f"--nodelist={folder.absolute() / NODES}",
+        "--ntasks-per-node=1", f"--nodelist={folder.absolute() / STEP}",
         "--kill-on-bad-exit=0", f"--wait={patience}", "--no-kill", "--input=none", "--mpi=none",
         "--cpu-bind=none", "--overlap", f"--time={math.ceil((deadline + GRACE) / 60)}",
         f"--output={folder}/task-%t.log", *job.options, "sh", "-c", _WATCHED, str(folder), *command,

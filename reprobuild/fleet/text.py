@@ -16,7 +16,7 @@ _GPU = re.compile(r"cuda\.gpus\.\d+\.name")
 _FACTS = ("cpu_model", "cpu_capability", "threads", "cuda.gpus.0.name", "cuda.driver")
 SILENT = {
     "absent": "never began", "hangs": "hangs", "died": "died", "lost": "lost", "refused": "gave no answer",
-    "unreadable": "left no certificate", "drifts": "drifts",
+    "unreadable": "left no certificate", "drifts": "drifts", "old": "left an old certificate",
 }  # fmt: skip
 MET = {
     "identical": "identical", "drift": "drift", "unfinished": "did not finish", "inconclusive": "inconclusive",
@@ -68,12 +68,23 @@ def _silent(silent: Sequence[Silent]) -> Iterator[str]:
 
 def _missing(fleet: Fleet) -> Iterator[str]:
     for one in fleet.groups:
-        found: dict[str, list[str]] = {}
-        for each in one.odd:
-            if each.kind == "missing":
-                found.setdefault(each.node, []).append(each.answer)
-        for node, answers in found.items():
-            yield f"{node}: no answer on {one.device}, where others have one: {some(answers, SHOWN_ANSWERS)}"
+        for nodes, answers in lacking(one):
+            who, what = some(nodes, SHOWN_NODES), some(answers, SHOWN_ANSWERS)
+            yield f"{who}: no answer on {one.device}, where others have one: {what}"
+
+
+def lacking(one: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield the nodes that lack answers which others of their group have, those that lack the same ones together."""
+    names: dict[str, list[str]] = {}
+    for each in one.odd:
+        if each.kind == "missing":
+            names.setdefault(each.node, []).append(each.answer)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for node, answers in names.items():
+        found.setdefault((node,), answers)
+    for name, nodes in one.lacked.items():
+        found.setdefault(nodes, []).append(name)
+    yield from found.items()
 
 
 def _open(fleet: Fleet) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from pathlib import Path
@@ -112,7 +113,11 @@ class Node:
 def read_node(folder: Path, name: str) -> Node:
     """Return what a node said; a line that is none of the program's says nothing."""
     node, path = Node(name), folder / f"{name}{TOLD}"
-    for text in read_small(path, LARGEST).splitlines() if path.exists() else ():
+    try:
+        lines = read_small(path, LARGEST).splitlines() if path.exists() else []
+    except OSError as err:
+        lines, node.failed = [], f"what it said cannot be read: {err.strerror}"
+    for text in lines:
         try:
             line = msgspec.json.decode(text, type=_Line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -135,11 +140,12 @@ def unfinished(folder: Path, node: Node) -> tuple[str, str]:
     what = "came, and did not come to the end" if node.came else "did not come to the rendezvous"
     if node.said:
         return f"{what}: {node.said}", re.sub(r"\d+", "0", f"{what}: {node.said}")
-    left = {
-        suffix: read_small(folder / f"{node.name}{suffix}", LARGEST)
-        for suffix in (LOST, LOG, ENDED)
-        if (folder / f"{node.name}{suffix}").exists()
-    }
+    left = {}
+    for suffix in (LOST, LOG, ENDED):
+        path = folder / f"{node.name}{suffix}"
+        with contextlib.suppress(OSError):  # what it left beside it may tell
+            if path.exists():
+                left[suffix] = read_small(path, LARGEST)
     errors = [line for line in left.get(LOG, "").splitlines() if line.startswith("error: ")]
     said = left.get(LOST, "").strip() or (errors[-1] if errors else "")
     if not said:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +57,27 @@ def write(folder: Path, **nodes: Verdict | bytes) -> None:
     for node, found in nodes.items():
         data = found if isinstance(found, bytes) else msgspec.json.encode(found)
         (folder / f"{node}{CERTIFICATE}").write_bytes(data)
+
+
+@contextlib.contextmanager
+def shared() -> Iterator[Path]:
+    """Give an empty folder that every user may enter."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Be a user who may not read everything, where the tests run as root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
 
 
 def gathered(folder: Path, *asked: str) -> Fleet:

@@ -17,15 +17,17 @@ import pytest
 from reprobuild.fleet.answers import Table
 from reprobuild.fleet.between import Between, judge
 from reprobuild.fleet.checking import hindrance, note_not_run
+from reprobuild.fleet.gathering import gather
 from reprobuild.fleet.page import on_page
 from reprobuild.fleet.text import render_fleet
 from reprobuild.fleet.told import LARGEST
 from reprobuild.report.page.answers import computes_the_same
+from reprobuild.verify.verdict import Determinism, Verdict
 from reprobuild_runtime.probes import between
 from tests.conftest import ROOT
 from tests.fleet.planted import DOWNWARD
-from tests.fleet.samples import certificate, gathered, write
-from tests.verify.samples import EXPECTED, make_verdict
+from tests.fleet.samples import IMAGE, as_nobody, certificate, gathered, shared, write
+from tests.verify.samples import EXPECTED, make_smoke, make_verdict
 
 NODES = ("n1", "n2", "n3")
 REQUIRED = EXPECTED["cpu"].between
@@ -35,7 +37,9 @@ PROGRAM = ROOT / "reprobuild_runtime" / "probes" / "between.py"
 Change = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
-def lines(rank: int, world: int = 3, change: Change = lambda line: line) -> str:
+def lines(
+    rank: int, world: int = 3, change: Change = lambda line: line, names: tuple[str, ...] = REQUIRED
+) -> str:
     """Return what a node with one rank says where all is well, with each line changed; None leaves it out."""
     found: list[dict[str, Any]] = [{"came": True}]
     for launch in range(2):
@@ -47,7 +51,7 @@ def lines(rank: int, world: int = 3, change: Change = lambda line: line) -> str:
                 "digests": [digest(name, rank if "scatter" in name or "numbers" in name else 0)] * 3,
             }
             for _ in range(2)
-            for name in (*REQUIRED, "reduce_scatter float32 1 MiB")
+            for name in dict.fromkeys((*names, "reduce_scatter float32 1 MiB"))
         ]
         found += [
             {**about, "control": "default", "digests": [digest("control", n) for n in range(2)]},
@@ -400,6 +404,70 @@ def test_collectives_that_could_not_be_run_leave_a_fleet_open(tmp_path: Path) ->
     # What ranks said is not hidden by such a file.
     judged(tmp_path / "collectives-cpu", {"n1": lines(0), "n2": ""})
     assert gathered(tmp_path).collectives[0].verdict == "unfinished"
+
+
+def test_a_damaged_list_of_the_ranks_nodes_takes_nothing_else_along(tmp_path: Path) -> None:
+    write(tmp_path, n1=certificate(), n2=certificate(), n3=certificate())
+    shared = tmp_path / "collectives-cpu"
+    judged(shared, {name: lines(rank) for rank, name in enumerate(NODES)})
+    (shared / "nodes").write_text("../x")
+    found = gathered(tmp_path)
+    assert (found.exit_code, [one.nodes for one in found.groups]) == (9, [NODES])
+    (one,) = found.collectives
+    assert (one.verdict, one.open[1]) == ("inconclusive", "n1, n2, n3: answered, and had no part in it")
+    assert one.open[0].endswith("'../x' is no name of a node")
+    # Who has started them knows their nodes.
+    known = gather(tmp_path, IMAGE, Table(EXPECTED), met={"cpu": NODES})
+    assert (known.exit_code, known.collectives[0].verdict) == (0, "identical")
+
+
+def test_what_a_node_said_and_cannot_be_read_is_its_own_affair() -> None:
+    with shared() as folder:
+        judged(folder, {name: lines(rank) for rank, name in enumerate(NODES)})
+        (folder / "n2.told").chmod(0)
+        with as_nobody():
+            found = judge(folder, "cpu", REQUIRED)
+        assert (found.verdict, found.absent) == ("unfinished", ("n2",))
+        said = "n2 did not come to the rendezvous: what it said cannot be read: Permission denied"
+        assert found.open == (said,)
+        (folder / "n2.told").chmod(0o644)
+        (folder / "n2.told").write_text("")
+        (folder / "n2.log").write_text("error: x\n")
+        (folder / "n2.log").chmod(0)
+        (folder / "n2.ended").write_text("3")
+        with as_nobody():
+            found = judge(folder, "cpu", REQUIRED)
+        assert found.open == ("n2 did not come to the rendezvous: its process ended with exit code 3",)
+
+
+def with_one_gpu(verdict: Any = "not-covered") -> Verdict:
+    """Return the certificate of a node whose GPU has no other beside it."""
+    cuda = make_smoke("cuda")
+    assert cuda.collectives
+    few = msgspec.structs.replace(cuda.collectives, verdict=verdict, probes=(), controls=())
+    own = Determinism(cpu="identical", gpu="identical", collectives="not-covered")
+    smoke = (make_smoke(), msgspec.structs.replace(cuda, collectives=few))
+    return msgspec.structs.replace(certificate(determinism=own), smoke=smoke)
+
+
+def test_collectives_between_nodes_cover_those_of_nodes_with_one_gpu(tmp_path: Path) -> None:
+    """NCCL's are judged as gloo's: what ranks say is the same, and here it is written."""
+    write(tmp_path, **dict.fromkeys(NODES, with_one_gpu()))
+    alone = gathered(tmp_path)
+    assert (alone.exit_code, [each.why for each in alone.open]) == (9, ["collectives: not-covered"])
+    required = EXPECTED["cuda"].between
+    (tmp_path / "collectives-cuda").mkdir()
+    (tmp_path / "collectives-cuda" / "nodes").write_text("\n".join(NODES))
+    for rank, name in enumerate(NODES):
+        (tmp_path / "collectives-cuda" / f"{name}.told").write_text(lines(rank, names=required))
+    found = gathered(tmp_path)
+    assert (found.exit_code, found.open, found.collectives[0].verdict) == (0, (), "identical")
+    # What is open for another reason stays, and so does all where those between the nodes are no pass.
+    write(tmp_path, n1=with_one_gpu("inconclusive"))
+    assert [each.nodes for each in gathered(tmp_path).open] == [("n1",)]
+    write(tmp_path, n1=with_one_gpu())
+    (tmp_path / "collectives-cuda" / "n2.told").write_text("")
+    assert [each.nodes for each in gathered(tmp_path).open] == [NODES]
 
 
 def test_the_ranks_do_not_meet_at_loopback_where_there_is_another_way(

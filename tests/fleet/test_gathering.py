@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 
 from reprobuild.errors import UsageError
 from reprobuild.fleet.answers import Table
+from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, TOLD
+from reprobuild.fleet.gathering import gather
 from reprobuild.fleet.text import render_fleet
 from reprobuild.verify.verdict import Verdict
-from tests.fleet.samples import certificate, changed, gathered, write
+from reprobuild.whole import write_file
+from tests.fleet.samples import IMAGE, as_nobody, certificate, changed, gathered, shared, write
 from tests.verify.samples import EXPECTED, make_smoke
 
 
@@ -123,11 +127,11 @@ def test_what_is_no_file_is_not_read(plant: Callable[[Path], None], suffix: str,
 
 
 def test_names_that_no_node_has_are_left_alone_and_strangers_are_named(folder: Path) -> None:
-    for name in ("\x1b[31m.json", "two words.json", "-option.json", ".hidden.json", "x" * 250 + ".json"):
-        (folder / name).write_bytes(WHOLE)
+    for name in ("\x1b[31m", "two words", "-option", ".hidden", "x" * 200, "x" * 201, "x" * 250):
+        (folder / f"{name}.json").write_bytes(WHOLE)
     write(folder, stranger=certificate(changed("index_add")))
     found = gathered(folder, "a", "b", "c")
-    assert (found.verdict, found.strangers) == ("same", ("stranger", "x" * 250))
+    assert (found.verdict, found.strangers) == ("same", ("stranger", "x" * 200))
     assert "stranger: answered, and was not asked; it is not counted" in render_fleet(found)
 
 
@@ -173,3 +177,80 @@ def test_a_folder_without_nodes_is_no_fleet(tmp_path: Path) -> None:
         gathered(tmp_path)
     with pytest.raises(UsageError, match="is no folder of certificates"):
         gathered(tmp_path / "none")
+
+
+def test_files_of_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    name = "x" * 200
+    assert NODE.fullmatch(name)
+    for suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST, TOLD, LOG):
+        write_file(tmp_path / f"{name}{suffix}", b"")
+
+
+@pytest.mark.parametrize("suffix", [".json", ".error", ".ended", ".lost"])
+def test_a_file_that_cannot_be_read_is_one_nodes_affair(suffix: str) -> None:
+    with shared() as folder:
+        write(folder, a=certificate(), b=certificate(), c=certificate())
+        (folder / f"evil{suffix}").write_text("3")
+        (folder / f"evil{suffix}").chmod(0)
+        with as_nobody():
+            found = gathered(folder)
+    (silent,) = found.silent
+    assert (silent.node, silent.kind) == ("evil", "unreadable")
+    assert "Permission denied" in silent.why
+    assert found.groups[0].nodes == ("a", "b", "c")
+
+
+def test_a_list_of_nodes_that_cannot_be_read_is_refused() -> None:
+    with shared() as folder:
+        write(folder, a=certificate())
+        (folder / "nodes").write_text("a")
+        (folder / "nodes").chmod(0)
+        with as_nobody(), pytest.raises(UsageError, match="nodes cannot be read: Permission denied"):
+            gathered(folder)
+
+
+def made(when: str) -> Verdict:
+    return certificate(made=when)
+
+
+def test_what_an_earlier_check_left_in_the_folder_is_not_counted(tmp_path: Path) -> None:
+    """The node is dead now, and its certificate of yesterday stands beside those of today."""
+    write(
+        tmp_path,
+        a=made("2026-11-22T05:00:00Z"),
+        b=made("2026-11-22T05:40:00Z"),
+        c=made("2026-11-21T05:00:10Z"),
+    )
+    found = gathered(tmp_path)
+    assert [(each.node, each.kind) for each in found.silent] == [("c", "old")]
+    assert (found.verdict, found.groups[0].nodes) == ("inconclusive", ("a", "b"))
+    said = "c: left an old certificate: its certificate was made 2026-11-21T05:00:10Z, and the newest "
+    assert f"{said}2026-11-22T05:40:00Z" in render_fleet(found)
+
+
+def test_what_was_made_before_the_list_of_nodes_is_not_counted(tmp_path: Path) -> None:
+    """It says something where nodes have answered since; clocks may differ."""
+    write(
+        tmp_path,
+        a=made("2026-11-22T05:01:00Z"),
+        b=made("2026-11-22T04:55:00Z"),
+        c=made("2026-11-22T02:00:00Z"),
+    )
+    (tmp_path / "nodes").write_text("a b c")
+    at = datetime.datetime(2026, 11, 22, 5, tzinfo=datetime.timezone.utc).timestamp()
+    os.utime(tmp_path / "nodes", (at, at))
+    found = gathered(tmp_path)
+    assert [(each.node, each.kind) for each in found.silent] == [("c", "old")]
+    assert found.silent[0].why.endswith("2026-11-22T02:00:00Z, before the list of nodes was written")
+    for later in (at + 86_400, 2**40):
+        os.utime(tmp_path / "nodes", (later, later))
+        assert gathered(tmp_path).verdict == "same"
+
+
+def test_a_clock_that_runs_ahead_makes_no_other_node_old(tmp_path: Path) -> None:
+    now = "2026-11-22T06:00:00Z"
+    write(tmp_path, a=certificate(), b=certificate(), c=made("2036-11-22T05:00:00Z"))
+    assert gather(tmp_path, IMAGE, Table(EXPECTED), made=now).verdict == "same"
+    write(tmp_path, c=made("yesterday\x1b"))
+    (silent,) = gather(tmp_path, IMAGE, Table(EXPECTED), made=now).silent
+    assert (silent.kind, silent.why) == ("old", "when its certificate was made is not known: yesterday\\x1b")

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from reprobuild.fleet.gathering import Fleet
+from reprobuild.fleet.grouping import Group
 from reprobuild.fleet.page import on_page
 from reprobuild.fleet.text import render_fleet
-from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.verdict import Smoke, Verdict
 from tests.fleet.samples import certificate, changed, gathered, on, write
 from tests.verify.samples import make_smoke
 
@@ -78,13 +79,19 @@ def test_a_node_that_drifts_is_named_though_its_other_answers_are_right(tmp_path
     assert "b: drifts from 2 of its platform" in render_fleet(found)
 
 
+def loosened(name: str) -> Smoke:
+    """Return a smoke test in which a probe drifts with the profile, and strict mode cures it."""
+    smoke = changed(name, mode="profile", digest=None, verdict="DRIFT")
+    probes = (
+        msgspec.structs.replace(each, verdict="identical") if each.name == name else each
+        for each in smoke.probes
+    )
+    return msgspec.structs.replace(smoke, probes=tuple(probes))
+
+
 def test_what_drifts_with_the_profile_alone_is_not_compared_and_that_is_said(tmp_path: Path) -> None:
     """Strict mode cures it on half of the nodes: two others that saw no drift may differ."""
-    loose = changed("index_add", mode="profile", digest=None, verdict="DRIFT")
-    loose = msgspec.structs.replace(
-        loose,
-        probes=tuple(msgspec.structs.replace(p, verdict="identical") for p in loose.probes),
-    )
+    loose = loosened("index_add")
     other = certificate(changed("index_add", mode="profile"))
     write(tmp_path, a=certificate(loose), b=certificate(), c=other, d=certificate(loose))
     found = gathered(tmp_path)
@@ -145,6 +152,117 @@ def test_an_answer_that_one_node_lacks_is_no_pass(tmp_path: Path) -> None:
     found = gathered(tmp_path)
     assert (found.verdict, odd(found)) == ("inconclusive", [("b", "missing", "index_add (strict)")])
     assert "b: no answer on cpu, where others have one: index_add (strict)" in render_fleet(found)
+
+
+LACKS = changed("index_add", "lstm", digest=None, verdict="SKIPPED")
+
+
+@pytest.mark.parametrize("nodes", ["ab", "abcd"])
+def test_an_answer_that_half_of_the_nodes_lack_is_no_pass_and_they_are_named(
+    nodes: str, tmp_path: Path
+) -> None:
+    half = len(nodes) // 2
+    write(
+        tmp_path, **{node: certificate(LACKS if place < half else None) for place, node in enumerate(nodes)}
+    )
+    found = gathered(tmp_path)
+    lack = tuple(nodes[:half])
+    assert (found.verdict, found.exit_code, odd(found)) == ("inconclusive", 9, [])
+    assert found.groups[0].lacked == {"index_add (strict)": lack, "lstm (strict)": lack}
+    said = f"{', '.join(lack)}: no answer on cpu, where others have one: index_add (strict), lstm (strict)"
+    assert said in render_fleet(found)
+    page = on_page(found)
+    assert [(one.node, one.answers) for one in page.lacking] == [
+        (node, ("index_add (strict)", "lstm (strict)")) for node in lack
+    ]
+
+
+def test_what_one_of_several_gave_is_compared_with_nothing(tmp_path: Path) -> None:
+    """It may be wrong: three have no answer to hold it against."""
+    lacks = certificate(changed("index_add", digest=None, verdict="SKIPPED"))
+    write(tmp_path, a=certificate(changed("index_add")), b=lacks, c=lacks, d=lacks)
+    found = gathered(tmp_path)
+    (one,) = found.groups
+    assert (found.verdict, odd(found)) == ("inconclusive", [])
+    assert one.lacked == {"index_add (strict)": ("b", "c", "d")}
+    assert "index_add (strict)" not in one.majority
+    assert one.compared == gathered_of(tmp_path / "whole").compared - 1
+
+
+def gathered_of(folder: Path) -> Group:
+    """Return the group of four nodes that answer all."""
+    write(folder, **dict.fromkeys("abcd", certificate()))
+    (one,) = gathered(folder).groups
+    return one
+
+
+def test_a_node_without_an_answer_is_named_where_the_profile_drifts_on_others(tmp_path: Path) -> None:
+    loose = loosened("index_add")
+    lacks = certificate(changed("index_add", mode="profile", digest=None, verdict="ERROR"))
+    write(tmp_path, a=certificate(loose), b=certificate(), c=lacks, d=certificate(loose))
+    found = gathered(tmp_path)
+    assert found.groups[0].loose == {"index_add (profile)": ("a", "d")}
+    assert (found.verdict, found.groups[0].lacked) == ("inconclusive", {"index_add (profile)": ("c",)})
+
+
+def skipping(*names: str) -> Smoke:
+    """Return a smoke test in which some probes cannot be run on this platform, and say so."""
+    smoke, probes = make_smoke(), []
+    for probe in smoke.probes:
+        if probe.name in names:
+            modes = {
+                mode: msgspec.structs.replace(
+                    seen, verdict="SKIPPED", digest=None, again=None, why="no such kernel"
+                )
+                for mode, seen in probe.modes.items()
+            }
+            probe = msgspec.structs.replace(
+                probe, modes=modes, verdict="not-applicable", why="no such kernel"
+            )
+        probes.append(probe)
+    return msgspec.structs.replace(smoke, probes=tuple(probes))
+
+
+def test_what_a_platform_cannot_run_is_no_alarm(tmp_path: Path) -> None:
+    """Where all nodes of it say so; what only some of them can run is told."""
+    skips = certificate(skipping("sdpa_flash"))
+    write(tmp_path / "all", a=skips, b=skips, c=skips)
+    assert (gathered(tmp_path / "all").verdict, gathered(tmp_path / "all").open) == ("same", ())
+    write(tmp_path / "some", a=skips, b=skips, c=certificate())
+    found = gathered(tmp_path / "some")
+    assert (found.verdict, found.open) == ("inconclusive", ())
+    assert found.groups[0].lacked == dict.fromkeys(
+        ("sdpa_flash (profile)", "sdpa_flash (strict)"), ("a", "b")
+    )
+
+
+def test_a_certificate_is_held_against_what_was_asked(tmp_path: Path) -> None:
+    """Two that hold nothing, and say `identical`, are alike in that."""
+    smoke = make_smoke()
+    without = msgspec.structs.replace(smoke, probes=smoke.probes[2:], controls=())
+    blank = msgspec.structs.replace(make_smoke("cuda"), fingerprint={})
+    gpu = certificate(determinism=msgspec.structs.replace(certificate().determinism, gpu="identical"))
+    assert smoke.collectives
+    few = msgspec.structs.replace(smoke.collectives, probes=smoke.collectives.probes[1:])
+    first = ", ".join(probe.name for probe in smoke.probes[:2])
+    controls = "cpu: identical, and no answer of control "
+    for name, one, whys in (
+        ("none", certificate(msgspec.structs.replace(smoke, probes=())), ["cpu: identical, and no answer of probe "]),
+        ("some", certificate(without), [controls, f"cpu: identical, and no answer of probe {first}"]),
+        ("skipped", certificate(skipping("index_add")), ["cpu: identical, and no answer of probe index_add"]),
+        ("torn", certificate(LACKS), ["cpu: identical, and no answer of probe index_add, lstm"]),
+        ("gpu", gpu, ["gpu: identical, and no smoke test tells of it"]),
+        ("several", certificate(make_smoke(collectives=None)), ["collectives: identical, and no smoke test tells"]),
+        ("ranks", certificate(make_smoke(collectives=few)),
+         ["cpu: collectives identical, and no answer of all_reduce float32 1 KiB"]),
+        ("blank", msgspec.structs.replace(gpu, smoke=(smoke, blank)), ["gpu: identical, and no smoke test tells"]),
+    ):  # fmt: skip
+        write(tmp_path / name, a=one, b=one, c=one)
+        found = gathered(tmp_path / name)
+        assert (found.verdict, len(found.open)) == ("inconclusive", len(whys)), (name, found.open)
+        for each, why in zip(found.open, whys, strict=True):
+            assert each.why.startswith(why), name
+            assert each.nodes == ("a", "b", "c")
 
 
 def test_other_platforms_are_other_groups_whose_differences_are_expected(tmp_path: Path) -> None:

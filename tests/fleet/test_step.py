@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.errors import EngineError, UsageError
 from reprobuild.fleet import slurm
 from reprobuild.fleet.text import render_fleet
 from tests.conftest import ROOT
 from tests.fleet.planted import PACKAGES, SLURM, prepare
-from tests.fleet.samples import gathered
+from tests.fleet.samples import certificate, gathered, write
 
 # By words: folder, nodes, deadline, how long the others are waited for, and what runs on each node.
 PROGRAM = """
@@ -126,6 +129,123 @@ def test_a_node_that_failed_and_is_there_again_is_lost(
         "n1.lost": "Slurm says that it failed",
         "n2.lost": "Slurm does not reach it any more: allocated*, none",
     }
+
+
+TWO = {
+    "scontrol": 'case "$*" in *hostnames*) echo "$3" | tr , "\n" ;; *) exit 1 ;; esac', "squeue": "echo n1,n2",
+    "srun": "true", "sinfo": "true", "scancel": 'echo "$@" >> "$(dirname "$0")/cancelled"',
+    "salloc": 'echo "salloc: Granted job allocation 7" >&2',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "task"), [(0, 0), (8, 0), (9, 0), (6, 6), (137, 137)])
+def test_a_node_that_drifts_is_no_failed_task(
+    code: int, task: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm would say that it failed; the certificate says what there is to say, and `ended` has the code."""
+    srun = 'while test "$1" != sh; do shift; done; SLURMD_NODENAME=n1 "$@"; echo $? > "$(dirname "$0")/task"'
+    env = scripted(tmp_path, monkeypatch, {**TWO, "srun": srun})
+    job = slurm.Job(number="7", nodes=("n1",))
+    slurm.run_step(job, job.nodes, ["sh", "-c", f"exit {code}"], tmp_path / "fleet", env, deadline=60)
+    assert (tmp_path / "task").read_text() == f"{task}\n"
+    assert (tmp_path / "fleet" / "n1.ended").read_text() == f"{code}\n"
+
+
+@pytest.mark.parametrize(
+    ("inside", "wanted", "gone"),
+    [
+        ({}, 3, ("unnamed-1",)),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4"}, 0, ("unnamed-1", "unnamed-2")),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n1,n2,n9"}, 0, ("n9",)),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n1,n2,n9"}, 3, ("n9",)),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n1,n2,n9"}, 2, ()),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "x"}, 0, ()),
+    ],
+)  # fmt: skip
+def test_a_node_that_the_job_has_no_more_is_lost(
+    inside: dict[str, str],
+    wanted: int,
+    gone: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    env = {"PATH": scripted(tmp_path, monkeypatch, TWO)["PATH"], **inside}
+    fleet = tmp_path / "fleet"
+    with slurm.granted(slurm.Wanted(nodes=wanted), env, print) as job:
+        assert (job.nodes, job.gone) == (("n1", "n2"), gone)
+        slurm.run_step(job, job.nodes, ["true"], fleet, env, deadline=60, gone=job.gone)
+    assert (fleet / "step").read_text() == "n1\nn2\n"
+    write(fleet, n1=certificate(), n2=certificate())
+    found = gathered(fleet)
+    assert [(each.node, each.kind) for each in found.silent] == [(node, "lost") for node in gone]
+    assert found.exit_code == (9 if gone else 0)
+    assert (tmp_path / "cancelled").exists() is not bool(inside)
+
+
+def test_more_nodes_than_a_job_was_given_cannot_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {**scripted(tmp_path, monkeypatch, TWO), "SLURM_JOB_NUM_NODES": "3"}
+    with (
+        pytest.raises(UsageError, match="4 nodes are asked for, and job 7 has 3"),
+        slurm.granted(slurm.Wanted(nodes=4), env, print),
+    ):
+        pass
+
+
+def test_more_nodes_than_were_asked_for_are_all_checked_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"PATH": scripted(tmp_path, monkeypatch, TWO)["PATH"]}
+    said: list[str] = []
+    with slurm.granted(slurm.Wanted(nodes=1), env, said.append) as job:
+        assert (job.nodes, job.gone) == (("n1", "n2"), ())
+    assert said[-1] == "job 7 has 2 nodes, and 1 were asked for: all of them are checked"
+
+
+BANNER = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo >&2\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (f"{BANNER}echo 'salloc: Granted job allocation 71' >&2", ""),
+        (f"{BANNER}echo 'salloc: Granted job allocation 71' >&2\n{BANNER}", ""),
+        ("printf 'salloc: Granted job allocation 71' >&2", ""),
+        ("echo 'salloc: Granted job allocation 71' >&2; exit 1", "Slurm gives no nodes: salloc: Granted"),
+        ("echo 'salloc: Pending job allocation 71' >&2\necho 'salloc: error: no' >&2", "no nodes: salloc: error: no"),
+    ],
+    ids=["before", "around", "no end of line", "fails", "pending"],
+)  # fmt: skip
+def test_a_job_that_was_granted_is_ended_whatever_else_is_said(
+    line: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"PATH": scripted(tmp_path, monkeypatch, {**TWO, "salloc": line})["PATH"]}
+    with contextlib.ExitStack() as stack:
+        if what:
+            stack.enter_context(pytest.raises(EngineError, match=what))
+        with slurm.granted(slurm.Wanted(nodes=2), env, print) as job:
+            assert job.number == "71"
+            assert not (tmp_path / "cancelled").exists()
+    assert (tmp_path / "cancelled").read_text() == "71\n"
+
+
+def test_a_job_that_was_granted_is_ended_on_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a pipe holds comes after the grant, so that it has been read when the interrupt comes."""
+    line = f"echo 'salloc: Granted job allocation 71' >&2\n{BANNER}kill -INT $PPID\nexec sleep 600"
+    env = {"PATH": scripted(tmp_path, monkeypatch, {**TWO, "salloc": line})["PATH"]}
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            slurm.granted(slurm.Wanted(nodes=2), env, print),
+        ):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert (tmp_path / "cancelled").read_text() == "71\n"
 
 
 def test_ten_thousand_names_are_no_word_of_a_command_line(
