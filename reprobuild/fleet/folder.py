@@ -25,7 +25,8 @@ NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", 
 TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
 NOT_RUN, STEP = "not-run", "step"
 # With what stands before and behind it while its files are written it is no longer than a name can be: 255.
-NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+LONGEST_NAME = 200
+NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 LARGEST = 4096  # of what is not a certificate
 LARGEST_LIST = 8 << 20
 HINT = "a fleet's folder has NODE.json for each node: `reprobuild verify OUT --member FOLDER` on a node writes one"

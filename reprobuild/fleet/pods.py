@@ -19,7 +19,7 @@ import msgspec
 from reprobuild import __version__
 from reprobuild.checks import Checks
 from reprobuild.errors import UsageError
-from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, NODES
+from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NODES
 from reprobuild.fleet.kubernetes import SEED, TURNS, asked
 from reprobuild.fleet.podlist import PODS, Pod, read_pods
 from reprobuild.image.build import Image
@@ -33,7 +33,6 @@ from reprobuild.verify.verdict import VERSION, Smoke, Verdict
 from reprobuild.whole import whole_folder
 
 CERTIFICATES = "certificates"
-LONGEST = 240  # characters of a node's name: with a suffix it is the name of a file, which has 255
 
 
 def certificates(
@@ -150,9 +149,9 @@ def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
 
 def _short(node: str) -> str:
     """Return a node's name, where it is too long the beginning of it, with what tells it from others."""
-    if len(node) <= LONGEST:
+    if len(node) <= LONGEST_NAME:
         return node
-    return f"{node[: LONGEST - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
+    return f"{node[: LONGEST_NAME - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
 
 
 def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:

@@ -215,7 +215,7 @@ def test_no_name_of_a_node_stands_for_anything_else(node: str, tmp_path: Path) -
     assert (found.exit_code, silent(found)) == (9, {"index_3": "absent"})
 
 
-@pytest.mark.parametrize("length", [240, 241, 245, 250, 253])
+@pytest.mark.parametrize("length", [200, 201, 240, 253])
 def test_a_long_name_of_a_node_loses_nobody(length: int, tmp_path: Path) -> None:
     items = three(tmp_path)
     for number in (1, 2):
