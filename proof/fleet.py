@@ -27,7 +27,7 @@ CHECKS = (
     "the node that computes otherwise, and its probes", "the same, by collectives between the nodes",
     "the node that hangs, and the one that dies",
 )  # fmt: skip
-DEADLINE = 120  # seconds that the second check waits: three times what the node that is left needs
+DEADLINE = 90  # seconds that the second check waits for the node that is left, which needs a third of it
 
 
 class Fleets:
