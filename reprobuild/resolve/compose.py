@@ -48,6 +48,7 @@ from reprobuild.resolve.system.shared_libraries import asks, system_libraries, t
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.unused import unused
 from reprobuild.services import read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
@@ -67,8 +68,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     if elsewhere:
         subject = _subject(snapshot, decisions)
     subject = _with_conda(subject, around)
-    for module in not_used(snapshot):
-        around.say(f"warning: {module}")
+    for remark in (*not_used(snapshot), *unused(decisions, snapshot)):
+        around.say(f"warning: {remark}")
     services = read_services(decisions.services)
     files = file_lists(decisions, services, around)
     ground = find_ground(subject, files, around)

@@ -198,10 +198,11 @@ def test_a_file_that_only_the_user_has_settles_a_package_of_no_archive(tmp_path:
 
 
 def test_a_given_file_that_is_not_there_is_named(tmp_path: Path, store: Store) -> None:
-    shelf = UserFiles(user_files(["tool_1.deb"], tmp_path), store)
-    with pytest.raises(LockError, match=r"tool_1\.deb cannot be read: No such file") as caught:
-        resolve(shelf, mirror())
-    assert caught.value.hint == "check the path that `--deb` gives"
+    (tmp_path / "vendor" / "tool_1.deb").mkdir(parents=True)
+    for place, why in (("tool_1.deb", "No such file"), ("vendor", "Is a directory")):
+        with pytest.raises(LockError, match=rf"deb cannot be read: {why}") as caught:
+            resolve(UserFiles(user_files([place], tmp_path), store), mirror())
+        assert caught.value.hint == "check the path that `--deb` gives"
 
 
 # As https://api.launchpad.net/devel.html has them; the fields are those of real answers, the values made up.

@@ -24,6 +24,8 @@ from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
 from reprobuild.whole import write_file
 
+_CHECK_DEB = "check the path that `--deb` gives"
+
 _LARGEST = 4 << 30  # bytes of a package without a known size
 
 
@@ -209,9 +211,7 @@ class UserFiles:
             try:
                 content = path.read_bytes()
             except OSError as err:
-                raise LockError(
-                    f"{path} cannot be read: {err.strerror}", hint="check the path that `--deb` gives"
-                ) from None
+                raise LockError(f"{path} cannot be read: {err.strerror}", hint=_CHECK_DEB) from None
             sha256 = self._store.add(content)
             file = Artefact(filename=path.name, sha256=sha256, size=len(content))
             found = described(self._store.verified(sha256, path.name), file, package)
@@ -246,9 +246,15 @@ def described(path: Path, file: Artefact, package: Package) -> PackagesFile | No
 
 
 def user_files(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
-    """Return the `.deb` files of the decision `debs`: files, or folders of them, relative to `folder`."""
+    """Return the `.deb` files of the decision `debs`: files, or folders of them, relative to `folder`.
+
+    Raises:
+        LockError: nothing is there; that it would not have been needed, nobody knows yet.
+    """
     found: list[Path] = []
     for place in places:
         path = folder / place
+        if not path.exists():
+            raise LockError(f"{path} cannot be read: No such file or directory", hint=_CHECK_DEB)
         found += sorted(path.glob("*.deb")) if path.is_dir() else [path]
     return tuple(found)
