@@ -184,8 +184,10 @@ def test_ctrl_c_leaves_nothing_half_written(built_example: Built, tmp_path: Path
     with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr
         said = ""
-        while "python:" not in said:
-            said += process.stderr.readline()
+        for line in process.stderr:
+            said += line
+            if "python:" in line:
+                break
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         said += process.stderr.read()
