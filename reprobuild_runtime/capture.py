@@ -2301,7 +2301,13 @@ VALUES: tuple[Rule, ...] = (
         ("wandb",),
         r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
     ),
-    Rule("url-credential", ("://",), r"://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,300})@", _real_login),
+    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
+        "url-credential",
+        ("://",),
+        r"://([^\s/:@'\"<>]{1,100}:(?:[^\s/@'\"<>]{1,300}"
+        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
+        _real_login,
+    ),
     Rule(
         "url-token",
         ("http",),

@@ -142,6 +142,14 @@ def test_an_encoded_password_is_no_template(value: str) -> None:
         ("RUN_URL", f"https://{ALNUM}:x@example.org/", "url-token"),
         ("RUN_URL", f"https://{ALNUM}@example.org/", "url-token"),
         ("RUN_URL", "https://ada@example.org/", None),
+        ("RUN_URL", "https://ada:s3kr1t/pa55@example.org/", "url-credential"),
+        ("RUN_URL", "https://ada:s3kr1t@pa/55@example.org/", "url-credential"),
+        ("RUN_URL", "https://example.org:8080/npm/x@3/y", None),
+        ("RUN_URL", "ssh://example.org:team/r.git@0123abc", None),
+        ("RUN_URL", "docker://host:5000/x@sha256:0123", None),
+        ("RUN_URL", "http://proxy:port/@scope/x", None),
+        ("RUN_URL", "http://a.example:3000,http://b.example/x@1", None),
+        ("RUN_URL", "http://host:port/x@1", None),
     ],
 )
 def test_variables(name: str, value: str, rule: str | None) -> None:
