@@ -2151,6 +2151,9 @@ _COUNTED = (
     r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"
 )
 
+# A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
+FIELD = "field"
+
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
@@ -2163,7 +2166,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
-    ("", r"(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
     (
         "named",
         r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
@@ -2298,7 +2301,13 @@ VALUES: tuple[Rule, ...] = (
         ("wandb",),
         r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
     ),
-    Rule("url-credential", ("://",), r"://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,300})@", _real_login),
+    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
+        "url-credential",
+        ("://",),
+        r"://([^\s/:@'\"<>]{1,100}:(?:[^\s/@'\"<>]{1,300}"
+        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
+        _real_login,
+    ),
     Rule(
         "url-token",
         ("http",),
@@ -2323,15 +2332,37 @@ _NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)
 _AMOUNT = re.compile(
     r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|none|null)[\"'\])}]{0,9}"
 )
-# `NAME=value` and `--name value` in a command line or a comment; `==` is a pinned version.
-_ASSIGNED = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]{0,100})(=(?!=)|:\s)(.+)")
+# Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
+_IDENTIFIER = re.compile(
+    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
+    r"[\"'\])},;]{0,9}|[\[({]+"
+)
+# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
+    r"[\\\"']{0,4}(?=\S)"
+)
+# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
+_LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
 _INSIDE = re.compile(
     r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s\"',;]{1,200})"
 )
-_OPTION = re.compile(r"(?<!\S)(--?[A-Za-z][A-Za-z0-9-]{1,60})[ =](\S+)")
+_OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
+# What a shell takes for one word; a quote that is never closed reaches to the end.
+_WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
+_LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({_WORD.pattern})", re.DOTALL)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
+_LATER_HOST = re.compile(
+    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
+)
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 _SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
+_AUTHORIZATION = re.compile(
+    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
+    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
+)
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 
 
@@ -2340,12 +2371,15 @@ def secret_name(name: str, value: str = "") -> str | None:
 
     Args:
         name: of a variable, an option or a parameter.
-        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number.
+        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
+            `SORT_KEY` names something if it is a short identifier.
     """
     found = _NAMES.fullmatch(name)
     rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
     if rule == COUNT:
         return None if _AMOUNT.fullmatch(value) else "token"
+    if rule == FIELD:
+        return None if _IDENTIFIER.fullmatch(value) else "key"
     return rule or None
 
 
@@ -2418,7 +2452,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     scheme, mark, rest = url.partition("://")
     if not mark:
         return _cut_values(url)
-    authority, slash, tail = _authority(rest)
+    authority, slash, tail = _authority(rest, scheme)
     user, at, host = authority.rpartition("@")
     keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
     bare = f"{scheme}://{keep}{host}{slash}{tail}"
@@ -2440,27 +2474,89 @@ def redact(text: str) -> str:
     """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
     text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = _BEARER.sub(lambda match: match[1] + GONE, text)
-    text = _OPTION.sub(
-        lambda m: f"{m[1]} {GONE}" if secret_name(m[1].lstrip("-").replace("-", "_"), m[2]) else m[0], text
-    )
-    start = 0
-    while match := _ASSIGNED.search(text, start):
-        if secret_name(match[1], match[3].strip().partition(" ")[0]):
-            return _cut_values(text[: match.start(3)])[0] + GONE
-        start = match.start(3)
+    text = _LOGIN.sub(_without_login, _without_header(text))
+    text = _without_options(text)
+    for match in _ASSIGNED.finditer(text):
+        if _assigns_secret(match):
+            return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
 
 
-def _authority(rest: str) -> tuple[str, str, str]:
-    """Split what follows `://`; a password with a slash in it must not end the authority early."""
-    end = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
-    head = rest[:end]
-    port = head.rpartition("@")[2].partition(":")[2]
-    if port and not port.isdigit() and "[" not in head and "@" in rest[end:]:
-        end = rest.index("@", end)
-        after = min((i for i in (rest.find(c, end) for c in "/?#") if i >= 0), default=len(rest))
-        return rest[:after], rest[after : after + 1], rest[after + 1 :]
-    return head, rest[end : end + 1], rest[end + 1 :]
+def _without_header(text: str) -> str:
+    """Cut the logins out of headers that are called Authorization."""
+    kept, at = [], 0
+    for match in _AUTHORIZATION.finditer(text):
+        if match.start() >= at:
+            ends = [
+                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
+            ]
+            kept += [text[at : match.end()], GONE]
+            at = min(ends, default=len(text))
+    return "".join([*kept, text[at:]])
+
+
+def _without_login(match: re.Match[str]) -> str:
+    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
+    option, space, word = match[1], match[2], match[3].strip("\"'")
+    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
+    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
+        return match[0]
+    return f"{option} {GONE}"
+
+
+def _without_options(text: str) -> str:
+    """Cut the words after options that are called like a secret."""
+    kept, at = [], 0
+    for match in _OPTION.finditer(text):
+        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        if match.start() >= at and secret_name(name, value):
+            kept.append(f"{text[at : match.end(1)]} {GONE}")
+            word = _WORD.match(text, match.end())
+            at = word.end() if word else match.end()
+    return "".join([*kept, text[at:]])
+
+
+def _assigns_secret(match: re.Match[str]) -> bool:
+    """Tell whether what follows is the value of a secret."""
+    name = match[1].replace("-", "_")
+    whole = match.string[match.end() : match.end() + 200].split()[0]
+    value = re.split("[\"',;]", whole)[0]
+    found = secret_name(name, value)
+    if not found or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(found)
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    if before == "/" or _NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
+        return False
+    return not _LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
+
+
+def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
+    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    end = _ends(rest, 0)
+    for _ in range(9):
+        at = _goes_on(rest, end, scheme)
+        if at < 0:
+            break
+        end = _ends(rest, at)
+    return rest[:end], rest[end : end + 1], rest[end + 1 :]
+
+
+def _ends(rest: str, start: int) -> int:
+    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
+
+
+def _goes_on(rest: str, end: int, scheme: str) -> int:
+    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    login, _, host = rest[:end].rpartition("@")
+    name, _, port = host.partition(":")
+    if "[" in rest[:end] or port.isdigit():
+        return -1
+    if port:
+        return rest.find("@", end)
+    if ":" not in login or "." in name or name == "localhost":
+        return -1
+    later = _LATER_HOST.search(rest, end)
+    return later.start() if later and (later[1] or "+" not in scheme) else -1
 
 
 def secret_query(query: str) -> bool:

@@ -23,7 +23,7 @@ part=$(dirname -- "$target")/.$(basename -- "$target").capturing
 # Names of secrets, and what some kinds of secrets look like. A value that fits is not written.
 secret_names='(TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|BEARER|WEBHOOK|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH)|(^|_)(PASS|PW|PWD|KEY|DSN|SAS|SIG)$|^AZURE_|^KRB5CCNAME$|^NETRC$'
 harmless_names='^(OLD)?PWD$|^SSH_AUTH_SOCK$|_(FILE|PATH|DIR|VERSION|TYPE)$'
-secret_looks='PRIVATE KEY-----|://[^/@[:space:]]+:[^/@[:space:]]+@|(^|[^A-Za-z0-9])(hf_|ghp_|gho_|ghs_|github_pat_|glpat-|sk-|xox[abps]-|nvapi-|AKIA|AIza|eyJ[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]{10}'
+secret_looks='PRIVATE KEY-----|://[^/@[:space:]]+:[^/@[:space:]]+@|://[^/:@[:space:]]+:[0-9]*[^0-9/@[:space:]][^@[:space:]]*@|(^|[^A-Za-z0-9])(hf_|ghp_|gho_|ghs_|github_pat_|glpat-|sk-|xox[abps]-|nvapi-|AKIA|AIza|eyJ[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]{10}'
 
 is_secret() { # NAME VALUE
     [[ -n $2 ]] || return 1
@@ -49,7 +49,12 @@ take_environment() {
     done > "$part/env.txt"
 }
 
-without_credentials() { sed -E 's#(://)[^/@[:space:]]+:[^/@[:space:]]+@#\1#g; s#(https?://)[^/@[:space:]]+@#\1#g'; }
+# A password may hold a slash or an `@`; `r.git@commit`, a port and a host with a dot tell an address without such.
+without_credentials() {
+    sed -E '/\.git@/!s#(://)[^/@[:space:]]+:[^/@[:space:]]*@[A-Za-z0-9_-]+/([^@[:space:]]*[^/@[:space:]])?@([A-Za-z][A-Za-z0-9.-]*(:[0-9]+)?/)#\1\3#g
+        s#(://)[^/:@[:space:]]+:[^/@[:space:]]*[^0-9/@[:space:]][^/@[:space:]]*/[^@[:space:]]*@#\1#g
+        s#(://)[^/@[:space:]]+:[^/@[:space:]]+@#\1#g; s#(https?://)[^/@[:space:]]+@#\1#g'
+}
 
 take_modules() {
     if type module > /dev/null 2>&1; then

@@ -21,6 +21,9 @@ _COUNTED = (
     r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"
 )
 
+# A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
+FIELD = "field"
+
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
@@ -33,7 +36,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
-    ("", r"(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
     (
         "named",
         r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
@@ -168,7 +171,13 @@ VALUES: tuple[Rule, ...] = (
         ("wandb",),
         r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
     ),
-    Rule("url-credential", ("://",), r"://([^\s/:@'\"<>]{1,100}:[^\s/@'\"<>]{1,300})@", _real_login),
+    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
+        "url-credential",
+        ("://",),
+        r"://([^\s/:@'\"<>]{1,100}:(?:[^\s/@'\"<>]{1,300}"
+        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
+        _real_login,
+    ),
     Rule(
         "url-token",
         ("http",),

@@ -13,6 +13,7 @@ import pytest
 
 from reprobuild import capture
 from reprobuild.errors import SnapshotError
+from reprobuild.secrets import strip_credentials
 from reprobuild.snapshot import read_snapshot
 from tests.capture.repositories import BASE, ENV, document, git, new_origin, untouched, write
 from tests.capture.test_reading import install
@@ -41,7 +42,7 @@ def job(tmp_path: Path) -> dict[str, str]:
         "WANDB_API_KEY": "Zq7xW9pL",
         "INNOCENT": SECRETS["github"], "MULTI": "first\nSECOND=2\n", "MAX_TOKENS": "4096", "KEYBOARD": "us",
         "TOKENIZER": "bpe", "MAX_NEW_TOKENS": "64", "HF_TOKENIZER_API_KEY": "Zq7xW9pL", "NEW_TOKENS_SECRET": "Zq7xW9pL",
-        "TOKENIZER_HUB_TOKEN": "Zq7xW9pL",
+        "TOKENIZER_HUB_TOKEN": "Zq7xW9pL", "DATA_URL": "https://ada:Zq7/xW9pL@example.org/x",
     }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_it_is_read_and_nothing_was_touched(job: dict[str, str], tmp_path: Path)
     assert (known["TOKENIZER"].value, known["MAX_NEW_TOKENS"].value) == ("bpe", "64")
     for name in ("WANDB_API_KEY", "HF_TOKENIZER_API_KEY", "NEW_TOKENS_SECRET", "TOKENIZER_HUB_TOKEN"):
         assert known[name].value is None
-    assert "INNOCENT" not in known
+    assert not {"INNOCENT", "DATA_URL"} & set(known)
     text = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
     assert b"Zq7xW9pL" not in text
     assert SECRETS["github"].encode() not in text
@@ -76,6 +77,22 @@ def test_it_is_read_and_nothing_was_touched(job: dict[str, str], tmp_path: Path)
     assert reasons["clone.untracked"] == "names of untracked files, for people: not read"
     assert (tmp_path / "out" / "clone.untracked").read_bytes() == b"new\nname\0"
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o600}
+
+
+ADDRESSES = [
+    "https://u:p@ss/w@host/x", "https://u:p/w@h.example/x", "https://u:p@h.example/x@3/y", "https://h.example:80/x@y/z",
+    "git+https://u:p@h.example/r.git@abc#egg=x", "git+https://u:p@host/r.git@f/x", "git+https://u:p@host/r@main",
+    "git+ssh://git@h.example/r.git@a",
+]  # fmt: skip
+
+
+def test_its_freeze_lines_have_no_credentials() -> None:
+    """The same addresses are left as by the rules of reprobuild."""
+    start = capture.recipe().index("without_credentials() {")
+    function = capture.recipe()[start : capture.recipe().index("\n}\n", start)] + "\n}\n"
+    argv = ["bash", "-c", f"{function}without_credentials"]
+    done = subprocess.run(argv, input="\n".join(ADDRESSES), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [strip_credentials(address)[0] for address in ADDRESSES]
 
 
 def test_its_diff_fits_the_commit(job: dict[str, str], tmp_path: Path) -> None:

@@ -46,10 +46,13 @@ VARIABLES = [
     ("INNOCENT", SECRETS["github"]), ("SETTINGS", '{"password": "tiger"}'), ("KEY_PEM", PEM), ("TEXT", PEM),
     ("OPTIONS", "--api-key=tiger"), ("PIP_INDEX_URL", SECRETS["url-credential"]), ("LD_PRELOAD", "/lib/x.so"),
     ("GLOBAL_TOKEN", "abc123"), ("GLOBAL_TOKEN", "5"), ("HF_TOKENIZER_API_KEY", "abcd"),
+    ("PRIMARY_KEY", "id"), ("COSMOS_PRIMARY_KEY", ALNUM * 4), ("AZURE_STORAGE_PRIMARY_KEY", "abc"),
     *(("X", sample) for sample in SECRETS.values()),
 ]  # fmt: skip
 TEXTS = [
     "run --global-token abc123 --max-token 5", "https://h.example/x.whl?new_token=abc123",
+    '{"password": "hunter2"}', "Authorization: Token abc", "curl -u bob:pw x", "PASSWORD:pw", "password = pw",
+    "x --password 'a b' --lr 1", "https://u:p@ss/w@host/x", "sort_key=loss", "primary_key=0123456789abcdef",
     "train.py --token abc --lr 1", "https://u:p@host.example/x?token=1", "Authorization: Bearer abcdefghij",
     "https://host.example/conda/t/a_1/main", "https://host.example/t/a_1", "file:///t/build/x.whl",
     "git@host.example:r.git", "user:p4ss@host.example:r.git", *SECRETS.values(),

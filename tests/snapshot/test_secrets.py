@@ -142,6 +142,14 @@ def test_an_encoded_password_is_no_template(value: str) -> None:
         ("RUN_URL", f"https://{ALNUM}:x@example.org/", "url-token"),
         ("RUN_URL", f"https://{ALNUM}@example.org/", "url-token"),
         ("RUN_URL", "https://ada@example.org/", None),
+        ("RUN_URL", "https://ada:s3kr1t/pa55@example.org/", "url-credential"),
+        ("RUN_URL", "https://ada:s3kr1t@pa/55@example.org/", "url-credential"),
+        ("RUN_URL", "https://example.org:8080/npm/x@3/y", None),
+        ("RUN_URL", "ssh://example.org:team/r.git@0123abc", None),
+        ("RUN_URL", "docker://host:5000/x@sha256:0123", None),
+        ("RUN_URL", "http://proxy:port/@scope/x", None),
+        ("RUN_URL", "http://a.example:3000,http://b.example/x@1", None),
+        ("RUN_URL", "http://host:port/x@1", None),
     ],
 )
 def test_variables(name: str, value: str, rule: str | None) -> None:
@@ -170,6 +178,23 @@ def test_counts_of_tokens_are_no_tokens(name: str, value: str, rule: str | None)
     assert secrets.secret_variable(name, value) == rule
 
 
+STORE = "aB3+" * 21 + "aQ=="
+FIELDS = [
+    ("PRIMARY_KEY", "id", None), ("PRIMARY_KEY", "user_id,created_at", None), ("SORT_KEY", "createdAt", None),
+    ("CACHE_KEY", "v3-linux-py311", None), ("HOT_KEYS", '["users", "items"]', None), ("PARTITION_KEY", "p/07", None),
+    ("SETTINGS", '{"primary_key": "id"}', None), ("SETTINGS", '{"cache_keys": ["a1", "b2"]}', None),
+    ("COSMOS_PRIMARY_KEY", STORE, "key"), ("PRIMARY_KEY", "0123456789abcdef" * 2, "key"), ("HOT_KEY", ALNUM, "key"),
+    ("STORAGE_PRIMARY_KEY", "2f1e4d8c-97b3-4c1e-9a51-0c7d8e6f5a43", "key"), ("CACHE_KEY", "8f7e6d5c4b3a", "key"),
+    ("AZURE_STORAGE_PRIMARY_KEY", STORE, "named"), ("AZURE_STORAGE_PRIMARY_KEY", "abc", "named"),
+    ("SETTINGS", f'{{"primary_key": "{STORE}"}}', "key"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), FIELDS)
+def test_a_key_of_a_table_is_a_short_identifier(name: str, value: str, rule: str | None) -> None:
+    assert secrets.secret_variable(name, value) == rule
+
+
 @pytest.mark.parametrize(
     ("url", "bare", "cut"),
     [
@@ -177,6 +202,14 @@ def test_counts_of_tokens_are_no_tokens(name: str, value: str, rule: str | None)
         ("https://u:p@example.org/a", "https://example.org/a", True),
         ("https://u@example.org/a", "https://example.org/a", True),
         ("https://u:p/w@example.org/a", "https://example.org/a", True),
+        ("https://u:p@ss/w@host/x", "https://host/x", True),
+        ("https://u:p@ss#w@example.org:80/x", "https://example.org:80/x", True),
+        ("https://u:p/a@b/c@10.0.0.1/x", "https://10.0.0.1/x", True),
+        ("https://u:p@host/npm/@scope/x@3.1/y", "https://host/npm/@scope/x@3.1/y", True),
+        ("git+https://u:p@host/r.git@feature/x", "git+https://host/r.git@feature/x", True),
+        ("git+https://u:p@host/r@main", "git+https://host/r@main", True),
+        ("git+https://u:p@example.org/r@feature/x", "git+https://example.org/r@feature/x", True),
+        ("https://example.org/r@feature/x", "https://example.org/r@feature/x", False),
         (
             "git+ssh://git@example.org/r.git@0123abc#egg=r",
             "git+ssh://git@example.org/r.git@0123abc#egg=r",
@@ -213,11 +246,40 @@ def test_strip_credentials(url: str, bare: str, cut: bool) -> None:
         ("MAX_TOKEN=512 NEW_TOKEN=abc123", "MAX_TOKEN=512 NEW_TOKEN=***"),
         ("curl -H 'Authorization: Bearer abcdefgh1'", "curl -H 'Authorization: Bearer ***'"),
         ("secretstorage==3.3.3", "secretstorage==3.3.3"),
+        ('{"password": "hunter2"}', '{"password": "***'),
+        ('{\\"x-api-key\\":\\"hunter2\\"}', '{\\"x-api-key\\":\\"***'),
+        ("Authorization: Token abc def", "Authorization: Token ***"),
+        ("Authorization: ubiquitous\nnext", "Authorization: ***\nnext"),
+        ("{'Authorization': b'Token abc', 'x': 1}", "{'Authorization': b'Token ***', 'x': 1}"),
+        ("curl -u bob:pw https://x.example/", "curl -u *** https://x.example/"),
+        ("curl -ubob:pw --user 'bob:p w' x", "curl -u *** --user *** x"),
+        ("PASSWORD:pw", "PASSWORD:***"),
+        ("password = pw", "password = ***"),
+        ('pass = "' + ALNUM + '"', 'pass = "***'),
+        ("tool --password 'a b' --v 1", "tool --password *** --v 1"),
+        ('tool --api_key "a \\" b" c', "tool --api_key *** c"),
+        ('tool --password "a b', "tool --password ***"),
+        ('tool --args "--password a"', 'tool --args "--password ***'),
+        ("https://u:p@ss/w@host/x", "https://host/x"),
+        ("primary_key=" + STORE, "primary_key=***"),
         ("# see https://u:p@example.org/x", "# see https://example.org/x"),
     ],
 )
 def test_redact(text: str, shown: str) -> None:
     assert secrets.redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run -u 1000:1000 x", "python -u train.py -user:x", "curl -u https://x.example/", "password == x",
+        "password = None", '{"password": "", "token": null}', '{"key": "value"}', "key = lambda x: x",
+        "tokens = 5", "host.example/token:latest", "token::Kind", '{"max_token": 5, "a": 1}', "sort_key=loss",
+        "cache_key: v3-linux-py311", "primary_key=True)",
+    ],
+)  # fmt: skip
+def test_what_is_shown_as_it_is(text: str) -> None:
+    assert secrets.redact(text) == text
 
 
 @given(st.binary(max_size=300))
