@@ -89,16 +89,16 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
 def check_folder(
     lock: Lock, image: Built, folder: Path, table: Table, session: Session, nodes: Sequence[str] = (),
-    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {},
+    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, made: str = "",
 ) -> Fleet:  # fmt: skip
-    """Compare the certificates in a folder.
+    """Compare the certificates in a folder, now or as when they were compared at first (`made`).
 
     Raises:
         UsageError: the folder is none, or has no node.
     """
     wanted = Image(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
-    made = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
-    return gather(folder, wanted, table, nodes, notes, f"{made:%Y-%m-%dT%H:%M:%SZ}", met)
+    now = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
+    return gather(folder, wanted, table, nodes, notes, made or f"{now:%Y-%m-%dT%H:%M:%SZ}", met)
 
 
 def job_of(lock: Lock, image: Built, session: Session, checks: Checks, job: kubernetes.Job) -> dict[str, Any]:

@@ -20,8 +20,8 @@ timeout {seconds} sh -c 'until {kubectl} get job {name} --output "jsonpath={{.st
 mkdir {folder} && {kubectl} get pods --selector {selector} --output json > {folder}/{pods} &&
   {kubectl} get pods --selector {selector} --output 'jsonpath={{range .items[*]}}{{.metadata.name}}{{"\\n"}}{{end}}' |
   while read -r pod; do for one in {containers}; do
-    {kubectl} logs "$pod" --container "$one" > "{folder}/$pod.$one.log" || rm "{folder}/$pod.$one.log"; done; done
-reprobuild verify {out} --kubernetes --gather {folder} --nodes {nodes}{options}
+    {kubectl} logs "$pod" --container "$one" > "{folder}/$pod.$one.log" || rm "{folder}/$pod.$one.log"; done; done &&
+  reprobuild verify {out} --kubernetes --gather {folder} --nodes {nodes}{options}
 """
 
 

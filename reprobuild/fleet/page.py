@@ -58,13 +58,15 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
         if not fleet.folder or not folder.is_dir():
             session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
             return
-        found = check_folder(lock, image, folder, table_of(lock, session), session, (), fleet.notes)
+        found = check_folder(
+            lock, image, folder, table_of(lock, session), session, (), fleet.notes, made=fleet.made
+        )
     except FileNotFoundError:
         return
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
         session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {plain(str(err))}")
         return
-    _write_page(lock, image, out, session, msgspec.structs.replace(found, made=fleet.made))
+    _write_page(lock, image, out, session, found)
 
 
 def _write_page(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import IO
 
 from reprobuild.errors import EngineError, ReproError
@@ -101,32 +102,58 @@ def stream(
         TimedOut: it ran past `timeout`.
         EngineError: it is absent or cannot be run.
     """
-    try:
-        child = subprocess.Popen(
-            list(argv),
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=handing is not None,
-        )
-    except OSError as err:
-        raise unstarted(err, argv, purpose, None, EngineError, hint) from None
-    told = handed_on(child.send_signal, child.kill, handing) if handing else contextlib.nullcontext()
-    deadline = time.monotonic() + timeout if timeout else None
-    assert child.stdout is not None
-    assert child.stderr is not None
-    with child.stdout, child.stderr:
+    begun = _Begun()
+    with contextlib.ExitStack() as told:
+        if handing:
+            told.enter_context(handed_on(begun.tell, partial(begun.tell, handing.last), handing))
         try:
-            with told, contextlib.suppress(subprocess.TimeoutExpired):
-                if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
-                    return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        except KeyboardInterrupt:
-            _end(child, LAST_SECONDS if handing else GRACE_SECONDS)
-            raise
-        finally:
-            _end(child, GRACE_SECONDS)
+            child = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=handing is not None,
+            )
+        except OSError as err:
+            raise unstarted(err, argv, purpose, None, EngineError, hint) from None
+        begun.begin(child)
+        deadline = time.monotonic() + timeout if timeout else None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        with child.stdout, child.stderr:
+            try:
+                with told, contextlib.suppress(subprocess.TimeoutExpired):
+                    if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
+                        return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except KeyboardInterrupt:
+                _end(child, LAST_SECONDS if handing else GRACE_SECONDS)
+                raise
+            finally:
+                _end(child, GRACE_SECONDS)
     raise late(argv, purpose, timeout)
+
+
+class _Begun:
+    """A program that hears of signals, also of those that came while it was being started."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._kept: list[int] = []
+
+    def tell(self, signum: int) -> None:
+        with self._guard:
+            if self._child is None:
+                self._kept.append(signum)
+            else:
+                self._child.send_signal(signum)
+
+    def begin(self, child: subprocess.Popen[bytes]) -> None:
+        with self._guard:
+            self._child = child
+            for signum in self._kept:
+                child.send_signal(signum)
 
 
 def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], deadline: float | None) -> bool:

@@ -1,7 +1,8 @@
 """Signals that reach this program and are meant for the job: the program that works in its place.
 
 Who sends a job a signal (a scheduler, a person at the terminal) reaches its starter. The job may have work to save, so
-it is told of each. Asked to end, it has some time before it is made to; asked again by Ctrl-C, it has not.
+it is told of each. Asked to end, it has some time before it is made to; asked again by Ctrl-C, it has not. Where it
+could not be made to, the next wish to end is meant for this program.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
@@ -22,11 +24,12 @@ LAST_SECONDS = 1.0  # from SIGTERM to SIGKILL for what was asked before
 class Handing(Struct, frozen=True, kw_only=True):
     """How a program is told of signals.
 
-    `end` makes it end where it goes on `seconds` after it was asked to, by SIGKILL where that is None. `instead` are
-    signals that others take the place of.
+    `end` makes it end where it goes on `seconds` after it was asked to, by the signal `last` where that is None.
+    `instead` are signals that others take the place of.
     """
 
     end: Callable[[], None] | None = None
+    last: int = signal.SIGKILL
     seconds: float | None = None
     instead: Mapping[int, int] = {}
 
@@ -54,7 +57,7 @@ def handed_on(tell: Callable[[int], None], end: Callable[[], None], handing: Han
         handing: how it is told.
     """
     seconds = GRACE_SECONDS if handing.seconds is None else handing.seconds
-    job = _Job(tell, threading.Timer(seconds, handing.end or end), handing.instead)
+    job = _Job(tell, handing.end or end, seconds, handing.instead)
     _jobs.append(job)
     try:
         yield
@@ -65,19 +68,22 @@ def handed_on(tell: Callable[[int], None], end: Callable[[], None], handing: Han
 
 class _Job:
     def __init__(
-        self, tell: Callable[[int], None], clock: threading.Timer, instead: Mapping[int, int]
+        self, tell: Callable[[int], None], end: Callable[[], None], seconds: float, instead: Mapping[int, int]
     ) -> None:
-        self.clock, self._tell, self._instead = clock, tell, instead
+        self.clock = threading.Timer(seconds, end)
         self.clock.daemon = True
-        self._asked = False
+        self._tell, self._seconds, self._instead = tell, seconds, instead
+        self._asked: float | None = None
 
     def hear(self, signum: int) -> bool:
-        if signum == signal.SIGINT and self._asked:
-            return False
+        if self._asked is not None:
+            overdue = time.monotonic() - self._asked > self._seconds + LAST_SECONDS
+            if signum == signal.SIGINT or (overdue and signum in (signal.SIGTERM, signal.SIGHUP)):
+                return False
         if signum == signal.SIGHUP:  # the terminal has gone; some take that for a wish to read settings again
             signum = signal.SIGTERM
-        if signum in (signal.SIGINT, signal.SIGTERM) and not self._asked:
-            self._asked = True
+        if signum in (signal.SIGINT, signal.SIGTERM) and self._asked is None:
+            self._asked = time.monotonic()
             self.clock.start()
         self._tell(self._instead.get(signum, signum))
         return True

@@ -22,9 +22,10 @@ from reprobuild.running.pyxis import pyxis_command
 from reprobuild.session import Session
 
 ANSWER_SECONDS = 60
-# srun hands signals on to its tasks, but takes one SIGINT for a question. Ranks that run themselves have their own time
-# to end first.
-TOLD = proc.Handing(instead={signal.SIGINT: signal.SIGTERM}, seconds=GRACE_SECONDS + 3)
+# srun kills its tasks where it hears SIGTERM or SIGHUP, and takes one SIGINT for a question, unless it is told not to:
+# then it hands SIGINT on. Ranks that run themselves have their own time to end first.
+TOLD = proc.Handing(instead={signal.SIGTERM: signal.SIGINT}, seconds=GRACE_SECONDS + 3, last=signal.SIGTERM)
+NO_QUESTION = {"SLURM_DISABLE_STATUS": "1"}
 INSTALL = "run this where `srun` is, on a login node or in a job"
 
 
@@ -52,6 +53,12 @@ def run(
     else:
         argv, env = own_command(out, arguments, wanted, words), dict(session.env)
     session.say("")  # from here on it is the command that speaks
+    return start(argv, env, sink)
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], sink: Sink) -> int:
+    """Start srun, hand on to its tasks what this program hears, and return srun's exit code."""
+    env = {**env, **NO_QUESTION}
     code = proc.stream(argv, env=env, purpose="start the command on the nodes", sink=sink, handing=TOLD)
     return code if code >= 0 else 128 - code
 

@@ -124,6 +124,10 @@ def test_the_printed_lines_lead_from_the_job_to_the_answer(place: Path, ended: s
     calls = [json.loads(line)[2:] for line in (place / "cluster" / "calls").read_text().splitlines()]
     assert [words[0] for words in calls[:2]] == ["delete", "apply"]
     assert sum(words[:2] == ["get", "job"] for words in calls) == 3
+    again = run(place, ended)
+    assert again.returncode != 0  # the folder has the pods of the job before, which say nothing of this one
+    assert "pods" in again.stderr
+    assert "fleet:" not in again.stdout
 
 
 def test_two_pods_on_one_node_leave_it_open(place: Path) -> None:

@@ -112,6 +112,28 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     assert "warning: the nodes are not on report.html: fleet.json: " in capsys.readouterr().out
 
 
+def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
+    tmp_path: Path, session: Session
+) -> None:
+    out = tmp_path / "out"
+    nodes = out / "fleet" / "one"
+    nodes.mkdir(parents=True)
+    write(nodes, a=certificate(), b=certificate(), n2=certificate(made="2026-11-22T17:00:00Z"))
+    fleet = msgspec.structs.replace(gathered(nodes), made="2026-11-22T05:01:00Z", folder=str(nodes))
+    verdict = make_verdict()
+    image = Image(
+        layout="image", reference="r:1", tree=fleet.tree, config="c", manifest=verdict.image, layers=1
+    )
+    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    (out / "fleet.json").write_bytes(msgspec.json.encode(fleet))
+    later = msgspec.structs.replace(session, now=1_795_500_000)  # two days after
+    keep_on_page(make_lock(), image, out, later)
+    page = (out / "report.html").read_text()
+    assert "3 of 3 nodes answered" in page
+    assert "left an old certificate" not in page
+    assert "Gathered 2026-11-22T05:01:00Z, from " in page
+
+
 def test_two_nodes_without_a_majority_are_both_named(tmp_path: Path) -> None:
     write(tmp_path, a=certificate(), b=certificate(changed("index_add")))
     found = on_page(gathered(tmp_path))

@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from reprobuild.image.build import Image
 from reprobuild.lock import write_lock
+from reprobuild.proc import Handing, hand_on, handed_on, stream
+from reprobuild.proc.handing import LAST_SECONDS
 from tests.conftest import PROGRAM, ROOT
+from tests.fleet.planted import PACKAGES, SLURM
 from tests.verify.samples import make_lock
 
 HEARS = """#!/bin/sh
 trap 'echo USR1' USR1
 trap 'echo USR2' USR2
-trap 'echo INT; exit 8' INT
+trap '{end}' INT
 trap 'echo HUP; exit 9' HUP
-trap '{term}' TERM
+trap 'echo TERM; exit 8' TERM
 echo ready $$
 while :; do sleep 0.02; done
 """
-SAVES = "echo TERM; exit 7"
+SAVES = "echo INT; exit 7"
 
 
 @contextmanager
-def job(folder: Path, term: str = SAVES) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def job(folder: Path, end: str = SAVES) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Run by an srun that says what it hears; give `run`, alone in its group of processes, and the pid of that srun."""
     (folder / "bin").mkdir()
-    (folder / "bin" / "srun").write_text(HEARS.format(term=term))
+    (folder / "bin" / "srun").write_text(HEARS.format(end=end))
     (folder / "bin" / "srun").chmod(0o755)
     lock = make_lock()
     (folder / "out").mkdir()
@@ -69,22 +75,22 @@ def test_a_job_is_told_to_save_and_goes_on(tmp_path: Path) -> None:
     with job(tmp_path) as (process, _):
         for signum in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1):
             assert hear(process, signum) == f"{signum.name[3:]}\n"
-        assert hear(process, signal.SIGTERM) == "TERM\n"
+        assert hear(process, signal.SIGTERM) == "INT\n"
         assert process.communicate(timeout=20) == ("", "")
     assert process.returncode == 7
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_job_that_is_asked_to_end_answers_by_its_code(signum: signal.Signals, tmp_path: Path) -> None:
-    """Also where the terminal goes away; and srun, which takes one Ctrl-C for a question, is asked to end."""
+    """Also where the terminal goes away; srun hands nothing but SIGINT on."""
     with job(tmp_path) as (process, _):
-        assert hear(process, signum) == "TERM\n"
+        assert hear(process, signum) == "INT\n"
         assert process.communicate(timeout=20) == ("", "")
     assert process.returncode == 7
 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
-    with job(tmp_path, term="echo not yet") as (process, pid):
+    with job(tmp_path, end="echo not yet") as (process, pid):
         assert hear(process, signal.SIGINT) == "not yet\n"
         assert hear(process, signal.SIGTERM) == "not yet\n"
         os.killpg(process.pid, signal.SIGINT)
@@ -92,6 +98,35 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert said.lstrip().startswith("error: interrupted\n")
     assert not Path("/proc", str(pid)).exists()
+
+
+ON_NODES = """
+import os, signal, sys
+from reprobuild.cli.interrupt import listen
+from reprobuild.running.slurm import start
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored by what is in the background
+listen()
+task = "trap 'sleep 1; touch saved.$SLURM_PROCID; exit 7' INT; touch ready.$SLURM_PROCID; while :; do sleep 0.1; done"
+sys.exit(start(["srun", "-N", "2", "sh", "-c", task], os.environ, lambda stream, data: os.write(stream, data)))
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_the_ranks_of_a_real_srun_may_save(signum: signal.Signals, tmp_path: Path) -> None:
+    """srun itself kills them where it hears SIGTERM or SIGHUP."""
+    script = (
+        f"{shlex.join([sys.executable, '-c', ON_NODES])} & job=$!\n"
+        "until test -e ready.0 && test -e ready.1; do sleep 0.1; done\n"
+        f"kill -{int(signum)} $job\nwait $job || echo $? > code\n"
+    )
+    argv = [*SLURM, "--folder", str(PACKAGES), "--", "bash", "-uc", script]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "code").read_text() == "7\n", done.stderr
+    assert [(tmp_path / f"saved.{rank}").exists() for rank in range(2)] == [True, True]
 
 
 SHORT = """
@@ -118,6 +153,34 @@ def test_a_job_that_will_not_end_is_made_to() -> None:
         process.terminate()
         assert process.communicate(timeout=20)[0] == "-9\n"
     assert process.returncode == 0
+
+
+def test_where_it_cannot_be_made_to_end_the_program_itself_is_meant() -> None:
+    told: list[int] = []
+    with handed_on(told.append, lambda: None, Handing(seconds=0)):
+        assert hand_on(signal.SIGTERM)
+        assert hand_on(signal.SIGTERM)
+        time.sleep(LAST_SECONDS + 0.1)
+        assert hand_on(signal.SIGUSR1)
+        assert not hand_on(signal.SIGHUP)
+        assert not hand_on(signal.SIGTERM)
+    assert told == [signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1]
+
+
+def test_a_signal_that_comes_while_a_job_begins_is_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when the process is there, and before anybody knows its number."""
+    begin = subprocess.Popen.__init__
+
+    def late(child: subprocess.Popen[bytes], *arguments: Any, **options: Any) -> None:
+        begin(child, *arguments, **options)
+        assert hand_on(signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", late)
+    handing = Handing(seconds=60)
+    assert (
+        stream(["sleep", "60"], env=dict(os.environ), purpose="try", sink=lambda *_: None, handing=handing)
+        == -15
+    )
 
 
 def test_what_job_has_ended_hears_nothing_more() -> None:
