@@ -31,8 +31,10 @@ HINT = "run this where `srun` and `salloc` are, on a login node or in a job; `--
 LARGEST_SAID = 64 << 10  # of what salloc says; its end is kept
 _TOLD_JOB = re.compile(rb"(Granted|Pending) job allocation (\d+)\s")
 # What runs on each node beside the check itself: it tells that a process has ended that could not tell it any more.
+# Where Slurm ends all that still goes on, this ends a moment after the process, and has nothing to tell.
 _WATCHED = (
     f'"$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
+    "test $code -le 128 || sleep 2; "
     f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; '
     # A drift, or what is open, is an answer that stands in the folder: Slurm is not to call the task a failure.
     f"case $code in {DriftError.exit_code}|{InconclusiveError.exit_code}) exit 0 ;; esac; exit $code"
