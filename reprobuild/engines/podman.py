@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ from reprobuild.errors import EngineError
 
 NAME = "podman"
 ANSWER_SECONDS = 60  # the first call of a user makes the storage
+BEGINS_SECONDS = 10  # in which a container that has begun to write can be sent signals
 UNWELL = "`podman info` tells whether podman itself is well"
 SIGNALLED = "start the command again; `podman ps --all --external` lists what an interrupted one left"
 
@@ -148,7 +151,40 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     with _container(reference, task, env) as container:
-        return _start(container, task, env, sink, proc.Handing(end=lambda: _kill(container, env)))
+        tell = _Telling(container, env)
+        return _start(container, task, env, sink, proc.Handing(tell=tell, end=lambda: _kill(container, env)))
+
+
+class _Telling:
+    """Sends signals to what runs in a container, one after the other, by `podman kill`.
+
+    `podman start` would hand them on, too, but may lose what comes while the container begins (seen on a busy machine).
+    """
+
+    def __init__(self, container: str, env: Mapping[str, str]) -> None:
+        self._container, self._env = container, env
+        self._guard = threading.Lock()
+
+    def __call__(self, signum: int) -> None:
+        threading.Thread(target=self._send, args=(signum,), daemon=True, name="signal").start()
+
+    def _send(self, signum: int) -> None:
+        until = time.monotonic() + BEGINS_SECONDS
+        with self._guard:
+            while True:
+                with contextlib.suppress(EngineError):  # it does not run yet, or has just ended
+                    call(
+                        self._env,
+                        "kill",
+                        "--signal",
+                        str(int(signum)),
+                        self._container,
+                        purpose="hand on a signal",
+                    )
+                    return
+                if time.monotonic() > until:
+                    return
+                time.sleep(0.1)
 
 
 def _kill(container: str, env: Mapping[str, str]) -> None:
@@ -212,7 +248,7 @@ def _start(
             del tail[:-4096]
         sink(stream, data)
 
-    argv = ["podman", "start", "--attach", container]
+    argv = ["podman", "start", "--attach", *(["--sig-proxy=false"] if handing else []), container]
     try:
         code = proc.stream(
             argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing

@@ -105,7 +105,9 @@ def stream(
     begun = _Begun()
     with contextlib.ExitStack() as told:
         if handing:
-            told.enter_context(handed_on(begun.tell, partial(begun.tell, handing.last), handing))
+            told.enter_context(
+                handed_on(handing.tell or begun.tell, partial(begun.tell, handing.last), handing)
+            )
         try:
             child = subprocess.Popen(
                 list(argv),

@@ -24,10 +24,12 @@ LAST_SECONDS = 1.0  # from SIGTERM to SIGKILL for what was asked before
 class Handing(Struct, frozen=True, kw_only=True):
     """How a program is told of signals.
 
-    `end` makes it end where it goes on `seconds` after it was asked to, by the signal `last` where that is None.
-    `instead` are signals that others take the place of.
+    `tell` sends it one, where it is not enough to send it to the program itself. `end` makes it end where it goes on
+    `seconds` after it was asked to, by the signal `last` where that is None. `instead` are signals that others take the
+    place of.
     """
 
+    tell: Callable[[int], None] | None = None
     end: Callable[[], None] | None = None
     last: int = signal.SIGKILL
     seconds: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -68,6 +69,7 @@ def attached(name: str, reference: str, env: Env, script: str, seconds: float = 
 def hear(process: Process, signum: signal.Signals) -> str:
     assert process.stdout
     os.killpg(process.pid, signum)
+    assert select.select([process.stdout], [], [], 60)[0], f"nothing was heard of {signum.name}"
     return process.stdout.readline()
 
 
