@@ -18,7 +18,7 @@ def mend() -> None:
         stream = getattr(sys, name)
         if stream is None:
             _fill(number)
-            setattr(sys, name, Path(os.devnull).open("w" if number else "r"))  # noqa: SIM115
+            setattr(sys, name, Path(os.devnull).open("w" if number else "r"))  # noqa: SIM115  # open for as long as the program
         elif number and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
