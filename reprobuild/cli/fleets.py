@@ -122,7 +122,7 @@ def command(
     lock: Lock, image: Image, out: Path, store: Path | None, checks: Checks, options: dict[str, Any], as_json: bool,
 ) -> int:  # fmt: skip
     """Do what the options ask for, and print what came of it."""
-    from reprobuild.fleet import checking, kubectl, kubernetes, member, slurm
+    from reprobuild.fleet import allocation, checking, kubectl, kubernetes, member
     from reprobuild.fleet.page import write_down
     from reprobuild.fleet.text import render_fleet
 
@@ -133,7 +133,7 @@ def command(
         common.print_json(checking.told(verdict)) if as_json else common.tell(member.line(node, verdict))
         return member.exit_code(verdict)
     if options["slurm"]:
-        wanted = slurm.Wanted(
+        wanted = allocation.Wanted(
             nodes=options["nodes"] or 0, partition=options["partition"], time=options["limit"],
             options=options["srun_options"], deadline=options["deadline"],
         )  # fmt: skip

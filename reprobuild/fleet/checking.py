@@ -12,11 +12,13 @@ import msgspec
 
 from reprobuild.checks import Checks
 from reprobuild.errors import InconclusiveError, UsageError
-from reprobuild.fleet import kubernetes, pods, slurm
+from reprobuild.fleet import kubernetes, pods
+from reprobuild.fleet.allocation import Wanted, granted
 from reprobuild.fleet.answers import Table
 from reprobuild.fleet.folder import COLLECTIVES, NOT_RUN
 from reprobuild.fleet.gathering import Fleet, Image, gather
 from reprobuild.fleet.meeting import FEWEST, devices_of, meet
+from reprobuild.fleet.step import run_step
 from reprobuild.image.build import Image as Built
 from reprobuild.lock import Lock
 from reprobuild.session import Session
@@ -29,7 +31,7 @@ from reprobuild.whole import write_file
 
 
 def check_slurm(
-    lock: Lock, image: Built, out: Path, session: Session, checks: Checks, wanted: slurm.Wanted, program: Sequence[str],
+    lock: Lock, image: Built, out: Path, session: Session, checks: Checks, wanted: Wanted, program: Sequence[str],
     *, collectives: bool | None = None,
 ) -> Fleet:  # fmt: skip
     """Run the smoke test on each node through Slurm, then collectives between them, and gather the answers.
@@ -51,11 +53,11 @@ def check_slurm(
     folder = out.absolute() / "fleet" / f"{made:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
     command = [*program, *words(out, session, checks, folder)]
     wished = not checks.probes if collectives is None else collectives
-    with slurm.granted(wanted, session.env, session.say) as job:
+    with granted(wanted, session.env, session.say) as job:
         session.say(
             f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {wanted.deadline} s: {folder}"
         )
-        notes = slurm.run_step(
+        notes = run_step(
             job, job.nodes, command, folder, session.env, deadline=wanted.deadline, gone=job.gone
         )
         asked, met = (*job.nodes, *job.gone), dict[Device, tuple[str, ...]]()

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reprobuild.checks import Checks
-from reprobuild.fleet import slurm
+from reprobuild.fleet.allocation import Job
 from reprobuild.fleet.folder import COLLECTIVES
 from reprobuild.fleet.gathering import Fleet
+from reprobuild.fleet.slurm import address_of
+from reprobuild.fleet.step import run_step
 from reprobuild.lock import FILES
 from reprobuild.session import Session
 from reprobuild.verify.document import Device
@@ -37,7 +39,7 @@ def devices_of(fleet: Fleet) -> dict[Device, tuple[str, ...]]:
 
 
 def meet(
-    job: slurm.Job, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
+    job: Job, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
     session: Session, checks: Checks, deadline: int,
 ) -> tuple[str, ...]:  # fmt: skip
     """Run the collectives between some nodes of a job, and return what srun said; the answers are in the folder.
@@ -56,7 +58,7 @@ def meet(
     limit = max(1, min(LONGEST, deadline // 2))
     asked = {
         "device": device, "seed": seed, "nodes": len(there), "ranks": _ranks(device, len(there)),
-        "address": slurm.address_of(there[0], session.env), "second": slurm.address_of(there[1], session.env),
+        "address": address_of(there[0], session.env), "second": address_of(there[1], session.env),
         "port": random.choice(PORTS),
         "limit": limit, "repeats": THOROUGH if checks.thorough else REPEATS,
     }  # fmt: skip
@@ -68,7 +70,7 @@ def meet(
     session.say(
         f"job {job.number}: collectives between {len(there)} nodes, {device}, for at most {deadline} s"
     )
-    return slurm.run_step(
+    return run_step(
         job,
         there,
         command,

@@ -13,19 +13,19 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import ShipError
-from reprobuild.net import Again, Answer, Body, Net, NotFound
-from reprobuild.registry.manifest import LARGEST_JSON, OTHER, shown
+from reprobuild.net import Answer, Body, Net, NotFound
+from reprobuild.registry.manifest import LARGEST_JSON, OTHER
 from reprobuild.registry.reference import DIGEST, Reference
+from reprobuild.registry.upload import Upload
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -33,8 +33,6 @@ MOST_PAGES = 20
 MOST_REFERRERS = 2000
 # Of registries that keep no lists. The specification has 404 for that; those before it answer as to any odd path.
 _NO_LIST = (400, 404, 405, 406, 410)
-_RANGE = re.compile(r"(?:bytes=)?0-(\d{1,18})")
-_ELSEWHERE = "a registry behind a proxy must know its own address (`http: host:` of its configuration)"
 
 
 class Descriptor(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -94,7 +92,7 @@ class Repository:
         if not missing and self.has(digest):
             return False
         with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
-            place = _Upload(self._net, f"{self._root}/blobs/uploads/", stream, size, self._sent).finished()
+            place = Upload(self._net, f"{self._root}/blobs/uploads/", stream, size, self._sent).finished()
         try:
             self._net.send("PUT", _with_digest(place, digest), good=(201, 204))
         except NotFound:  # an answer was lost, and this is the second time
@@ -214,70 +212,6 @@ class Repository:
 
     def _lie(self, what: str) -> ShipError:
         return ShipError(f"{self.reference.host} {what} ({self.reference.name})", hint=OTHER)
-
-
-class _Upload:
-    """A blob on its way: `finished` returns the address at which it is to be closed."""
-
-    def __init__(
-        self, net: Net, begin: str, stream: IO[bytes], size: int, sent: Callable[[int], None]
-    ) -> None:
-        self._net, self._begin, self._stream, self._size, self._sent = net, begin, stream, size, sent
-        self._place = ""
-        self._highest = 0
-
-    def finished(self) -> str:
-        return self._net.patiently(self._begin, self._step)
-
-    def _step(self) -> str:
-        start = self._known() if self._place else 0
-        moved, self._highest = start > self._highest, max(start, self._highest)
-        if not start:
-            self._place = self._led(self._net.send("POST", self._begin, good=(202,)))
-        if start == self._size:
-            return self._place
-        headers = {"Content-Type": "application/octet-stream"}
-        if start:
-            headers["Content-Range"] = f"{start}-{self._size - 1}"
-        body = Body(self._stream, start, self._size, self._sent)
-        try:
-            answer = self._net.send(
-                "PATCH", self._place, good=(202,), body=body, headers=headers, patient=False
-            )
-        except Again as again:
-            raise Again(again.final, wait=again.wait, place=again.place, moved=moved) from None
-        self._place = self._led(answer)
-        return self._place
-
-    def _known(self) -> int:
-        """Return how many bytes of an upload that broke off the registry has; 0 where it knows nothing of it."""
-        try:
-            answer = self._net.send("GET", self._place, good=(204, 200))
-        except NotFound:
-            return 0
-        found = _RANGE.fullmatch(answer.headers.get("range", ""))
-        have = int(found[1]) + 1 if found and found[1] != "0" else 0  # `0-0` says nothing or one byte
-        if have > self._size:
-            return 0
-        self._place = self._led(answer) if "location" in answer.headers else self._place
-        return have
-
-    def _led(self, answer: Answer) -> str:
-        """Return where to go on. Blobs and logins go to the registry itself, wherever else it may lead.
-
-        Raises:
-            ShipError: it leads to another host, or says nothing.
-        """
-        location = answer.headers.get("location", "")
-        try:
-            target = urllib.parse.urljoin(self._begin, location)
-            if location and urllib.parse.urlsplit(target)[:2] == urllib.parse.urlsplit(self._begin)[:2]:
-                return target
-        except ValueError:  # no address at all
-            pass
-        host = urllib.parse.urlsplit(self._begin).netloc
-        place = shown(location.partition("?")[0].rpartition("@")[2]) or "nowhere"
-        raise ShipError(f"{host} wants what is sent to it elsewhere: {place}", hint=_ELSEWHERE)
 
 
 def _with_digest(place: str, digest: str) -> str:

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import EngineError, UsageError
-from reprobuild.fleet import slurm
+from reprobuild.fleet.allocation import Job, Wanted, granted
+from reprobuild.fleet.slurm import address_of
+from reprobuild.fleet.step import run_step
 from reprobuild.fleet.text import render_fleet
 from tests.conftest import ROOT
 from tests.fleet.planted import PACKAGES, SLURM, prepare
@@ -25,12 +27,13 @@ from tests.fleet.samples import certificate, gathered, write
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from reprobuild.fleet import slurm
+from reprobuild.fleet.allocation import Wanted, granted
+from reprobuild.fleet.step import run_step
 folder, nodes, deadline, patience, line = sys.argv[1:]
 env = dict(os.environ)
-with slurm.granted(slurm.Wanted(nodes=int(nodes)), env, print) as job:
+with granted(Wanted(nodes=int(nodes)), env, print) as job:
     command, times = ["sh", "-c", line], {"deadline": int(deadline), "patience": int(patience)}
-    slurm.run_step(job, job.nodes, command, Path(folder), env, **times)
+    run_step(job, job.nodes, command, Path(folder), env, **times)
 """
 # One that takes nothing along when it is ended, as a srun that is killed does not.
 ORPHANS = """#!/bin/sh
@@ -122,9 +125,9 @@ def test_a_node_that_failed_and_is_there_again_is_lost(
         "squeue": "echo 'n[1-2]'", "srun": "echo 'srun: error: Node failure on n[1-2]' >&2",
         "sinfo": "echo 'n1|idle|none'; echo 'n2|allocated*|none'",
     })  # fmt: skip
-    with slurm.granted(slurm.Wanted(), env, print) as job:
-        slurm.run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
-        assert slurm.address_of("n2", env) == "n2"  # Slurm does not say
+    with granted(Wanted(), env, print) as job:
+        run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
+        assert address_of("n2", env) == "n2"  # Slurm does not say
     assert {path.name: path.read_text() for path in (tmp_path / "fleet").glob("*.lost")} == {
         "n1.lost": "Slurm says that it failed",
         "n2.lost": "Slurm does not reach it any more: allocated*, none",
@@ -145,8 +148,8 @@ def test_a_node_that_drifts_is_no_failed_task(
     """Slurm would say that it failed; the certificate says what there is to say, and `ended` has the code."""
     srun = 'while test "$1" != sh; do shift; done; SLURMD_NODENAME=n1 "$@"; echo $? > "$(dirname "$0")/task"'
     env = scripted(tmp_path, monkeypatch, {**TWO, "srun": srun})
-    job = slurm.Job(number="7", nodes=("n1",))
-    slurm.run_step(job, job.nodes, ["sh", "-c", f"exit {code}"], tmp_path / "fleet", env, deadline=60)
+    job = Job(number="7", nodes=("n1",))
+    run_step(job, job.nodes, ["sh", "-c", f"exit {code}"], tmp_path / "fleet", env, deadline=60)
     assert (tmp_path / "task").read_text() == f"{task}\n"
     assert (tmp_path / "fleet" / "n1.ended").read_text() == f"{code}\n"
 
@@ -171,9 +174,9 @@ def test_a_node_that_the_job_has_no_more_is_lost(
 ) -> None:
     env = {"PATH": scripted(tmp_path, monkeypatch, TWO)["PATH"], **inside}
     fleet = tmp_path / "fleet"
-    with slurm.granted(slurm.Wanted(nodes=wanted), env, print) as job:
+    with granted(Wanted(nodes=wanted), env, print) as job:
         assert (job.nodes, job.gone) == (("n1", "n2"), gone)
-        slurm.run_step(job, job.nodes, ["true"], fleet, env, deadline=60, gone=job.gone)
+        run_step(job, job.nodes, ["true"], fleet, env, deadline=60, gone=job.gone)
     assert (fleet / "step").read_text() == "n1\nn2\n"
     write(fleet, n1=certificate(), n2=certificate())
     found = gathered(fleet)
@@ -188,7 +191,7 @@ def test_more_nodes_than_a_job_was_given_cannot_be_asked_for(
     env = {**scripted(tmp_path, monkeypatch, TWO), "SLURM_JOB_NUM_NODES": "3"}
     with (
         pytest.raises(UsageError, match="4 nodes are asked for, and job 7 has 3"),
-        slurm.granted(slurm.Wanted(nodes=4), env, print),
+        granted(Wanted(nodes=4), env, print),
     ):
         pass
 
@@ -198,7 +201,7 @@ def test_more_nodes_than_were_asked_for_are_all_checked_and_that_is_said(
 ) -> None:
     env = {"PATH": scripted(tmp_path, monkeypatch, TWO)["PATH"]}
     said: list[str] = []
-    with slurm.granted(slurm.Wanted(nodes=1), env, said.append) as job:
+    with granted(Wanted(nodes=1), env, said.append) as job:
         assert (job.nodes, job.gone) == (("n1", "n2"), ())
     assert said[-1] == "job 7 has 2 nodes, and 1 were asked for: all of them are checked"
 
@@ -224,7 +227,7 @@ def test_a_job_that_was_granted_is_ended_whatever_else_is_said(
     with contextlib.ExitStack() as stack:
         if what:
             stack.enter_context(pytest.raises(EngineError, match=what))
-        with slurm.granted(slurm.Wanted(nodes=2), env, print) as job:
+        with granted(Wanted(nodes=2), env, print) as job:
             assert job.number == "71"
             assert not (tmp_path / "cancelled").exists()
     assert (tmp_path / "cancelled").read_text() == "71\n"
@@ -240,7 +243,7 @@ def test_a_job_that_was_granted_is_ended_on_an_interrupt(
     try:
         with (
             pytest.raises(KeyboardInterrupt),
-            slurm.granted(slurm.Wanted(nodes=2), env, print),
+            granted(Wanted(nodes=2), env, print),
         ):
             pass
     finally:
@@ -259,9 +262,9 @@ def test_ten_thousand_names_are_no_word_of_a_command_line(
         "srun": f'printf "%s\\n" "$@" > {shlex.quote(str(tmp_path / "asked"))}',
     }  # fmt: skip
     env = scripted(tmp_path, monkeypatch, answers)
-    with slurm.granted(slurm.Wanted(), env, lambda text: None) as job:
+    with granted(Wanted(), env, lambda text: None) as job:
         assert job.nodes == tuple(names)
-        slurm.run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
+        run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
     listed = next(
         word for word in (tmp_path / "asked").read_text().splitlines() if word.startswith("--nodelist=")
     )
