@@ -16,17 +16,16 @@ from reprobuild import secrets
 _OWN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|LC_.*|TZ|HOME|PWD|USER|HOSTNAME|REPROBUILD_.*"
 )
-# How many processes a job has and which of them one is, in the words of those who start them: the same names in the
-# same order as in reprobuild_runtime/seeding/ranks.py, which finds the seed of all (a test compares them).
-SIZES = (
-    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "MV2_COMM_WORLD_SIZE",
-    "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PET_NNODES",
+# Which process of a job one is and how many it has, in the words of those who start them: the same names in the same
+# order as in reprobuild_runtime/seeding/ranks.py, which finds the seed of all, and read alike (tests compare them).
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("JOB_COMPLETION_INDEX", ""),
+    ("", "PET_NNODES"),
 )  # fmt: skip
-RANKS = (
-    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
-    "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX",
-)  # fmt: skip
-JOB = "REPROBUILD_JOB"
+WORKER_OF_TORCHRUN, NAMESPACE, JOB = "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "REPROBUILD_JOB"
 DEVICE = "device"
 SUMS = "sums"  # no matter of the site: another order of additions gives other numbers
 
@@ -106,23 +105,37 @@ def shown(name: str, value: str) -> str:
 
 def processes(env: Mapping[str, str]) -> int:
     """Return how many processes the job has that this one is of; 1 where nothing says more, 2 for several."""
-    for text in (env.get(name, "") for name in SIZES):
-        if _is_number(text):
-            return max(1, int(text[:20]))
-        if ":" in text:  # torchrun's MIN:MAX
-            return 2
+    told = [number for number in (_told(env.get(size, "")) for _, size in LAUNCHERS) if number]
+    if told:
+        return told[0] if env.get(WORKER_OF_TORCHRUN) else next((number for number in told if number > 1), 1)
     index = env.get("JOB_COMPLETION_INDEX", "")
     indexed = index.isdigit() and env.get("HOSTNAME", "").endswith(f"-{index}")
-    return 2 if indexed or env.get(JOB) else 1
+    return 2 if indexed or env.get(NAMESPACE) or env.get(JOB) else 1
 
 
 def is_first(env: Mapping[str, str]) -> bool:
     """Tell whether this is the process of its job that speaks for all; it is where nothing says another rank."""
-    return next((int(env[name][:20]) for name in RANKS if _is_number(env.get(name, ""))), 0) == 0
+    ranks = [
+        (int(env[rank][:20]), _told(env.get(size, "")) > 1)
+        for rank, size in LAUNCHERS
+        if _is_number(env.get(rank, ""))
+    ]
+    if not ranks:
+        return True
+    if env.get(WORKER_OF_TORCHRUN):
+        return ranks[0][0] == 0
+    return next((rank for rank, several in ranks if several), ranks[0][0]) == 0
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
+
+
+def _told(text: str) -> int:
+    """Return the number that a launcher tells of its processes; 0 where it tells none."""
+    if _is_number(text):
+        return max(1, int(text[:20]))
+    return 2 if ":" in text else 0  # torchrun's MIN:MAX
 
 
 def hidden(values: Mapping[str, str], secret: Collection[str]) -> frozenset[str]:

@@ -42,7 +42,7 @@ def enforce_reproducibility(seed: "Optional[int]" = None, profile: "Optional[str
     for line in said:
         launch.say("reprobuild: " + line)
     launch.export(os.environ, chosen, explicit)
-    streams.begin(chosen, again=True)
+    streams.begin(chosen, enforced=True)
     for name, seeder in libraries.SEEDERS.items():
         module = import_or_say(name) if name in IMPORTED else sys.modules.get(name)
         if module is not None:

@@ -41,9 +41,8 @@ def steady_random(random: "Any") -> None:
     seed.__annotations__.clear()
     vars(seed)["steady"] = True
     random.Random.seed = seed
-    if (
-        getattr(getattr(random, "seed", None), "__func__", None) is original
-    ):  # the module's function is a bound method
+    # The module's function is a bound method. numba knows it by the one that was there when it was imported.
+    if getattr(getattr(random, "seed", None), "__func__", None) is original and "numba" not in sys.modules:
         random.seed = random._inst.seed
 
 

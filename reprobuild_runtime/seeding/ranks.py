@@ -15,19 +15,25 @@ if TYPE_CHECKING:
 FROM = "REPROBUILD_SEED_FROM"
 JOB = "REPROBUILD_JOB"  # set by the user or the job's file: any text that the ranks of one job share, and no others
 
-# The rank among all processes of the job, the most specific first: torchrun under srun sets RANK.
-RANKS = (
-    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
-    "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX",
+# The rank among all processes of the job and how many there are, of each launcher; the most specific first: torchrun
+# under srun sets RANK. Where one tells no number, it is empty.
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("PMIX_RANK", ""), ("PALS_RANKID", "PALS_SIZE"), ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"), ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), ("JOB_COMPLETION_INDEX", ""),
+    ("", "PET_NNODES"),
 )  # fmt: skip
+RANKS = tuple(rank for rank, _ in LAUNCHERS if rank)
+SIZES = tuple(size for _, size in LAUNCHERS if size)
+# torchrun sets it in its workers. What RANK and WORLD_SIZE say there is so, also that there is one alone; elsewhere
+# they may be left over, or be those of a pod.
+WORKER_OF_TORCHRUN = "TORCHELASTIC_RUN_ID"
+# Others that are there in jobs of an unknown number of processes, where nothing tells a number.
+NAMESPACE = "PMIX_NAMESPACE"
 
-_ENCODED = tuple(name.encode() for name in RANKS)
-
-# How many ranks the job has.
-SIZES = (
-    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "MV2_COMM_WORLD_SIZE",
-    "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PET_NNODES",
-)  # fmt: skip
+_LOOKED_AT = (*RANKS, *SIZES, WORKER_OF_TORCHRUN)
+_ENCODED = tuple(name.encode() for name in _LOOKED_AT)
 
 # What the ranks of one job share, the surest first: the variables that must all be there (NAME=VALUE: with this value),
 # those that are added where they are, and whether a later job has others. Without --rdzv-id, torchrun's id is "none".
@@ -51,12 +57,19 @@ SHARED = (
 
 
 def rank(environ: "Mapping[str, str]") -> int:
-    """Return the rank of this process among all of the job; 0 where it has none."""
-    for name in RANKS:
-        text = environ.get(name, "")
-        if text.isascii() and text.isdigit():
-            return int(text[:20])
-    return 0
+    """Return the rank of this process among all of the job; 0 where it has none.
+
+    A launcher that says that it has started several comes before one that says nothing of it, or that it is one alone.
+    """
+    found = None
+    for name, size_name in LAUNCHERS:
+        given = _number(environ.get(name, ""))
+        if given is None:
+            continue
+        if environ.get(WORKER_OF_TORCHRUN) or _several(environ.get(size_name, "")) > 1:
+            return given
+        found = given if found is None else found
+    return found or 0
 
 
 def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
@@ -67,18 +80,30 @@ def texts(environ: "Mapping[str, str]") -> "Tuple[object, ...]":
     kept = getattr(environ, "_data", None)
     if isinstance(kept, dict):
         return tuple(map(kept.get, _ENCODED))
-    return tuple(map(environ.get, RANKS))
+    return tuple(map(environ.get, _LOOKED_AT))
 
 
 def size(environ: "Mapping[str, str]") -> int:
     """Return how many ranks the job has, 1 where nothing says more; an unknown number of several is 2."""
-    for name in SIZES:
-        text = environ.get(name, "")
-        if text.isascii() and text.isdigit():
-            return int(text[:20])
-        if ":" in text:  # torchrun's MIN:MAX
-            return 2
-    return 2 if _indexed(environ) or environ.get(JOB) else 1
+    told = [number for number in (_several(environ.get(name, "")) for name in SIZES) if number]
+    if told and environ.get(WORKER_OF_TORCHRUN):
+        return told[0]
+    for number in told:
+        if number > 1:
+            return number
+    return 1 if told or not (environ.get(NAMESPACE) or _indexed(environ) or environ.get(JOB)) else 2
+
+
+def _number(text: str) -> "Optional[int]":
+    return int(text[:20]) if text.isascii() and text.isdigit() else None
+
+
+def _several(text: str) -> int:
+    """Return the number that a launcher tells of its processes; 0 where it tells none."""
+    number = _number(text)
+    if number is not None:
+        return max(1, number)
+    return 2 if ":" in text else 0  # torchrun's MIN:MAX
 
 
 def agreed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":

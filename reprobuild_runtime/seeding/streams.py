@@ -31,8 +31,9 @@ MOST_THREADS = 4096  # names remembered; a server may start a thread for each re
 class _InForce:
     """The seed that answers are made of, and the counters that start with it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, enforced: bool) -> None:
         self.seed = seed
+        self.since = "enforced/" if enforced else ""  # else what the launch has handed out came again
         self.threads: "Any" = _local()  # each thread's counters
         self.names: "Dict[str, Iterator[int]]" = {}
         self.emptied = 0
@@ -41,11 +42,11 @@ class _InForce:
 _in_force: "List[_InForce]" = []
 
 
-def begin(seed: int, again: bool = False) -> None:
-    """Put a seed in force; counters start anew for another seed, or where `again` says so."""
-    if again or seed_in_force() != seed:
+def begin(seed: int, enforced: bool = False) -> None:
+    """Put a seed in force; counters start anew for another seed, or where the program itself enforces one."""
+    if enforced or seed_in_force() != seed:
         place.in_forked_children(_only_thread)
-        _in_force[:] = [_InForce(seed)]
+        _in_force[:] = [_InForce(seed, enforced)]
 
 
 def seed_in_force() -> "Optional[int]":
@@ -60,7 +61,7 @@ def next_bits(kind: str, bits: int) -> int:
     if "name" not in mine:
         mine["name"] = _thread(state)
     turn = mine[kind] = mine.get(kind, -1) + 1
-    return number(f"{state.seed}/{place.here()}/{mine['name']}/{kind}/{turn}", bits)
+    return number(f"{state.seed}/{state.since}{place.here()}/{mine['name']}/{kind}/{turn}", bits)
 
 
 def own_seed(seed: int) -> int:

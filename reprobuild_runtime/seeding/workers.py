@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def seed_worker(worker_id: int) -> None:
-    """Seed Python's and NumPy's global generators in a DataLoader worker from torch's seed there, and from the rank.
+    """Seed Python's, NumPy's and torch's global generators in a DataLoader worker from torch's seed, and from the rank.
 
-    torch seeds them itself, but alike on all ranks, whose loaders have drawn the same base seed.
+    torch seeds them itself, but alike on all ranks, whose loaders have drawn the same base seed. On rank 0 torch's own
+    stays.
 
     Raises:
         RuntimeError: torch cannot be imported.
@@ -30,6 +31,7 @@ def seed_worker(worker_id: int) -> None:
     rank = ranks.rank(os.environ)
     if rank:
         seed = streams.further_seed(seed, rank)
+        torch.manual_seed(seed)
     for name in libraries.EACH_ITS_OWN:
         module = enforce.import_or_say(name)
         if module is not None:

@@ -10,7 +10,18 @@ from reprobuild.engines.model import Task
 from reprobuild.resolve.settings.environment import rules as captured
 from reprobuild.running import prepare
 from reprobuild.running.options import Wanted
-from reprobuild.running.site import JOB, RANKS, SIZES, is_first, kind_of, let_in, processes, rules, shown
+from reprobuild.running.site import (
+    JOB,
+    LAUNCHERS,
+    NAMESPACE,
+    WORKER_OF_TORCHRUN,
+    is_first,
+    kind_of,
+    let_in,
+    processes,
+    rules,
+    shown,
+)
 from reprobuild_runtime.seeding import ranks
 from tests.verify.samples import make_lock
 
@@ -147,7 +158,10 @@ def test_named_gpus_are_counted_anew() -> None:
 @pytest.mark.parametrize(
     ("env", "number"),
     [
-        ({}, 1), ({"WORLD_SIZE": "4"}, 4), ({"SLURM_STEP_NUM_TASKS": "3", "WORLD_SIZE": "1"}, 1),
+        ({}, 1), ({"WORLD_SIZE": "4"}, 4), ({"SLURM_STEP_NUM_TASKS": "3", "WORLD_SIZE": "1"}, 3),
+        ({"SLURM_STEP_NUM_TASKS": "3", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "none"}, 1),
+        ({"PMIX_NAMESPACE": "a@1"}, 2), ({"PMIX_NAMESPACE": "a@1", "OMPI_COMM_WORLD_SIZE": "1"}, 1),
+        ({"HOROVOD_SIZE": "4"}, 4), ({"TORCHELASTIC_RUN_ID": "none"}, 1),
         ({"PMI_SIZE": "x"}, 1),
         ({"SLURM_NTASKS": "8"}, 1), ({"JSM_NAMESPACE_SIZE": "6"}, 6), ({"MV2_COMM_WORLD_SIZE": "2"}, 2),
         ({"PET_NNODES": "3"}, 3), ({"PET_NNODES": "1:4"}, 2), ({"WORLD_SIZE": "0"}, 1), ({"WORLD_SIZE": ""}, 1),
@@ -159,16 +173,17 @@ def test_named_gpus_are_counted_anew() -> None:
 def test_how_many_processes(env: dict[str, str], number: int) -> None:
     """The seed and the network have one opinion of what a job of several processes is."""
     assert processes(env) == number
-    assert (processes(env) > 1) == (ranks.size(env) > 1)
+    assert ranks.size(env) == number
 
 
 def test_the_seed_and_the_network_ask_the_same_variables() -> None:
-    assert (SIZES, RANKS, JOB) == (ranks.SIZES, ranks.RANKS, ranks.JOB)
+    ours = (LAUNCHERS, WORKER_OF_TORCHRUN, NAMESPACE, JOB)
+    assert ours == (ranks.LAUNCHERS, ranks.WORKER_OF_TORCHRUN, ranks.NAMESPACE, ranks.JOB)
 
 
 def test_what_the_seed_is_made_of_comes_in() -> None:
     shared = {name.partition("=")[0] for needed, more, _ in ranks.SHARED for name in (*needed, *more)}
-    assert [name for name in (*SIZES, *RANKS, *sorted(shared)) if not kind_of(name)] == []
+    assert [name for name in (*ranks.SIZES, *ranks.RANKS, *sorted(shared)) if not kind_of(name)] == []
 
 
 def test_one_process_of_a_job_speaks_for_all() -> None:
@@ -178,9 +193,31 @@ def test_one_process_of_a_job_speaks_for_all() -> None:
     assert not is_first({"RANK": "1", "SLURM_PROCID": "0"})
     assert not is_first({"RANK": "", "MV2_COMM_WORLD_RANK": "1", "PMI_RANK": "0"})
     assert is_first({"JSM_NAMESPACE_RANK": "00", "SLURM_PROCID": "3"})
-    for name in RANKS:
+    for name in ranks.RANKS:
         assert not is_first({name: "1"})
         assert is_first({name: "one"})
+
+
+LEFT = {"RANK": "0", "WORLD_SIZE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "rank"),
+    [
+        ({**LEFT, "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8"}, 3),
+        ({**LEFT, "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"}, 2),
+        ({**LEFT, "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8", "TORCHELASTIC_RUN_ID": "none"}, 0),
+        ({"RANK": "64", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8"}, 0),
+        ({"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}, 1),
+        ({"WORLD_SIZE": "8", "SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8"}, 5),
+        ({"RANK": "1", "WORLD_SIZE": "", "PMI_RANK": "0", "PMI_SIZE": "1"}, 1),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4"}, 1),
+    ],
+)
+def test_who_has_started_several_tells_the_rank(env: dict[str, str], rank: int) -> None:
+    """The seed and the one that speaks for all have one opinion of who this process is."""
+    assert ranks.rank(env) == rank
+    assert is_first(env) == (rank == 0)
 
 
 def task(wanted: Wanted, **env: str) -> tuple[Task, tuple[str, ...]]:

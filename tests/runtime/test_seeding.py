@@ -1,9 +1,10 @@
 """The function that a user calls."""
 
 import re
+import sys
 
 import pytest
-from conftest import Environment
+from conftest import ROOT, Environment, run
 
 START = "import json, os, sys; from reprobuild_runtime import enforce_reproducibility as enforce\n"
 SEEN = """
@@ -98,6 +99,36 @@ def test_worker_and_generator(hooked: Environment) -> None:
         "seed_worker(1); print(json.dumps([random.random(), numpy.random.calls[-1], generator(9).seed]))"
     )
     assert hooked.run(code).json == [random.Random(5).random(), 5, 9]
+
+
+def test_workers_of_other_ranks_draw_other_numbers_from_each_library(hooked: Environment) -> None:
+    code = (
+        "import random, numpy.random, torch, json; from reprobuild_runtime import seed_worker\n"
+        "del torch.calls[:]; seed_worker(1)\n"
+        "print(json.dumps([random.random(), numpy.random.calls[-1], torch.calls]))"
+    )
+    first, second, third = (
+        hooked.run(code, env={"RANK": rank, "WORLD_SIZE": "3", "REPROBUILD_SEED": "7"}).json
+        for rank in ("0", "1", "2")
+    )
+    assert first[2] == []  # torch's own seed of this worker stays
+    assert (second[2], third[2]) == ([["torch", second[1]]], [["torch", third[1]]])
+    assert len({first[1], second[1], third[1]}) == len({first[0], second[0], third[0]}) == 3
+
+
+def test_what_numba_knows_stays(bare: Environment) -> None:
+    """It knows functions that it compiles calls of as they were when it was imported; without the hook that is first."""
+    numba = """
+import random, types
+known = {random.seed: "compiled"}
+_helperlib = types.SimpleNamespace(
+    rnd_get_py_state_ptr=int, rnd_get_np_state_ptr=int, rnd_seed=lambda pointer, seed: None
+)
+"""
+    bare.install(numba=numba)
+    code = "import numba, random; enforce(3); print(numba.known[random.seed])"
+    path = f"{bare.site}:{ROOT}"
+    assert run(sys.executable, "-S", "-c", START + code, env={"PYTHONPATH": path}).out == "compiled\n"
 
 
 @pytest.mark.parametrize("call", ["seed_worker(0)", "generator(1)"])

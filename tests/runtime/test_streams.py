@@ -192,6 +192,17 @@ def test_enforcing_again_starts_the_streams_anew(hooked: Environment) -> None:
     assert one == two != three
 
 
+def test_what_was_handed_out_before_does_not_come_again(hooked: Environment) -> None:
+    code = (
+        "from reprobuild_runtime import enforce_reproducibility as enforce\n"
+        "found = [random.Random().random()]\n"
+        "for seed in (7, None):\n    enforce(seed); found.append(random.Random().random())\n"
+        "print(json.dumps(found))"
+    )
+    launched, enforced, again = hooked.run(START + code, env=SEVEN).json
+    assert launched != enforced == again
+
+
 def test_without_a_chosen_seed_streams_follow_the_drawn_one(hooked: Environment) -> None:
     code = "print(json.dumps([os.environ['REPROBUILD_SEED'], random.Random().random()]))"
     drawn, number = hooked.run(START + code).json
