@@ -117,7 +117,7 @@ def test_workers_of_other_ranks_draw_other_numbers_from_each_library(hooked: Env
 
 
 def test_what_numba_knows_stays(bare: Environment) -> None:
-    """It knows functions that it compiles calls of as they were when it was imported; without the hook that is first."""
+    """It knows functions that it compiles calls of as they were when it was imported: without the hook, too early."""
     numba = """
 import random, types
 known = {random.seed: "compiled"}
