@@ -24,6 +24,7 @@ import sys
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
     del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
 
+import binascii
 import contextlib
 import errno
 import functools
@@ -88,6 +89,7 @@ LISTED = 500  # names in one list of capture.json
 SAID = 10  # warnings on the terminal
 REPOSITORIES = 64
 AT_ONCE = 4
+SPARE = 1.0  # seconds of a repository's budget that the search for secrets leaves
 DEEPEST = 200  # folders in one another
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
@@ -1139,33 +1141,47 @@ def take_command(context: Context) -> Taken:
     chain: List[Dict[str, Any]] = []
     pid = os.getppid() if context.program else os.getpid()
     while pid > 1 and len(chain) < 16:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+                break
+        except OSError:  # it ended meanwhile, or /proc hides it (hidepid)
             break
-        words = [word[:LONGEST_WORD] for word in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
+        words = _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
         name = _text(f"/proc/{pid}/comm")
         chain.append(
             {
                 "program": name,
-                "arguments": arguments(word.decode("utf-8", "backslashreplace") for word in words),
+                "arguments": arguments(
+                    _scrub(word, context.secrets)[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace")
+                    for word in words
+                ),
             }
         )
         match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
         pid = int(match.group(1)) if match else 0
-    own = [] if context.program else arguments(sys.argv)
+    given = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
+    own = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in given)
     return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
 
 
 def arguments(words: Iterable[str]) -> List[str]:
-    """Return the words of a command line with `***` for what is, or follows, the name of a secret."""
+    """Return the words of a command line, cut where they are long, with `***` for what is, or follows, a secret's name.
+
+    What is secret is cut first: half of a secret looks like none.
+    """
     out: List[str] = []
-    after = ""
+    after = program = ""
     for word in words:
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
+        login = login or (after == "-p" and os.path.basename(program) == "sshpass")
         if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
             out.append(GONE)
         else:
-            out.append(GONE if secret_value(word) and "://" not in word else redact(word))
+            cut = GONE if secret_value(word) and "://" not in word else redact(word)
+            glued = os.path.basename(after) == "sshpass" and re.match(r"-p.", word, re.DOTALL)
+            out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
+        program = program if word.startswith("-") else word
         after = word
     return out
 
@@ -1402,14 +1418,17 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # where a remote has all there is
+    searched = False
     if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
         facts["bundle"] = _bundle(repository, facts, unmerged, moved)
-        new = _new_blobs(staged, files) if facts["unpushed"] == 0 and head.commit else None
-        facts.update(_search(repository, facts, new))
+        searched = True
     if facts["base"] == head.commit and facts["worktree"] == head.tree:
         facts["diff"] = {"file": None, "from": head.commit, "bytes": 0, "reason": "done"}
     else:
         facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
+    if searched:  # last of all: where there is no time for it, nothing else is lost
+        new = _new_blobs(staged, files) if facts["unpushed"] == 0 and head.commit else None
+        facts.update(_search(repository, facts, new))
     return Taken(facts, files=moved)
 
 
@@ -1902,30 +1921,55 @@ def _search(
     """Search all that the bundle carries for secrets: file, line and rule, never the text.
 
     The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
-    were too many to be searched, the largest ones. `new` has path by id, where it is known.
+    were too many to be searched, the largest ones, and those for which no time was left; it is at least 1 where not
+    even their number is known. `new` has path by id, where it is known.
     """
-    if new is None:
-        excluded = [f"^{one}" for one in facts["prerequisites"]]
-        listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
-        new = dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    context = repository.context._replace(deadline=repository.context.deadline - SPARE)
+    repository.context = context
     found: Set[Tuple[str, int, str]] = set()
-    unsearched = 0
     try:
-        contents = _contents(repository, list(new), SEARCHED)
-    except GaveUp as err:
-        if err.reason != "too-large":
-            raise
-        chosen, unsearched = _smallest(repository, new)
-        contents = _contents(repository, chosen)
+        new = _carried(repository, facts) if new is None else new
+        contents, unsearched = _searchable(repository, new)
+    except GaveUp:
+        return {"secrets": [], "unsearched": max(1, len(new or ()))}
     for oid, content in contents:
-        places = find(content)
-        for value in repository.context.secrets:
-            at = content.find(value)
-            if at >= 0:
-                places.append((content.count(b"\n", 0, at) + 1, "variable"))
+        try:
+            places = _places(content, context)
+        except GaveUp:
+            unsearched += 1
+            continue
         found.update((quote(new[oid]), line, rule) for line, rule in places)
     secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
     return {"secrets": secrets[:LISTED], "unsearched": unsearched}
+
+
+def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
+    """Return path by id of all that a bundle carries."""
+    excluded = [f"^{one}" for one in facts["prerequisites"]]
+    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    return dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+
+
+def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
+    """Return id and content of the blobs that are searched, and the number of those that are too many."""
+    try:
+        return list(_contents(repository, list(new), SEARCHED)), 0
+    except GaveUp as err:
+        if err.reason != "too-large":
+            raise
+    chosen, unsearched = _smallest(repository, new)
+    return list(_contents(repository, chosen)), unsearched
+
+
+def _places(content: bytes, context: Context) -> List[Tuple[int, str]]:
+    """Return line and rule of the secrets in one file, no more than are listed; GaveUp where no time is left."""
+    context.left()
+    places = find(content, LISTED, context.left)
+    for value in context.secrets:
+        at = content.find(value)
+        if at >= 0:
+            places.append((content.count(b"\n", 0, at) + 1, "variable"))
+    return places
 
 
 def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
@@ -2154,6 +2198,9 @@ _COUNTED = (
 # A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
 FIELD = "field"
 
+# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
+PATTERN = "pattern"
+
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
@@ -2175,7 +2222,8 @@ NAMES: tuple[tuple[str, str], ...] = (
         r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
     ),
     ("token", r".*(TOKEN|BEARER|JWT).*"),
-    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD"),
+    (PATTERN, r"(.*_)?PAT"),
+    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"),
     ("secret", r".*SECRET.*"),
     ("credential", r".*(CREDENTIAL|CREDS).*"),
     (
@@ -2282,6 +2330,7 @@ VALUES: tuple[Rule, ...] = (
     Rule("index-upload", ("pypi-",), r"(?<![A-Za-z0-9])(pypi-[A-Za-z0-9_-]{50,250})"),
     Rule("docker", ("dckr_",), r"(?<![A-Za-z0-9])(dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100})"),
     Rule("npm", ("npm_",), r"(?<![A-Za-z0-9])(npm_[A-Za-z0-9]{36})(?![A-Za-z0-9])"),
+    Rule("telegram", (":aa",), r"(?<![A-Za-z0-9])(?:bot)?(\d{6,12}:AA[A-Za-z0-9_-]{31,35})(?![A-Za-z0-9_-])"),
     Rule("stripe", ("k_live_",), r"(?<![A-Za-z0-9])([sr]k_live_[A-Za-z0-9]{20,100})"),
     Rule(
         "jwt",
@@ -2323,6 +2372,7 @@ VALUES: tuple[Rule, ...] = (
     ),
 )
 
+
 # The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
 # `VALUES` are compiled where a mark was found, which is seldom.
 _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
@@ -2337,6 +2387,7 @@ _IDENTIFIER = re.compile(
     r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
+_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
@@ -2351,6 +2402,13 @@ _OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 _WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
 _LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({_WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+_SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({_WORD.pattern})", re.DOTALL)
+_GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({_WORD.pattern})",
+    re.DOTALL,
+)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
 # A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
 _LATER_HOST = re.compile(
@@ -2364,6 +2422,17 @@ _AUTHORIZATION = re.compile(
     r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
 )
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+# A long line is searched in pieces; no pattern matches more than the second.
+_PIECE, _OVERLAP = 1 << 18, 1 << 15
 
 
 def secret_name(name: str, value: str = "") -> str | None:
@@ -2380,6 +2449,8 @@ def secret_name(name: str, value: str = "") -> str | None:
         return None if _AMOUNT.fullmatch(value) else "token"
     if rule == FIELD:
         return None if _IDENTIFIER.fullmatch(value) else "key"
+    if rule == PATTERN:
+        return None if _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value) else "token"
     return rule or None
 
 
@@ -2402,7 +2473,9 @@ def secret_variable(name: str, value: str) -> str | None:
     """
     if _NOTHING.fullmatch(value):
         return None
-    found = secret_name(name, value) or secret_value(value) or _secret_inside(value)
+    found = (
+        secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
+    )
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
     return found
@@ -2417,26 +2490,112 @@ def _secret_inside(value: str) -> str | None:
     return None
 
 
-def find(text: bytes) -> list[tuple[int, str]]:
-    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines."""
+def _login_inside(name: str, value: str) -> str | None:
+    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+
+    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    """
+    for header in _AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or _NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in _BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in _LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in _SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not _NOTHING.fullmatch(m[2]) for m in _GROUPED.finditer(value)):
+        return "secret"
+    for match in _ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Whether this is a header's value without its name, and no text about something basic."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    try:
+        return b":" in binascii.a2b_base64(token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4))
+    except ValueError:
+        return False
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if _without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not _NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    for match in _OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        nothing = _NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = _LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None
+
+
+def find(
+    text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
+) -> list[tuple[int, str]]:
+    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines.
+
+    Args:
+        text: what is searched.
+        most: the first so many are enough.
+        look: called again and again; what it raises ends the search.
+    """
     lowered = text.lower()
-    found = set()
+    found = []
     for rule in VALUES:
-        lines = _marked_lines(lowered, [mark.encode() for mark in rule.marks])
+        lines = sorted(_marked_lines(lowered, [mark.encode() for mark in rule.marks], look))
         pattern = re.compile(rule.pattern.encode() if lines else b"")
+        number, counted, times = 1, 0, 0
         for start, end in lines:
-            for match in pattern.finditer(text, start, end):
-                if rule.real(match[1].decode("utf-8", "replace")):
-                    found.add((text.count(b"\n", 0, start) + 1, rule.name))
-    return sorted(found)
+            number += text.count(b"\n", counted, start)
+            counted = start
+            if times != most and _holds(rule, pattern, text, start, end, look):
+                found.append((number, rule.name))
+                times += 1
+    return sorted(found)[:most]
 
 
-def _marked_lines(text: bytes, marks: list[bytes]) -> set[tuple[int, int]]:
+def _holds(
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, start: int, end: int, look: Callable[[], object]
+) -> bool:
+    """Tell whether a line holds a secret of a rule."""
+    for at in range(start, end, _PIECE):
+        look()
+        stop = min(end, at + _PIECE + _OVERLAP)
+        for match in pattern.finditer(text, at, stop):
+            whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
+            if whole and rule.real(match[1].decode("utf-8", "replace")):
+                return True
+    return False
+
+
+def _marked_lines(text: bytes, marks: list[bytes], look: Callable[[], object]) -> set[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
     lines = set()
     for mark in marks:
         at = text.find(mark)
         while at >= 0:
+            look()
             end = text.find(b"\n", at)
             end = len(text) if end < 0 else end
             lines.add((text.rfind(b"\n", 0, at) + 1, end))
@@ -2475,6 +2634,7 @@ def redact(text: str) -> str:
     text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = _BEARER.sub(lambda match: match[1] + GONE, text)
     text = _LOGIN.sub(_without_login, _without_header(text))
+    text = _GROUPED.sub(lambda match: match[1] + GONE, _SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
     for match in _ASSIGNED.finditer(text):
         if _assigns_secret(match):
