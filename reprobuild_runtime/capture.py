@@ -87,6 +87,7 @@ BUNDLE = 256 << 20
 SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
 SAID = 10  # warnings on the terminal
+NAMED = 3  # files that were left out, of a repository, on the terminal
 REPOSITORIES = 64
 AT_ONCE = 4
 SPARE = 1.0  # seconds of a repository's budget that the search for secrets leaves
@@ -105,6 +106,7 @@ REASONS = {
     "special-file": "a device, pipe or socket",
     "filtered": "a filter of git (not LFS) stands between the file and what git keeps; it was not run",
     "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
+    "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
     "changed-meanwhile": "it was changed while it was read",
     "secret": "its value is a secret",
 }
@@ -166,7 +168,7 @@ def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
 
     Returns:
         {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
-        "warnings"}.
+        "warnings", "notes"}.
     """
     try:
         return _capture(os.fspath(folder), seconds, program=False)
@@ -184,12 +186,13 @@ def _report(folder: str, note: str = "", captured: bool = False, **more: Any) ->
         "parts": {},
         "withheld": [],
         "warnings": [],
+        "notes": [],
         **more,
     }
 
 
 def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
-    folder = os.path.abspath(folder)
+    folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
     started = time.monotonic()
     claim = _claim(folder, seconds)
     if claim is None:
@@ -209,9 +212,11 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
+    notes = document["notes"] + _losses(document["repositories"])
     return _report(
-        folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"]
-    )
+        folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"],
+        notes=notes,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -256,6 +261,11 @@ def _is_taken(folder: str) -> bool:
         return True
     if inside:
         raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
+    with contextlib.suppress(OSError):
+        if os.path.samefile(folder, os.curdir):  # who works there would be left in a folder that is gone
+            raise Unwritable(
+                f"{folder} is the current folder, which would be replaced: name one inside of it"
+            )
     return False
 
 
@@ -373,10 +383,42 @@ def _take_all(
         texts["requirements.txt"] = _freeze(installed, lines)
     document["warnings"] = [{"repository": one["name"], **place} for one in found for place in one["secrets"]]
     document["withheld"] = withheld
+    document["notes"] = _notes(document)
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }
     return _scrub_values(document, secrets), cleaned, files, withheld
+
+
+def _notes(document: Dict[str, Any]) -> List[str]:
+    """Return what people should know of a capture that is complete as far as it goes."""
+    notes = [
+        f"{one['name']}: the freeze says what {one['first']} holds, which is first on the path; "
+        f"{one['installed']['location']} has it installed from another place ({_line(one['installed'])})"
+        for one in (document.get("distributions") or {}).get("unclear", [])
+    ]
+    for one in document["repositories"]:
+        if one["only_here"]:
+            notes.append(
+                f"{one['name']}: commit {one['base']} and those before it are with no remote but "
+                f"{one['only_here']}, a folder of this machine: keep it"
+            )
+        if one["unsearched"]:
+            notes.append(f"{one['name']}: {one['unsearched']} files were not searched for secrets")
+    return notes
+
+
+def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Return a line for each repository of which files were left out, with the largest of them."""
+    lines = []
+    for one in repositories:
+        if one["left_out"]:
+            largest = sorted(one["left_out"], key=lambda file: -int(file.get("bytes", 0)))
+            named = [f"{file['path']} ({file['reason']})" for file in largest[:NAMED]]
+            more = ["..."] if one["left_out_count"] > NAMED else []
+            files = "1 file is" if one["left_out_count"] == 1 else f"{one['left_out_count']} files are"
+            lines.append(f"{one['name']}: {files} not in the snapshot: {', '.join([*named, *more])}")
+    return lines
 
 
 def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:
@@ -644,8 +686,15 @@ def take_python(context: Context) -> Taken:
 
 
 def take_distributions(context: Context) -> Taken:
-    """Every installed distribution and where it came from, the first of each name."""
+    """Every installed distribution and where it came from, the first of each name.
+
+    A bare `NAME.egg-info` is what a build leaves in a source tree. Where that tree comes first on the path, and is the
+    one that the name is installed from, the install is meant; pip, which leaves out the current folder, says the same.
+    Where the install is of another place, what is imported cannot be told for sure: that is `unclear`.
+    """
     found: Dict[str, Dict[str, Any]] = {}
+    bare: Dict[str, str] = {}
+    unclear: Dict[str, Dict[str, Any]] = {}
     broken, withheld = [], []
     for dist, link in _distributions():
         context.left()
@@ -656,8 +705,33 @@ def take_distributions(context: Context) -> Taken:
             continue
         if entry.pop("cut"):
             withheld.append({"what": "an address", "name": entry["name"], "reason": "secret"})
-        found.setdefault(re.sub(r"[-_.]+", "-", entry["name"]).lower(), entry)
-    return Taken({"found": [found[name] for name in sorted(found)], "broken": broken}, withheld=withheld)
+        name = re.sub(r"[-_.]+", "-", entry["name"]).lower()
+        if name not in found:
+            found[name] = entry
+            if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):
+                bare[name] = str(dist.locate_file(""))
+        elif name in bare and entry["origin"] is not None:
+            if _is_inside(bare[name], entry["origin"].get("path")):
+                found[name] = entry
+                del bare[name]
+                unclear.pop(name, None)
+            else:
+                first = found[name]["location"]
+                unclear[name] = {"name": entry["name"], "first": first, "installed": entry}
+    facts = {
+        "found": [found[name] for name in sorted(found)],
+        "broken": broken,
+        "unclear": [unclear[name] for name in sorted(unclear)],
+    }
+    return Taken(facts, withheld=withheld)
+
+
+def _is_inside(folder: str, outer: Optional[str]) -> bool:
+    """Whether a folder is another one, or lies in it (`src`)."""
+    if outer is None:
+        return False
+    inner, outer = os.path.realpath(folder), os.path.realpath(outer)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 class Installed:
@@ -952,11 +1026,15 @@ def take_conda(context: Context) -> Taken:
     folder = next((p for p in places if p and os.path.isdir(os.path.join(p, "conda-meta"))), None)
     if folder is None:
         raise GaveUp("not-there")
-    rows, withheld = [], []
+    rows, broken, withheld = [], [], []
     for entry in sorted(_scan(os.path.join(folder, "conda-meta")), key=lambda entry: entry.name):
         context.left()
         if entry.name.endswith(".json"):
-            said = json.loads(_read(entry.path, 1 << 26))
+            try:
+                said = dict(json.loads(_read(entry.path, 1 << 26)))
+            except (ValueError, TypeError) as err:
+                broken.append({"location": _path(entry.path), "why": type(err).__name__})
+                continue
             url, cut = strip_credentials(str(said.get("url") or said.get("fn") or entry.name))
             if cut:
                 withheld.append({"what": "an address", "name": str(said.get("name")), "reason": "secret"})
@@ -964,7 +1042,7 @@ def take_conda(context: Context) -> Taken:
             rows.append(url + (f"#{digest}" if digest else ""))
     text = "# environment: " + _path(folder) + "\n@EXPLICIT\n" + "".join(row + "\n" for row in rows)
     return Taken(
-        {"prefix": _path(folder), "packages": len(rows)},
+        {"prefix": _path(folder), "packages": len(rows), "broken": broken},
         {"conda-explicit.txt": text.encode()},
         withheld=withheld,
     )
@@ -1404,7 +1482,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
-        "remotes": _remotes(repository), **base, "index": index.decode(), "worktree": work.decode(),
+        "remotes": _remotes(repository), **base, "only_here": _only_here(repository, base["base"]),
+        "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),
         "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
@@ -1629,13 +1708,32 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
 
 def _holder(repository: Repository, commit: str) -> str:
     """Return the name of a remote that has the commit; `origin` where it is one of several."""
-    remotes = sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+    holders = _holders(repository, commit)
+    return "origin" if "origin" in holders or not holders else holders[0]
+
+
+def _remote_names(repository: Repository) -> List[str]:
+    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+
+
+def _holders(repository: Repository, commit: str) -> List[str]:
+    """Return the names of the remotes that have the commit; the only one is taken for one that has."""
+    remotes = _remote_names(repository)
     if len(remotes) < 2:
-        return "".join(remotes) or "origin"
+        return remotes
     refs = repository.git("for-each-ref", "--contains", commit, "--format=%(refname)", "refs/remotes")
     names = refs.decode("utf-8", "surrogateescape").split("\n")
-    holders = [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
-    return "origin" if "origin" in holders or not holders else holders[0]
+    return [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
+
+
+def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
+    """Return the folder of this machine that alone has what is taken to be with a remote, or None."""
+    urls = {name: repository.config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
+    local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
+    if base is None or not local:
+        return None
+    holders = _holders(repository, base)
+    return _path(_bare_url(local[holders[0]])) if holders and set(holders) <= set(local) else None
 
 
 def _entries(
@@ -1665,7 +1763,7 @@ def _look(
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
-    ours = {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+    ours = _ours(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in ours} - large
     for path, entry in entries.items():
         if entry.mode == b"160000":
@@ -1675,10 +1773,30 @@ def _look(
             _look_filtered(repository, path, entry, path in touched, pointer, files)
         elif path in touched or path in converted or entry.tag not in (b"H", b"M"):
             _look_at(repository, path, entry, files, CHANGED_FILE)
-    for path in {path for path, *_ in unmerged} - set(entries):
-        _look_at(repository, path, None, files, CHANGED_FILE)
+    torn = {path for path, *_ in unmerged} - set(entries)
+    hidden = _hidden(repository, torn)
+    for path in torn:
+        if path in hidden:
+            _look_filtered(repository, path, None, True, None, files)
+        else:
+            _look_at(repository, path, None, files, CHANGED_FILE)
     _look_untracked(repository, files)
     return files
+
+
+def _ours(repository: Repository) -> Set[str]:
+    """Return the names of the filters that the configuration has."""
+    return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+
+
+def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
+    """Return those of some paths, of which the index has no entry, that a filter other than LFS covers."""
+    asked, ours = b"".join(path + b"\0" for path in paths), _ours(repository)
+    if not asked or not ours - {"lfs"}:
+        return set()
+    said = repository.git("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
+    names = zip(said[0::3], said[2::3])
+    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in ours}
 
 
 def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
@@ -1780,10 +1898,17 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
                 files.changed[path] = (b"160000", head.encode())
     elif not os.path.isdir(full) or os.path.islink(full):
         _look_at(repository, path, entry, files, CHANGED_FILE)
+    elif any(names for _, _, names in os.walk(full)):
+        _leave(files, path + b"/", "not-initialised")
 
 
 def _look_filtered(
-    repository: Repository, path: bytes, entry: Entry, touched: bool, pointer: Optional[bytes], files: Files
+    repository: Repository,
+    path: bytes,
+    entry: Optional[Entry],
+    touched: bool,
+    pointer: Optional[bytes],
+    files: Files,
 ) -> None:
     """Look at a file behind a filter: what is on the disk is not what git keeps (LFS), or must not be (git-crypt).
 
@@ -1827,9 +1952,12 @@ def _look_untracked(repository: Repository, files: Files) -> None:
             continue
         with contextlib.suppress(OSError):
             waiting.append((os.lstat(os.path.join(os.fsencode(repository.top), path)).st_size, path))
+    hidden = _hidden(repository, [path for _, path in waiting])
     total = count = 0
     for size, path in sorted(waiting):
-        if count >= UNTRACKED_COUNT:
+        if path in hidden and not os.path.islink(os.path.join(os.fsencode(repository.top), path)):
+            _leave(files, path, "filtered", size)
+        elif count >= UNTRACKED_COUNT:
             _leave(files, path, "too-many", size)
         elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
             _leave(files, path, "too-large", size)
@@ -2055,9 +2183,18 @@ def _take_repositories(
     """
     editable = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
     tops: Dict[str, List[str]] = {}
-    for name, entry in editable.items():
-        top = find_top(entry["origin"]["path"])
-        if top is not None:
+    places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
+    deep = {
+        name: top for name, top in places.items()
+        if top is not None and os.path.realpath(editable[name]["origin"]["path"]) != top
+    }  # fmt: skip
+    ignored: List[str] = []
+    if deep:
+        folders = {name: editable[name]["origin"]["path"] for name in deep}
+        part = functools.partial(_take_ignored, tops=deep, folders=folders)
+        ignored = take("editable folders", part, BUDGETS["repository"]) or []
+    for name, top in places.items():
+        if top is not None and name not in ignored:  # else it is as if there were no repository
             tops.setdefault(top, []).append(name)
     with contextlib.suppress(OSError):
         top = find_top(os.getcwd())
@@ -2092,6 +2229,21 @@ def _take_repositories(
         take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
         lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
     return found, lines
+
+
+def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
+    """Give the names of editable installs whose folders git ignores: the repository around them has nothing of them."""
+    found = []
+    for name, top in tops.items():
+        inside = os.path.relpath(os.path.realpath(folders[name]), top)
+        asked = os.fsencode(os.path.join(os.curdir, inside)) + b"\0"
+        words = ("check-ignore", "--stdin", "-z")
+        with contextlib.suppress(GaveUp, OSError):  # it is then said where the repository is taken
+            repository = Repository(top, context)
+            # It takes no literal names; `./` keeps a colon from being read as magic.
+            if repository.git(*words, stdin=asked, codes=(0, 1), GIT_LITERAL_PATHSPECS="0"):
+                found.append(name)
+    return Taken(found)
 
 
 def _too_many(context: Context) -> Taken:
@@ -2789,6 +2941,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
         if what not in ("done", "not-there")
     ]
     lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
+    lines += report["notes"]
     lines += [
         f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}: a build will refuse it"
         for one in report["warnings"][:SAID]
