@@ -2233,16 +2233,18 @@ def _take_repositories(
 
 def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
     """Give the names of editable installs whose folders git ignores: the repository around them has nothing of them."""
-    found = []
-    for name, top in tops.items():
-        inside = os.path.relpath(os.path.realpath(folders[name]), top)
-        asked = os.fsencode(os.path.join(os.curdir, inside)) + b"\0"
-        words = ("check-ignore", "--stdin", "-z")
+    found: List[str] = []
+    for top in sorted(set(tops.values())):
+        # `./` keeps a colon from being read as magic: the command takes no literal names.
+        asked = {
+            os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
+            for name in tops if tops[name] == top
+        }  # fmt: skip
+        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
         with contextlib.suppress(GaveUp, OSError):  # it is then said where the repository is taken
             repository = Repository(top, context)
-            # It takes no literal names; `./` keeps a colon from being read as magic.
-            if repository.git(*words, stdin=asked, codes=(0, 1), GIT_LITERAL_PATHSPECS="0"):
-                found.append(name)
+            said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
+            found += [name for path, name in asked.items() if path in said]
     return Taken(found)
 
 

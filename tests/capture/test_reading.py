@@ -241,6 +241,18 @@ def test_a_stray_egg_info_does_not_hide_the_editable_install(inside: str, tmp_pa
     assert "first on the path" not in done.stderr
 
 
+def test_a_stray_egg_info_does_not_hide_an_old_editable_install(tmp_path: Path) -> None:
+    """`setup.py develop` left a link to the tree, and the tree is first on the path."""
+    top = new_origin(tmp_path)
+    stray(top)
+    write(tmp_path / "site", "my-lib.egg-link", f"{top}\n.".encode())
+    path = f"{top}:{tmp_path / 'site'}"
+    run_program("-o", tmp_path / "out", env=LEAN | {"PYTHONPATH": path}, cwd=tmp_path)
+    lines = (tmp_path / "out" / "requirements.txt").read_text()
+    assert "#egg=my_lib\n" in lines
+    assert "my-lib==" not in lines
+
+
 def test_an_egg_info_of_another_tree_is_unclear(tmp_path: Path) -> None:
     top = new_origin(tmp_path)
     stray(tmp_path / "other")
