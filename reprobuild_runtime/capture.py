@@ -394,7 +394,8 @@ def _notes(document: Dict[str, Any]) -> List[str]:
     """Return what people should know of a capture that is complete as far as it goes."""
     notes = [
         f"{one['name']}: the freeze says what {one['first']} holds, which is first on the path; "
-        f"{one['installed']['location']} has it installed from another place ({_line(one['installed'])})"
+        f"{one['installed']['location']} has it installed from another place "
+        f"({_line(one['installed']).splitlines()[-1]})"
         for one in (document.get("distributions") or {}).get("unclear", [])
     ]
     for one in document["repositories"]:
@@ -2604,7 +2605,8 @@ def secret_name(name: str, value: str = "") -> str | None:
     if rule == FIELD:
         return None if _IDENTIFIER.fullmatch(value) else "key"
     if rule == PATTERN:
-        return None if _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value) else "token"
+        harmless = _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
+        return None if harmless and value != GONE else "token"
     return rule or None
 
 

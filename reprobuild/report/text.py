@@ -142,10 +142,10 @@ def _lost(snapshot: Snapshot) -> list[str]:
     for one in snapshot.captured.repositories:
         number = max(one.left_out_count, len(one.left_out))
         lines += [
-            f"left out      {one.name}: {safe(file.path)}: {safe(file.reason)}" for file in one.left_out
+            f"not captured  {one.name}: {safe(file.path)}: {safe(file.reason)}" for file in one.left_out
         ]
         if number > len(one.left_out):
-            lines.append(f"left out      {one.name}: {number - len(one.left_out)} more, which are not named")
+            lines.append(f"not captured  {one.name}: {number - len(one.left_out)} more, which are not named")
     return lines + [f"note          {safe(note, 600)}" for note in snapshot.captured.notes or ()]
 
 

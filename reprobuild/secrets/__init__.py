@@ -99,7 +99,8 @@ def secret_name(name: str, value: str = "") -> str | None:
     if rule == FIELD:
         return None if _IDENTIFIER.fullmatch(value) else "key"
     if rule == PATTERN:
-        return None if _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value) else "token"
+        harmless = _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
+        return None if harmless and value != GONE else "token"
     return rule or None
 
 

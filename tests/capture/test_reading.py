@@ -262,7 +262,7 @@ def test_an_egg_info_of_another_tree_is_unclear(tmp_path: Path) -> None:
     assert "my-lib==0.9\n" in (tmp_path / "out" / "requirements.txt").read_text()
     (found,) = document(tmp_path / "out")["distributions"]["unclear"]
     assert (found["first"], found["installed"]["origin"]["path"]) == (str(tmp_path / "other"), str(top))
-    assert f"{tmp_path / 'site'} has it installed from another place" in done.stderr
+    assert f"{tmp_path / 'site'} has it installed from another place (-e {top})\n" in done.stderr
     shown = reprobuild("show", tmp_path / "out")
     assert "note          my_lib: the freeze says what" in shown.stdout
 

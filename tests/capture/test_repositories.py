@@ -236,7 +236,7 @@ def test_work_that_was_left_out_is_said_and_shown(tmp_path: Path, monkeypatch: p
     assert f"reprobuild capture: {line}\n" in done.stderr
     shown = reprobuild("show", tmp_path / "out")
     for number in range(5):
-        assert f"left out      clone: large {number}: too-large\n" in shown.stdout
+        assert f"not captured  clone: large {number}: too-large\n" in shown.stdout
 
 
 def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
