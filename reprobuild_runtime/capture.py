@@ -24,6 +24,7 @@ import sys
 if __name__ == "__main__" and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
     del sys.path[0]  # the folder of this file, which may hold a `random.py` of somebody
 
+import binascii
 import contextlib
 import errno
 import functools
@@ -86,8 +87,10 @@ BUNDLE = 256 << 20
 SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
 SAID = 10  # warnings on the terminal
+NAMED = 3  # files that were left out, of a repository, on the terminal
 REPOSITORIES = 64
 AT_ONCE = 4
+SPARE = 1.0  # seconds of a repository's budget that the search for secrets leaves
 DEEPEST = 200  # folders in one another
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
@@ -103,6 +106,7 @@ REASONS = {
     "special-file": "a device, pipe or socket",
     "filtered": "a filter of git (not LFS) stands between the file and what git keeps; it was not run",
     "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
+    "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
     "changed-meanwhile": "it was changed while it was read",
     "secret": "its value is a secret",
 }
@@ -164,7 +168,7 @@ def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
 
     Returns:
         {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
-        "warnings"}.
+        "warnings", "notes"}.
     """
     try:
         return _capture(os.fspath(folder), seconds, program=False)
@@ -182,12 +186,13 @@ def _report(folder: str, note: str = "", captured: bool = False, **more: Any) ->
         "parts": {},
         "withheld": [],
         "warnings": [],
+        "notes": [],
         **more,
     }
 
 
 def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
-    folder = os.path.abspath(folder)
+    folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
     started = time.monotonic()
     claim = _claim(folder, seconds)
     if claim is None:
@@ -207,9 +212,11 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
+    notes = document["notes"] + _losses(document["repositories"])
     return _report(
-        folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"]
-    )
+        folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"],
+        notes=notes,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -254,6 +261,11 @@ def _is_taken(folder: str) -> bool:
         return True
     if inside:
         raise Unwritable(f"{folder} is not empty, and holds no snapshot of this program")
+    with contextlib.suppress(OSError):
+        if os.path.samefile(folder, os.curdir):  # who works there would be left in a folder that is gone
+            raise Unwritable(
+                f"{folder} is the current folder, which would be replaced: name one inside of it"
+            )
     return False
 
 
@@ -371,10 +383,43 @@ def _take_all(
         texts["requirements.txt"] = _freeze(installed, lines)
     document["warnings"] = [{"repository": one["name"], **place} for one in found for place in one["secrets"]]
     document["withheld"] = withheld
+    document["notes"] = _notes(document)
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }
     return _scrub_values(document, secrets), cleaned, files, withheld
+
+
+def _notes(document: Dict[str, Any]) -> List[str]:
+    """Return what people should know of a capture that is complete as far as it goes."""
+    notes = [
+        f"{one['name']}: the freeze says what {one['first']} holds, which is first on the path; "
+        f"{one['installed']['location']} has it installed from another place "
+        f"({_line(one['installed']).splitlines()[-1]})"
+        for one in (document.get("distributions") or {}).get("unclear", [])
+    ]
+    for one in document["repositories"]:
+        if one["only_here"]:
+            notes.append(
+                f"{one['name']}: commit {one['base']} and those before it are with no remote but "
+                f"{one['only_here']}, a folder of this machine: keep it"
+            )
+        if one["unsearched"]:
+            notes.append(f"{one['name']}: {one['unsearched']} files were not searched for secrets")
+    return notes
+
+
+def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Return a line for each repository of which files were left out, with the largest of them."""
+    lines = []
+    for one in repositories:
+        if one["left_out"]:
+            largest = sorted(one["left_out"], key=lambda file: -int(file.get("bytes", 0)))
+            named = [f"{file['path']} ({file['reason']})" for file in largest[:NAMED]]
+            more = ["..."] if one["left_out_count"] > NAMED else []
+            files = "1 file is" if one["left_out_count"] == 1 else f"{one['left_out_count']} files are"
+            lines.append(f"{one['name']}: {files} not in the snapshot: {', '.join([*named, *more])}")
+    return lines
 
 
 def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:
@@ -642,8 +687,15 @@ def take_python(context: Context) -> Taken:
 
 
 def take_distributions(context: Context) -> Taken:
-    """Every installed distribution and where it came from, the first of each name."""
+    """Every installed distribution and where it came from, the first of each name.
+
+    A bare `NAME.egg-info` is what a build leaves in a source tree. Where that tree comes first on the path, and is the
+    one that the name is installed from, the install is meant; pip, which leaves out the current folder, says the same.
+    Where the install is of another place, what is imported cannot be told for sure: that is `unclear`.
+    """
     found: Dict[str, Dict[str, Any]] = {}
+    bare: Dict[str, str] = {}
+    unclear: Dict[str, Dict[str, Any]] = {}
     broken, withheld = [], []
     for dist, link in _distributions():
         context.left()
@@ -654,8 +706,33 @@ def take_distributions(context: Context) -> Taken:
             continue
         if entry.pop("cut"):
             withheld.append({"what": "an address", "name": entry["name"], "reason": "secret"})
-        found.setdefault(re.sub(r"[-_.]+", "-", entry["name"]).lower(), entry)
-    return Taken({"found": [found[name] for name in sorted(found)], "broken": broken}, withheld=withheld)
+        name = re.sub(r"[-_.]+", "-", entry["name"]).lower()
+        if name not in found:
+            found[name] = entry
+            if entry["origin"] is None and str(getattr(dist, "_path", "")).endswith(".egg-info"):
+                bare[name] = str(dist.locate_file(""))
+        elif name in bare and entry["origin"] is not None:
+            if _is_inside(bare[name], entry["origin"].get("path")):
+                found[name] = entry
+                del bare[name]
+                unclear.pop(name, None)
+            else:
+                first = found[name]["location"]
+                unclear[name] = {"name": entry["name"], "first": first, "installed": entry}
+    facts = {
+        "found": [found[name] for name in sorted(found)],
+        "broken": broken,
+        "unclear": [unclear[name] for name in sorted(unclear)],
+    }
+    return Taken(facts, withheld=withheld)
+
+
+def _is_inside(folder: str, outer: Optional[str]) -> bool:
+    """Whether a folder is another one, or lies in it (`src`)."""
+    if outer is None:
+        return False
+    inner, outer = os.path.realpath(folder), os.path.realpath(outer)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 class Installed:
@@ -950,11 +1027,15 @@ def take_conda(context: Context) -> Taken:
     folder = next((p for p in places if p and os.path.isdir(os.path.join(p, "conda-meta"))), None)
     if folder is None:
         raise GaveUp("not-there")
-    rows, withheld = [], []
+    rows, broken, withheld = [], [], []
     for entry in sorted(_scan(os.path.join(folder, "conda-meta")), key=lambda entry: entry.name):
         context.left()
         if entry.name.endswith(".json"):
-            said = json.loads(_read(entry.path, 1 << 26))
+            try:
+                said = dict(json.loads(_read(entry.path, 1 << 26)))
+            except (ValueError, TypeError) as err:
+                broken.append({"location": _path(entry.path), "why": type(err).__name__})
+                continue
             url, cut = strip_credentials(str(said.get("url") or said.get("fn") or entry.name))
             if cut:
                 withheld.append({"what": "an address", "name": str(said.get("name")), "reason": "secret"})
@@ -962,7 +1043,7 @@ def take_conda(context: Context) -> Taken:
             rows.append(url + (f"#{digest}" if digest else ""))
     text = "# environment: " + _path(folder) + "\n@EXPLICIT\n" + "".join(row + "\n" for row in rows)
     return Taken(
-        {"prefix": _path(folder), "packages": len(rows)},
+        {"prefix": _path(folder), "packages": len(rows), "broken": broken},
         {"conda-explicit.txt": text.encode()},
         withheld=withheld,
     )
@@ -1139,33 +1220,47 @@ def take_command(context: Context) -> Taken:
     chain: List[Dict[str, Any]] = []
     pid = os.getppid() if context.program else os.getpid()
     while pid > 1 and len(chain) < 16:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+                break
+        except OSError:  # it ended meanwhile, or /proc hides it (hidepid)
             break
-        words = [word[:LONGEST_WORD] for word in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
+        words = _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
         name = _text(f"/proc/{pid}/comm")
         chain.append(
             {
                 "program": name,
-                "arguments": arguments(word.decode("utf-8", "backslashreplace") for word in words),
+                "arguments": arguments(
+                    _scrub(word, context.secrets)[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace")
+                    for word in words
+                ),
             }
         )
         match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
         pid = int(match.group(1)) if match else 0
-    own = [] if context.program else arguments(sys.argv)
+    given = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
+    own = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in given)
     return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
 
 
 def arguments(words: Iterable[str]) -> List[str]:
-    """Return the words of a command line with `***` for what is, or follows, the name of a secret."""
+    """Return the words of a command line, cut where they are long, with `***` for what is, or follows, a secret's name.
+
+    What is secret is cut first: half of a secret looks like none.
+    """
     out: List[str] = []
-    after = ""
+    after = program = ""
     for word in words:
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
+        login = login or (after == "-p" and os.path.basename(program) == "sshpass")
         if after.startswith("-") and not word.startswith("-") and (login or secret_name(name, word)):
             out.append(GONE)
         else:
-            out.append(GONE if secret_value(word) and "://" not in word else redact(word))
+            cut = GONE if secret_value(word) and "://" not in word else redact(word)
+            glued = os.path.basename(after) == "sshpass" and re.match(r"-p.", word, re.DOTALL)
+            out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
+        program = program if word.startswith("-") else word
         after = word
     return out
 
@@ -1388,7 +1483,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
-        "remotes": _remotes(repository), **base, "index": index.decode(), "worktree": work.decode(),
+        "remotes": _remotes(repository), **base, "only_here": _only_here(repository, base["base"]),
+        "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),
         "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
@@ -1402,14 +1498,17 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # where a remote has all there is
+    searched = False
     if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
         facts["bundle"] = _bundle(repository, facts, unmerged, moved)
-        new = _new_blobs(staged, files) if facts["unpushed"] == 0 and head.commit else None
-        facts.update(_search(repository, facts, new))
+        searched = True
     if facts["base"] == head.commit and facts["worktree"] == head.tree:
         facts["diff"] = {"file": None, "from": head.commit, "bytes": 0, "reason": "done"}
     else:
         facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
+    if searched:  # last of all: where there is no time for it, nothing else is lost
+        new = _new_blobs(staged, files) if facts["unpushed"] == 0 and head.commit else None
+        facts.update(_search(repository, facts, new))
     return Taken(facts, files=moved)
 
 
@@ -1610,13 +1709,32 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
 
 def _holder(repository: Repository, commit: str) -> str:
     """Return the name of a remote that has the commit; `origin` where it is one of several."""
-    remotes = sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+    holders = _holders(repository, commit)
+    return "origin" if "origin" in holders or not holders else holders[0]
+
+
+def _remote_names(repository: Repository) -> List[str]:
+    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+
+
+def _holders(repository: Repository, commit: str) -> List[str]:
+    """Return the names of the remotes that have the commit; the only one is taken for one that has."""
+    remotes = _remote_names(repository)
     if len(remotes) < 2:
-        return "".join(remotes) or "origin"
+        return remotes
     refs = repository.git("for-each-ref", "--contains", commit, "--format=%(refname)", "refs/remotes")
     names = refs.decode("utf-8", "surrogateescape").split("\n")
-    holders = [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
-    return "origin" if "origin" in holders or not holders else holders[0]
+    return [one for one in remotes if any(name.startswith(f"refs/remotes/{one}/") for name in names)]
+
+
+def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
+    """Return the folder of this machine that alone has what is taken to be with a remote, or None."""
+    urls = {name: repository.config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
+    local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
+    if base is None or not local:
+        return None
+    holders = _holders(repository, base)
+    return _path(_bare_url(local[holders[0]])) if holders and set(holders) <= set(local) else None
 
 
 def _entries(
@@ -1646,7 +1764,7 @@ def _look(
     converted, filtered = _converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
-    ours = {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+    ours = _ours(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in ours} - large
     for path, entry in entries.items():
         if entry.mode == b"160000":
@@ -1656,10 +1774,30 @@ def _look(
             _look_filtered(repository, path, entry, path in touched, pointer, files)
         elif path in touched or path in converted or entry.tag not in (b"H", b"M"):
             _look_at(repository, path, entry, files, CHANGED_FILE)
-    for path in {path for path, *_ in unmerged} - set(entries):
-        _look_at(repository, path, None, files, CHANGED_FILE)
+    torn = {path for path, *_ in unmerged} - set(entries)
+    hidden = _hidden(repository, torn)
+    for path in torn:
+        if path in hidden:
+            _look_filtered(repository, path, None, True, None, files)
+        else:
+            _look_at(repository, path, None, files, CHANGED_FILE)
     _look_untracked(repository, files)
     return files
+
+
+def _ours(repository: Repository) -> Set[str]:
+    """Return the names of the filters that the configuration has."""
+    return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
+
+
+def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
+    """Return those of some paths, of which the index has no entry, that a filter other than LFS covers."""
+    asked, ours = b"".join(path + b"\0" for path in paths), _ours(repository)
+    if not asked or not ours - {"lfs"}:
+        return set()
+    said = repository.git("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
+    names = zip(said[0::3], said[2::3])
+    return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in ours}
 
 
 def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
@@ -1761,10 +1899,17 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
                 files.changed[path] = (b"160000", head.encode())
     elif not os.path.isdir(full) or os.path.islink(full):
         _look_at(repository, path, entry, files, CHANGED_FILE)
+    elif any(names for _, _, names in os.walk(full)):
+        _leave(files, path + b"/", "not-initialised")
 
 
 def _look_filtered(
-    repository: Repository, path: bytes, entry: Entry, touched: bool, pointer: Optional[bytes], files: Files
+    repository: Repository,
+    path: bytes,
+    entry: Optional[Entry],
+    touched: bool,
+    pointer: Optional[bytes],
+    files: Files,
 ) -> None:
     """Look at a file behind a filter: what is on the disk is not what git keeps (LFS), or must not be (git-crypt).
 
@@ -1808,9 +1953,12 @@ def _look_untracked(repository: Repository, files: Files) -> None:
             continue
         with contextlib.suppress(OSError):
             waiting.append((os.lstat(os.path.join(os.fsencode(repository.top), path)).st_size, path))
+    hidden = _hidden(repository, [path for _, path in waiting])
     total = count = 0
     for size, path in sorted(waiting):
-        if count >= UNTRACKED_COUNT:
+        if path in hidden and not os.path.islink(os.path.join(os.fsencode(repository.top), path)):
+            _leave(files, path, "filtered", size)
+        elif count >= UNTRACKED_COUNT:
             _leave(files, path, "too-many", size)
         elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
             _leave(files, path, "too-large", size)
@@ -1902,30 +2050,55 @@ def _search(
     """Search all that the bundle carries for secrets: file, line and rule, never the text.
 
     The content is kept: whoever builds from it is refused, and nothing is lost. `unsearched` counts the files that
-    were too many to be searched, the largest ones. `new` has path by id, where it is known.
+    were too many to be searched, the largest ones, and those for which no time was left; it is at least 1 where not
+    even their number is known. `new` has path by id, where it is known.
     """
-    if new is None:
-        excluded = [f"^{one}" for one in facts["prerequisites"]]
-        listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
-        new = dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+    context = repository.context._replace(deadline=repository.context.deadline - SPARE)
+    repository.context = context
     found: Set[Tuple[str, int, str]] = set()
-    unsearched = 0
     try:
-        contents = _contents(repository, list(new), SEARCHED)
-    except GaveUp as err:
-        if err.reason != "too-large":
-            raise
-        chosen, unsearched = _smallest(repository, new)
-        contents = _contents(repository, chosen)
+        new = _carried(repository, facts) if new is None else new
+        contents, unsearched = _searchable(repository, new)
+    except GaveUp:
+        return {"secrets": [], "unsearched": max(1, len(new or ()))}
     for oid, content in contents:
-        places = find(content)
-        for value in repository.context.secrets:
-            at = content.find(value)
-            if at >= 0:
-                places.append((content.count(b"\n", 0, at) + 1, "variable"))
+        try:
+            places = _places(content, context)
+        except GaveUp:
+            unsearched += 1
+            continue
         found.update((quote(new[oid]), line, rule) for line, rule in places)
     secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
     return {"secrets": secrets[:LISTED], "unsearched": unsearched}
+
+
+def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
+    """Return path by id of all that a bundle carries."""
+    excluded = [f"^{one}" for one in facts["prerequisites"]]
+    listed = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
+    return dict(row.split(b" ", 1) for row in listed.split(b"\n") if b" " in row)
+
+
+def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
+    """Return id and content of the blobs that are searched, and the number of those that are too many."""
+    try:
+        return list(_contents(repository, list(new), SEARCHED)), 0
+    except GaveUp as err:
+        if err.reason != "too-large":
+            raise
+    chosen, unsearched = _smallest(repository, new)
+    return list(_contents(repository, chosen)), unsearched
+
+
+def _places(content: bytes, context: Context) -> List[Tuple[int, str]]:
+    """Return line and rule of the secrets in one file, no more than are listed; GaveUp where no time is left."""
+    context.left()
+    places = find(content, LISTED, context.left)
+    for value in context.secrets:
+        at = content.find(value)
+        if at >= 0:
+            places.append((content.count(b"\n", 0, at) + 1, "variable"))
+    return places
 
 
 def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
@@ -2011,9 +2184,18 @@ def _take_repositories(
     """
     editable = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
     tops: Dict[str, List[str]] = {}
-    for name, entry in editable.items():
-        top = find_top(entry["origin"]["path"])
-        if top is not None:
+    places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
+    deep = {
+        name: top for name, top in places.items()
+        if top is not None and os.path.realpath(editable[name]["origin"]["path"]) != top
+    }  # fmt: skip
+    ignored: List[str] = []
+    if deep:
+        folders = {name: editable[name]["origin"]["path"] for name in deep}
+        part = functools.partial(_take_ignored, tops=deep, folders=folders)
+        ignored = take("editable folders", part, BUDGETS["repository"]) or []
+    for name, top in places.items():
+        if top is not None and name not in ignored:  # else it is as if there were no repository
             tops.setdefault(top, []).append(name)
     with contextlib.suppress(OSError):
         top = find_top(os.getcwd())
@@ -2048,6 +2230,23 @@ def _take_repositories(
         take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
         lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
     return found, lines
+
+
+def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
+    """Give the names of editable installs whose folders git ignores: the repository around them has nothing of them."""
+    found: List[str] = []
+    for top in sorted(set(tops.values())):
+        # `./` keeps a colon from being read as magic: the command takes no literal names.
+        asked = {
+            os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
+            for name in tops if tops[name] == top
+        }  # fmt: skip
+        words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in asked)
+        with contextlib.suppress(GaveUp, OSError):  # it is then said where the repository is taken
+            repository = Repository(top, context)
+            said = repository.git(*words, stdin=stdin, codes=(0, 1), GIT_LITERAL_PATHSPECS="0").split(b"\0")
+            found += [name for path, name in asked.items() if path in said]
+    return Taken(found)
 
 
 def _too_many(context: Context) -> Taken:
@@ -2154,6 +2353,9 @@ _COUNTED = (
 # A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
 FIELD = "field"
 
+# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
+PATTERN = "pattern"
+
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
@@ -2175,7 +2377,8 @@ NAMES: tuple[tuple[str, str], ...] = (
         r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
     ),
     ("token", r".*(TOKEN|BEARER|JWT).*"),
-    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD"),
+    (PATTERN, r"(.*_)?PAT"),
+    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"),
     ("secret", r".*SECRET.*"),
     ("credential", r".*(CREDENTIAL|CREDS).*"),
     (
@@ -2282,6 +2485,7 @@ VALUES: tuple[Rule, ...] = (
     Rule("index-upload", ("pypi-",), r"(?<![A-Za-z0-9])(pypi-[A-Za-z0-9_-]{50,250})"),
     Rule("docker", ("dckr_",), r"(?<![A-Za-z0-9])(dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100})"),
     Rule("npm", ("npm_",), r"(?<![A-Za-z0-9])(npm_[A-Za-z0-9]{36})(?![A-Za-z0-9])"),
+    Rule("telegram", (":aa",), r"(?<![A-Za-z0-9])(?:bot)?(\d{6,12}:AA[A-Za-z0-9_-]{31,35})(?![A-Za-z0-9_-])"),
     Rule("stripe", ("k_live_",), r"(?<![A-Za-z0-9])([sr]k_live_[A-Za-z0-9]{20,100})"),
     Rule(
         "jwt",
@@ -2323,6 +2527,7 @@ VALUES: tuple[Rule, ...] = (
     ),
 )
 
+
 # The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
 # `VALUES` are compiled where a mark was found, which is seldom.
 _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
@@ -2337,6 +2542,7 @@ _IDENTIFIER = re.compile(
     r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
+_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
@@ -2351,6 +2557,13 @@ _OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 _WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
 _LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({_WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+_SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({_WORD.pattern})", re.DOTALL)
+_GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({_WORD.pattern})",
+    re.DOTALL,
+)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
 # A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
 _LATER_HOST = re.compile(
@@ -2364,6 +2577,17 @@ _AUTHORIZATION = re.compile(
     r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
 )
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+# A long line is searched in pieces; no pattern matches more than the second.
+_PIECE, _OVERLAP = 1 << 18, 1 << 15
 
 
 def secret_name(name: str, value: str = "") -> str | None:
@@ -2380,6 +2604,9 @@ def secret_name(name: str, value: str = "") -> str | None:
         return None if _AMOUNT.fullmatch(value) else "token"
     if rule == FIELD:
         return None if _IDENTIFIER.fullmatch(value) else "key"
+    if rule == PATTERN:
+        harmless = _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
+        return None if harmless and value != GONE else "token"
     return rule or None
 
 
@@ -2402,7 +2629,9 @@ def secret_variable(name: str, value: str) -> str | None:
     """
     if _NOTHING.fullmatch(value):
         return None
-    found = secret_name(name, value) or secret_value(value) or _secret_inside(value)
+    found = (
+        secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
+    )
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
     return found
@@ -2417,26 +2646,112 @@ def _secret_inside(value: str) -> str | None:
     return None
 
 
-def find(text: bytes) -> list[tuple[int, str]]:
-    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines."""
+def _login_inside(name: str, value: str) -> str | None:
+    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+
+    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    """
+    for header in _AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or _NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in _BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in _LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in _SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not _NOTHING.fullmatch(m[2]) for m in _GROUPED.finditer(value)):
+        return "secret"
+    for match in _ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Whether this is a header's value without its name, and no text about something basic."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    try:
+        return b":" in binascii.a2b_base64(token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4))
+    except ValueError:
+        return False
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if _without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not _NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    for match in _OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        nothing = _NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = _LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None
+
+
+def find(
+    text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
+) -> list[tuple[int, str]]:
+    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines.
+
+    Args:
+        text: what is searched.
+        most: the first so many are enough.
+        look: called again and again; what it raises ends the search.
+    """
     lowered = text.lower()
-    found = set()
+    found = []
     for rule in VALUES:
-        lines = _marked_lines(lowered, [mark.encode() for mark in rule.marks])
+        lines = sorted(_marked_lines(lowered, [mark.encode() for mark in rule.marks], look))
         pattern = re.compile(rule.pattern.encode() if lines else b"")
+        number, counted, times = 1, 0, 0
         for start, end in lines:
-            for match in pattern.finditer(text, start, end):
-                if rule.real(match[1].decode("utf-8", "replace")):
-                    found.add((text.count(b"\n", 0, start) + 1, rule.name))
-    return sorted(found)
+            number += text.count(b"\n", counted, start)
+            counted = start
+            if times != most and _holds(rule, pattern, text, start, end, look):
+                found.append((number, rule.name))
+                times += 1
+    return sorted(found)[:most]
 
 
-def _marked_lines(text: bytes, marks: list[bytes]) -> set[tuple[int, int]]:
+def _holds(
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, start: int, end: int, look: Callable[[], object]
+) -> bool:
+    """Tell whether a line holds a secret of a rule."""
+    for at in range(start, end, _PIECE):
+        look()
+        stop = min(end, at + _PIECE + _OVERLAP)
+        for match in pattern.finditer(text, at, stop):
+            whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
+            if whole and rule.real(match[1].decode("utf-8", "replace")):
+                return True
+    return False
+
+
+def _marked_lines(text: bytes, marks: list[bytes], look: Callable[[], object]) -> set[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
     lines = set()
     for mark in marks:
         at = text.find(mark)
         while at >= 0:
+            look()
             end = text.find(b"\n", at)
             end = len(text) if end < 0 else end
             lines.add((text.rfind(b"\n", 0, at) + 1, end))
@@ -2475,6 +2790,7 @@ def redact(text: str) -> str:
     text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = _BEARER.sub(lambda match: match[1] + GONE, text)
     text = _LOGIN.sub(_without_login, _without_header(text))
+    text = _GROUPED.sub(lambda match: match[1] + GONE, _SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
     for match in _ASSIGNED.finditer(text):
         if _assigns_secret(match):
@@ -2629,6 +2945,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
         if what not in ("done", "not-there")
     ]
     lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
+    lines += report["notes"]
     lines += [
         f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}: a build will refuse it"
         for one in report["warnings"][:SAID]

@@ -122,6 +122,7 @@ def render_snapshot(snapshot: Snapshot) -> str:
         *_also(snapshot),
         *_cuda(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
+        *_lost(snapshot),
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
         f"suspect       {', '.join(suspect) or 'none'}",
@@ -131,6 +132,21 @@ def render_snapshot(snapshot: Snapshot) -> str:
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
     lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version(line)}" for line in hard]
     return "\n".join(lines)
+
+
+def _lost(snapshot: Snapshot) -> list[str]:
+    """Return what work is not in the snapshot, and what else the capture noted."""
+    if snapshot.captured is None:
+        return []
+    lines = []
+    for one in snapshot.captured.repositories:
+        number = max(one.left_out_count, len(one.left_out))
+        lines += [
+            f"not captured  {one.name}: {safe(file.path)}: {safe(file.reason)}" for file in one.left_out
+        ]
+        if number > len(one.left_out):
+            lines.append(f"not captured  {one.name}: {number - len(one.left_out)} more, which are not named")
+    return lines + [f"note          {safe(note, 600)}" for note in snapshot.captured.notes or ()]
 
 
 def _version(line: Requirement) -> str:

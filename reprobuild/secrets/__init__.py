@@ -6,7 +6,9 @@ lost value costs a question, and to the quiet side for source text, where a fals
 
 from __future__ import annotations
 
+import binascii
 import re
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from reprobuild.secrets.rules import CONDA_TOKEN as CONDA_TOKEN
@@ -14,6 +16,7 @@ from reprobuild.secrets.rules import COUNT as COUNT
 from reprobuild.secrets.rules import FIELD as FIELD
 from reprobuild.secrets.rules import GONE as GONE
 from reprobuild.secrets.rules import NAMES as NAMES
+from reprobuild.secrets.rules import PATTERN as PATTERN
 from reprobuild.secrets.rules import VALUES as VALUES
 from reprobuild.secrets.rules import Rule as Rule
 from reprobuild.secrets.rules import entropy as entropy
@@ -33,6 +36,7 @@ _IDENTIFIER = re.compile(
     r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
+_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
@@ -47,6 +51,13 @@ _OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 _WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
 _LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({_WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+_SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({_WORD.pattern})", re.DOTALL)
+_GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({_WORD.pattern})",
+    re.DOTALL,
+)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
 # A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
 _LATER_HOST = re.compile(
@@ -60,6 +71,17 @@ _AUTHORIZATION = re.compile(
     r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
 )
 _BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+# A long line is searched in pieces; no pattern matches more than the second.
+_PIECE, _OVERLAP = 1 << 18, 1 << 15
 
 
 def secret_name(name: str, value: str = "") -> str | None:
@@ -76,6 +98,9 @@ def secret_name(name: str, value: str = "") -> str | None:
         return None if _AMOUNT.fullmatch(value) else "token"
     if rule == FIELD:
         return None if _IDENTIFIER.fullmatch(value) else "key"
+    if rule == PATTERN:
+        harmless = _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
+        return None if harmless and value != GONE else "token"
     return rule or None
 
 
@@ -98,7 +123,9 @@ def secret_variable(name: str, value: str) -> str | None:
     """
     if _NOTHING.fullmatch(value):
         return None
-    found = secret_name(name, value) or secret_value(value) or _secret_inside(value)
+    found = (
+        secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
+    )
     if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
     return found
@@ -113,26 +140,112 @@ def _secret_inside(value: str) -> str | None:
     return None
 
 
-def find(text: bytes) -> list[tuple[int, str]]:
-    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines."""
+def _login_inside(name: str, value: str) -> str | None:
+    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+
+    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    """
+    for header in _AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or _NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in _BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in _LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in _SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not _NOTHING.fullmatch(m[2]) for m in _GROUPED.finditer(value)):
+        return "secret"
+    for match in _ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Whether this is a header's value without its name, and no text about something basic."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    try:
+        return b":" in binascii.a2b_base64(token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4))
+    except ValueError:
+        return False
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if _without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not _NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    for match in _OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        nothing = _NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = _LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None
+
+
+def find(
+    text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
+) -> list[tuple[int, str]]:
+    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines.
+
+    Args:
+        text: what is searched.
+        most: the first so many are enough.
+        look: called again and again; what it raises ends the search.
+    """
     lowered = text.lower()
-    found = set()
+    found = []
     for rule in VALUES:
-        lines = _marked_lines(lowered, [mark.encode() for mark in rule.marks])
+        lines = sorted(_marked_lines(lowered, [mark.encode() for mark in rule.marks], look))
         pattern = re.compile(rule.pattern.encode() if lines else b"")
+        number, counted, times = 1, 0, 0
         for start, end in lines:
-            for match in pattern.finditer(text, start, end):
-                if rule.real(match[1].decode("utf-8", "replace")):
-                    found.add((text.count(b"\n", 0, start) + 1, rule.name))
-    return sorted(found)
+            number += text.count(b"\n", counted, start)
+            counted = start
+            if times != most and _holds(rule, pattern, text, start, end, look):
+                found.append((number, rule.name))
+                times += 1
+    return sorted(found)[:most]
 
 
-def _marked_lines(text: bytes, marks: list[bytes]) -> set[tuple[int, int]]:
+def _holds(
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, start: int, end: int, look: Callable[[], object]
+) -> bool:
+    """Tell whether a line holds a secret of a rule."""
+    for at in range(start, end, _PIECE):
+        look()
+        stop = min(end, at + _PIECE + _OVERLAP)
+        for match in pattern.finditer(text, at, stop):
+            whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
+            if whole and rule.real(match[1].decode("utf-8", "replace")):
+                return True
+    return False
+
+
+def _marked_lines(text: bytes, marks: list[bytes], look: Callable[[], object]) -> set[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
     lines = set()
     for mark in marks:
         at = text.find(mark)
         while at >= 0:
+            look()
             end = text.find(b"\n", at)
             end = len(text) if end < 0 else end
             lines.add((text.rfind(b"\n", 0, at) + 1, end))
@@ -171,6 +284,7 @@ def redact(text: str) -> str:
     text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = _BEARER.sub(lambda match: match[1] + GONE, text)
     text = _LOGIN.sub(_without_login, _without_header(text))
+    text = _GROUPED.sub(lambda match: match[1] + GONE, _SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
     for match in _ASSIGNED.finditer(text):
         if _assigns_secret(match):

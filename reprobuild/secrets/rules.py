@@ -24,6 +24,9 @@ _COUNTED = (
 # A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
 FIELD = "field"
 
+# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
+PATTERN = "pattern"
+
 # First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
 NAMES: tuple[tuple[str, str], ...] = (
     ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
@@ -45,7 +48,8 @@ NAMES: tuple[tuple[str, str], ...] = (
         r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
     ),
     ("token", r".*(TOKEN|BEARER|JWT).*"),
-    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD"),
+    (PATTERN, r"(.*_)?PAT"),
+    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"),
     ("secret", r".*SECRET.*"),
     ("credential", r".*(CREDENTIAL|CREDS).*"),
     (
@@ -152,6 +156,7 @@ VALUES: tuple[Rule, ...] = (
     Rule("index-upload", ("pypi-",), r"(?<![A-Za-z0-9])(pypi-[A-Za-z0-9_-]{50,250})"),
     Rule("docker", ("dckr_",), r"(?<![A-Za-z0-9])(dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100})"),
     Rule("npm", ("npm_",), r"(?<![A-Za-z0-9])(npm_[A-Za-z0-9]{36})(?![A-Za-z0-9])"),
+    Rule("telegram", (":aa",), r"(?<![A-Za-z0-9])(?:bot)?(\d{6,12}:AA[A-Za-z0-9_-]{31,35})(?![A-Za-z0-9_-])"),
     Rule("stripe", ("k_live_",), r"(?<![A-Za-z0-9])([sr]k_live_[A-Za-z0-9]{20,100})"),
     Rule(
         "jwt",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from packaging.utils import canonicalize_name
 
 Id = Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})\Z")]
@@ -105,6 +105,7 @@ class Captured(Struct, frozen=True, kw_only=True):
     repositories: tuple[Repository, ...]
     python: Python | None = None
     command: Command | None = None
+    notes: tuple[str, ...] | UnsetType = UNSET  # what people should know; older captures have none
 
     def installs(self, name: str) -> Repository | None:
         """Return the repository that a distribution is installed from, by its canonical name."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import types
 import zipfile
@@ -173,6 +175,18 @@ class NothingFinder(metadata.DistributionFinder):
     def find_distributions(cls, *args: Any) -> Any:
         """Find no distribution."""
         return iter(())
+
+
+def test_a_parent_that_cannot_be_seen_ends_the_chain(
+    context: capture.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended meanwhile; hidepid hides those of others in the same way."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    monkeypatch.setattr(os, "getpid", lambda: child.pid)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "1"])
+    facts = capture.take_command(context).facts
+    assert (facts["argv"], facts["processes"]) == (["train.py", "--lr", "1"], [])
 
 
 def test_rpm_lists_its_packages(

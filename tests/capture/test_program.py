@@ -113,6 +113,26 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
 
 
+def test_the_current_folder_is_not_replaced_under_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    before = (tmp_path / "here").stat().st_ino
+    done = run_program("-o", ".", env=LEAN, cwd=tmp_path / "here")
+    assert done.returncode == 3
+    assert "is the current folder, which would be replaced: name one inside of it" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    assert (tmp_path / "here").stat().st_ino == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_to_a_folder_is_followed(there: bool, tmp_path: Path) -> None:
+    if there:
+        (tmp_path / "target").mkdir()
+    (tmp_path / "out").symlink_to("target")
+    assert run_program("-o", tmp_path / "out", env=LEAN, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "out").is_symlink()
+    assert (tmp_path / "target" / "capture.json").exists()
+
+
 def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("mine\n")
@@ -343,7 +363,7 @@ def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
 
 def test_many_warnings_are_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     warnings = [{"rule": "jwt", "repository": "r", "file": "f", "line": n} for n in range(capture.SAID + 3)]
-    found = {"folder": "out", "captured": True, "note": "", "parts": {}, "withheld": [], "warnings": warnings}
+    found = capture._report("out", captured=True, warnings=warnings)
     assert capture._finish(found, False, 0) == 0
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == capture.SAID + 2

@@ -23,6 +23,7 @@ from reprobuild.snapshot.captured import read_captured
 from reprobuild.store import Store
 from reprobuild_runtime import capture
 from tests.capture.repositories import BASE, ENV, LEAN, document, git, new_origin, run_program, write
+from tests.conftest import reprobuild
 
 
 def context(variables: Mapping[str, str]) -> capture.Context:
@@ -214,6 +215,77 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     assert [ruling.outcome for ruling in rulings] == ["pinned", "pinned"]
 
 
+def stray(folder: Path, version: str = "0.9") -> None:
+    """Leave what `setup.py egg_info` leaves in a source tree."""
+    write(
+        folder,
+        "my_lib.egg-info/PKG-INFO",
+        f"Metadata-Version: 1.0\nName: my-lib\nVersion: {version}\n".encode(),
+    )
+
+
+@pytest.mark.parametrize("inside", [".", "src"])
+def test_a_stray_egg_info_does_not_hide_the_editable_install(inside: str, tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    stray(top / inside)
+    install(tmp_path / "site", "my_lib", top)
+    path = f"{top / inside}:{tmp_path / 'site'}"
+    done = run_program("-o", tmp_path / "out", env=LEAN | {"PYTHONPATH": path}, cwd=tmp_path)
+    lines = (tmp_path / "out" / "requirements.txt").read_text()
+    head = git(top, "rev-parse", "HEAD").decode().strip()
+    assert f"-e git+file://{tmp_path}/origin.git@{head}#egg=my_lib\n" in lines
+    assert "my-lib==" not in lines
+    assert b"+changed" in (tmp_path / "out" / "my_lib.diff").read_bytes()
+    assert document(tmp_path / "out")["distributions"]["unclear"] == []
+    assert "first on the path" not in done.stderr
+
+
+def test_a_stray_egg_info_does_not_hide_an_old_editable_install(tmp_path: Path) -> None:
+    """`setup.py develop` left a link to the tree, and the tree is first on the path."""
+    top = new_origin(tmp_path)
+    stray(top)
+    write(tmp_path / "site", "my-lib.egg-link", f"{top}\n.".encode())
+    path = f"{top}:{tmp_path / 'site'}"
+    run_program("-o", tmp_path / "out", env=LEAN | {"PYTHONPATH": path}, cwd=tmp_path)
+    lines = (tmp_path / "out" / "requirements.txt").read_text()
+    assert "#egg=my_lib\n" in lines
+    assert "my-lib==" not in lines
+
+
+def test_an_egg_info_of_another_tree_is_unclear(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    stray(tmp_path / "other")
+    install(tmp_path / "site", "my_lib", top)
+    path = f"{tmp_path / 'other'}:{tmp_path / 'site'}"
+    done = run_program("-o", tmp_path / "out", env=LEAN | {"PYTHONPATH": path}, cwd=tmp_path)
+    assert "my-lib==0.9\n" in (tmp_path / "out" / "requirements.txt").read_text()
+    (found,) = document(tmp_path / "out")["distributions"]["unclear"]
+    assert (found["first"], found["installed"]["origin"]["path"]) == (str(tmp_path / "other"), str(top))
+    assert f"{tmp_path / 'site'} has it installed from another place (-e {top})\n" in done.stderr
+    shown = reprobuild("show", tmp_path / "out")
+    assert "note          my_lib: the freeze says what" in shown.stdout
+
+
+def test_an_editable_folder_that_git_ignores_is_in_no_commit(tmp_path: Path) -> None:
+    """A repository of dotfiles in the home folder, which ignores all that was not added by force."""
+    home = new_origin(tmp_path, {".bashrc": b"x\n"})
+    write(home, ".gitignore", b"*\n")
+    project = home / "work" / "my lib"
+    write(project, "my_lib.py", b"x = 1\n")
+    kept = home / "kept"
+    write(kept, "lib.py", b"x = 1\n")
+    git(home, "add", "-f", ".gitignore", "kept/lib.py")
+    git(home, "commit", "-qm", "kept")
+    git(home, "push", "-q")
+    install(tmp_path / "site", "my_kept", kept)
+    out = captured(tmp_path, home, project)
+    lines = (out / "requirements.txt").read_text()
+    assert f"# Editable install with no version control (my_lib==1.0)\n-e {project}\n" in lines
+    assert "#egg=my_kept&subdirectory=kept\n" in lines
+    assert [one["distributions"] for one in document(out)["repositories"]] == [["my_kept"]]
+
+
 def test_an_editable_install_from_a_folder_of_its_repository(tmp_path: Path) -> None:
     top = new_origin(tmp_path)
     dirty(top)
@@ -336,12 +408,18 @@ def test_what_conda_installed_is_listed_with_its_hashes(tmp_path: Path) -> None:
     for name in ("zlib", "abc"):
         said = {"name": name, "url": f"https://conda.example/main/{name}-1-0.conda", "md5": name * 8}
         (folder / f"{name}.json").write_text(json.dumps(said))
+    (folder / "empty.json").write_text("")
+    (folder / "list.json").write_text("[1]")
     taken = capture.take_conda(context({"CONDA_PREFIX": str(tmp_path / "env")}))
     rows = taken.texts["conda-explicit.txt"].decode().split("\n")
     assert rows[1:4] == [
         "@EXPLICIT",
         f"https://conda.example/main/abc-1-0.conda#{'abc' * 8}",
         f"https://conda.example/main/zlib-1-0.conda#{'zlib' * 8}",
+    ]
+    assert [(Path(one["location"]).name, one["why"]) for one in taken.facts["broken"]] == [
+        ("empty.json", "JSONDecodeError"),
+        ("list.json", "TypeError"),
     ]
 
 

@@ -13,7 +13,21 @@ from reprobuild.errors import SnapshotError
 from reprobuild.restore import restore
 from reprobuild.snapshot.captured import read_captured
 from reprobuild_runtime import capture
-from tests.capture.repositories import ENV, content, document, git, new_origin, proved, status, take, write
+from tests.capture.repositories import (
+    ENV,
+    LEAN,
+    content,
+    document,
+    git,
+    new_origin,
+    proved,
+    run_program,
+    status,
+    take,
+    write,
+)
+from tests.capture.test_secrets import captured_bytes
+from tests.conftest import reprobuild
 
 
 def record(out: Path, number: int = 0) -> dict[str, object]:
@@ -161,6 +175,68 @@ def test_what_other_filters_hide_stays_hidden(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
     assert not list(out.glob("*.bundle"))
     assert not list(out.glob("*.patch"))
+
+
+def test_untracked_and_unmerged_files_behind_a_filter_are_named(tmp_path: Path) -> None:
+    top = new_origin(tmp_path, {".gitattributes": b"*.key filter=crypt\n", "torn.key": b"ENCRYPTED\n"})
+    for branch, text in (("one", b"ENCRYPTED one\n"), ("two", b"ENCRYPTED two\n")):
+        git(top, "checkout", "-q", "-b", branch, "main")
+        write(top, "torn.key", text)
+        git(top, "commit", "-qam", branch)
+    git(top, "merge", "-q", "one", fails=True)
+    git(top, "config", "filter.crypt.clean", f"touch {tmp_path}/ran; cat")
+    write(top, "torn.key", b"the decrypted one\n")
+    write(top, "new.key", b"the decrypted one\n")
+    write(top, "new.py", b"plain\n")
+    (top / "link.key").symlink_to("new.py")
+    out = tmp_path / "snapshot"
+    take(top, out)
+    found = record(out)
+    assert found["left_out"] == [
+        {"path": "torn.key", "reason": "filtered", "bytes": 18},
+        {"path": "new.key", "reason": "filtered", "bytes": 18},
+    ]
+    assert found["untracked"] == {"count": 2, "paths": ["link.key", "new.py"]}
+    assert b"the decrypted one" not in captured_bytes(out)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_files_in_a_submodule_that_was_not_initialised_are_named(tmp_path: Path) -> None:
+    top = with_submodule(tmp_path)
+    git(top, "submodule", "deinit", "-q", "-f", "third party/lib")
+    write(top, "third party/lib/deep/work.c", b"int lost;\n")
+    out = tmp_path / "snapshot"
+    take(top, out)
+    assert record(out)["left_out"] == [{"path": "third party/lib/", "reason": "not-initialised"}]
+
+
+def test_a_remote_that_is_a_folder_of_this_machine_is_noted(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    take(top, tmp_path / "snapshot")
+    base = git(top, "rev-parse", "HEAD").decode().strip()
+    assert document(tmp_path / "snapshot")["notes"] == [
+        f"clone: commit {base} and those before it are with no remote but {tmp_path}/origin.git, a folder of this "
+        "machine: keep it"
+    ]
+    git(top, "remote", "add", "far", "https://git.example/r.git")
+    take(top, tmp_path / "still")
+    assert record(tmp_path / "still")["only_here"] == f"{tmp_path}/origin.git"
+    git(top, "update-ref", "refs/remotes/far/main", "HEAD")
+    take(top, tmp_path / "far")
+    assert document(tmp_path / "far")["notes"] == []
+
+
+def test_work_that_was_left_out_is_said_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = new_origin(tmp_path)
+    for number in range(5):
+        write(top, f"large {number}", b"x" * (capture.UNTRACKED_FILE + number + 1))
+    done = run_program("-o", tmp_path / "out", env=LEAN, cwd=top)
+    assert done.returncode == 0
+    line = "clone: 5 files are not in the snapshot: large 4 (too-large), large 3 (too-large), large 2 (too-large), ..."
+    assert f"reprobuild capture: {line}\n" in done.stderr
+    shown = reprobuild("show", tmp_path / "out")
+    for number in range(5):
+        assert f"not captured  clone: large {number}: too-large\n" in shown.stdout
 
 
 def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_or
 from tests.e2e.test_planted_secrets import forms
 from tests.e2e.test_planted_secrets import planted as fifty
 from tests.snapshot.samples import ALNUM, SECRETS
+from tests.snapshot.test_secrets import HARMLESS, LOGINS
 
 PEM = (
     "-----BEGIN OPENSSH "
@@ -47,7 +48,7 @@ VARIABLES = [
     ("OPTIONS", "--api-key=tiger"), ("PIP_INDEX_URL", SECRETS["url-credential"]), ("LD_PRELOAD", "/lib/x.so"),
     ("GLOBAL_TOKEN", "abc123"), ("GLOBAL_TOKEN", "5"), ("HF_TOKENIZER_API_KEY", "abcd"),
     ("PRIMARY_KEY", "id"), ("COSMOS_PRIMARY_KEY", ALNUM * 4), ("AZURE_STORAGE_PRIMARY_KEY", "abc"),
-    *(("X", sample) for sample in SECRETS.values()),
+    *(("X", sample) for sample in SECRETS.values()), *((name, value) for name, value, _ in LOGINS), *HARMLESS,
 ]  # fmt: skip
 TEXTS = [
     "run --global-token abc123 --max-token 5", "https://h.example/x.whl?new_token=abc123",
@@ -74,7 +75,7 @@ def test_the_same_texts_are_cut(text: str) -> None:
 # Made up, and nowhere else on this machine: each is planted in one place.
 PLANTED = {name: f"{name}-Zq7{number}xW9pLr4T" for number, name in enumerate(
     ["by-name", "in-json", "in-url", "remote", "remote-short", "freeze", "vcs", "conda", "argument", "option",
-     "repeated", "query", "login", "module"]
+     "repeated", "query", "login", "module", "header", "curl", "ldap", "sshpass", "hydra"]
 )}  # fmt: skip
 
 
@@ -129,6 +130,8 @@ def planted(tmp_path: Path) -> subprocess.CompletedProcess[str]:
         "SETTINGS": json.dumps({"client_secret": PLANTED["in-json"]}), "MULTI": PEM,
         "INDEX": f"https://u:{PLANTED['in-url']}@index.example/simple", "SOME_PASSWORD": PLANTED["repeated"],
         "LOADEDMODULES": f"gcc/12:{PLANTED['module']}", "MODULE_TOKEN": PLANTED["module"],
+        "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Basic {PLANTED['header']}",
+        "CURL_ARGS": f"-u ada:{PLANTED['curl']}", "LDAP_BINDPW": PLANTED["ldap"],
         "SLURM_JOB_ID": "42", "SLURM_JWT": "eyJ" + ALNUM, "INNOCENT": SECRETS["github"],
     }  # fmt: skip
     program = (
@@ -136,7 +139,8 @@ def planted(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     )
     argv = [
         BASE, "-c", program, "--token", PLANTED["argument"], f"--api-key={PLANTED['option']}",
-        PLANTED["repeated"], "-u", f"ada:{PLANTED['login']}",
+        PLANTED["repeated"], "-u", f"ada:{PLANTED['login']}", "sshpass", "-p", PLANTED["sshpass"],
+        f"+secrets.hf={PLANTED['hydra']}", "x" * (capture.LONGEST_WORD - 5) + PLANTED["repeated"],
     ]  # fmt: skip
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -213,6 +217,28 @@ def test_how_much_was_not_searched_is_said(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(capture, "SEARCHED", 100)
     take(top, tmp_path / "some")
     assert document(tmp_path / "some")["repositories"][0]["unsearched"] == 1
+
+
+def test_a_search_without_time_loses_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    write(top, "new.py", f"{SECRETS['gitlab']}\n".encode())
+    monkeypatch.setattr(capture, "SPARE", capture.BUDGETS["repository"])
+    take(top, tmp_path / "out")
+    found = document(tmp_path / "out")["repositories"][0]
+    assert (found["secrets"], found["unsearched"]) == ([], 2)
+    assert (tmp_path / "out" / "clone.bundle").exists()
+    assert b"+changed" in (tmp_path / "out" / "clone.patch").read_bytes()
+
+
+def test_a_file_full_of_secrets_is_searched_in_time(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "new.py", f"token = '{SECRETS['gitlab']}'\n".encode() * 60_000)
+    take(top, tmp_path / "out")
+    found = document(tmp_path / "out")["repositories"][0]
+    assert found["unsearched"] == 0
+    assert [one["line"] for one in found["secrets"]] == list(range(1, capture.LISTED + 1))
+    assert document(tmp_path / "out")["parts"]["repository clone"]["seconds"] < 8
 
 
 INNOCENT = [

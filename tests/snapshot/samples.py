@@ -24,6 +24,7 @@ SECRETS = {
     "index-upload": "pypi-" + ALNUM * 3,
     "docker": "dckr_" + "pat_" + ALNUM,
     "npm": "npm_" + ALNUM + "k1L2m3N4o5P6q7R8",
+    "telegram": "123456789:" + "AAE" + ALNUM + "x1y2z3w4v5-_",
     "stripe": "sk_" + "live_" + ALNUM,
     "jwt": "eyJ" + ALNUM + ".eyJ" + ALNUM + "." + ALNUM,
     "private-key": "-----BEGIN RSA " + "PRIVATE KEY-----",

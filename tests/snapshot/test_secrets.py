@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -156,6 +158,48 @@ def test_variables(name: str, value: str, rule: str | None) -> None:
     assert secrets.secret_variable(name, value) == rule
 
 
+# Put together here, so that no scanner takes this file for a leak.
+BASIC = "eDpnaXRsYWItY2ktdG9r" + "ZW46YWJj"
+LOGINS = [
+    ("GIT_CONFIG_VALUE_0", f"AUTHORIZATION: basic {BASIC}", "header"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", f"Authorization=Basic {BASIC}", "header"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", f"Authorization=Basic%20{BASIC}", "header"),
+    ("CURL_OPTS", f"-H 'Authorization: Bearer {ALNUM}'", "header"), ("X", f"Bearer {ALNUM}", "header"),
+    ("X", f"basic {BASIC}", "header"), ("CURL_ARGS", "-u ada:hunter2!", "login"), ("X", "curl -u ada:pw x", "login"),
+    ("X", "--proxy-user ada:pw", "login"), ("WGET_ARGS", "--user ada:Hunter2", "login"),
+    ("DOCKER_OPTS", "-u ada:Hunter2!", "login"), ("GITHUB_PAT", ALNUM * 2, "token"), ("LDAP_BINDPW", "pw", "password"),
+    ("GITHUB_PAT", "***", "token"),
+    ("PROXY_USERPWD", "ada:hunter2", "password"), ("MYSQL_ROOTPW", "pw", "password"),
+    ("NOTIFY", f"https://api.telegram.org/bot{SECRETS['telegram']}/sendMessage", "telegram"),
+    ("RUN", "--token abc12 --lr 1", "token"),
+    ("RUN", "sshpass -p hunter2! ssh a", "password"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
+    ("CHANNELS", f"https://conda.example/t/ab-{ALNUM}/main", "conda-token"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), LOGINS)
+def test_what_is_cut_for_the_eyes_is_a_secret_variable(name: str, value: str, rule: str) -> None:
+    assert secrets.secret_variable(name, value) == rule
+    assert value == "***" or any(secrets.redact(text) != text for text in (value, f"{name}={value}"))
+
+
+HARMLESS = [
+    ("DOCKER_OPTS", "-u ada:users --rm"), ("DOCKER_OPTS", "-u ada:grp01"), ("RUN", "docker run --user ada:g1 x"),
+    ("RUN", "-u ada:users"), ("RUN", "-u node01:29500"), ("RUN", "python -u train.py:main"), ("RUN", "-u a:/data/x"),
+    ("RUN", "-u /data:/x"), ("CURL_ARGS", "-u $USER:$PASS"), ("X", "Authorization: Bearer ${TOKEN}"),
+    ("X", "authorization=enabled"), ("X", "--authorization-mode=RBAC"), ("X", "basic resnet50-imagenet-v1"),
+    ("X", "basic training"), ("GLOB_PAT", "*.py"), ("LR_PAT", "5"), ("PAT", ""), ("PATH", "/usr/bin:/t/a1b2c3d4e5"),
+    ("SSL_ARGS", "--ssl-key /etc/ssl/k.pem --pass --verbose"), ("SORT_ARGS", "--key 2 --reverse"),
+    ("PIP_INDEX_URL", "https://files.example/a/t/stable/simple"), ("X", "Time 12:34:AA"), ("X", "creds.file.x"),
+    ("RUN", "+secrets.hf=$HF"), ("RUN", "ssh -p 22 host"), ("RUN", "--tokenizer-type abc"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), HARMLESS)
+def test_what_only_looks_like_a_login(name: str, value: str) -> None:
+    assert secrets.secret_variable(name, value) is None
+
+
 COUNTS = [
     ("MAX_TOKENS", "4096", None), ("MAX_NEW_TOKENS", "auto", None), ("MOE_TOKEN_DISPATCHER", "alltoall", None),
     ("MAX_TOKEN", "4096", None), ("BATCH_TOKEN_LIMIT", "1e6", None), ("TRAIN_TOKEN", "false", None),
@@ -263,6 +307,8 @@ def test_strip_credentials(url: str, bare: str, cut: bool) -> None:
         ("https://u:p@ss/w@host/x", "https://host/x"),
         ("primary_key=" + STORE, "primary_key=***"),
         ("# see https://u:p@example.org/x", "# see https://example.org/x"),
+        ("sshpass -p hunter2! ssh a", "sshpass -p *** ssh a"),
+        ("train.py +secrets.hf=abc12345 lr=1", "train.py +secrets.hf=*** lr=1"),
     ],
 )
 def test_redact(text: str, shown: str) -> None:
@@ -285,6 +331,34 @@ def test_what_is_shown_as_it_is(text: str) -> None:
 @given(st.binary(max_size=300))
 def test_find_takes_any_bytes(data: bytes) -> None:
     assert all(line <= data.count(b"\n") + 1 for line, _ in secrets.find(data))
+
+
+def test_a_large_text_full_of_secrets_takes_no_long_time() -> None:
+    lines = 60_000
+    text = b"".join(b"token = '%s'\n" % SECRETS["gitlab"].encode() for _ in range(lines))
+    began = time.process_time()
+    assert secrets.find(text) == [(number + 1, "gitlab") for number in range(lines)]
+    assert secrets.find(text, most=3) == [(1, "gitlab"), (2, "gitlab"), (3, "gitlab")]
+    assert time.process_time() - began < 8
+
+
+@pytest.mark.parametrize("before", [0, (1 << 18) - 20, (1 << 18) - 1, 1 << 18, (1 << 18) + (1 << 15) - 5])
+def test_a_secret_in_a_long_line_is_found(before: int) -> None:
+    for rule, sample in SECRETS.items():
+        text = b"\n" + b" " * before + sample.encode() + b" " * (1 << 18)
+        assert secrets.find(text) == [(2, rule)]
+
+
+def test_a_search_ends_where_there_is_no_time() -> None:
+    class Late(Exception):
+        """The time is over."""
+
+    def look() -> None:
+        raise Late
+
+    for text in (b"x " * (1 << 18) + SECRETS["gitlab"].encode(), SECRETS["gitlab"].encode()):
+        with pytest.raises(Late):
+            secrets.find(text, look=look)
 
 
 @given(st.text(max_size=200))
