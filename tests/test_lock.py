@@ -26,11 +26,13 @@ from reprobuild.lock import (
     Lock,
     Realised,
     Ruling,
+    Sdist,
     Setting,
     Source,
     Wheel,
     Workload,
     canonical,
+    distributions,
     encode,
     read_lock,
     write_lock,
@@ -38,6 +40,7 @@ from reprobuild.lock import (
 from reprobuild.payload import pack_runtime, payload
 from tests.conftest import unreadable
 from tests.image.made import Made
+from tests.verify import samples
 
 
 def artefact(name: str) -> Artefact:
@@ -282,3 +285,28 @@ def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
     assert {path: data for path, data in found.items() if "/lib/reprobuild_runtime/" in path} == shipped
     for one, other in itertools.pairwise(sorted(found)):
         assert not other.startswith(f"{one}/")
+
+
+def test_the_distributions_of_an_image_are_those_of_everything_that_brings_some() -> None:
+    job = msgspec.structs.replace(samples.source("job", "6" * 40), installed=False)
+    lock = samples.make_lock(
+        wheels=(samples.wheel("a", "1"), samples.wheel("over", "2"), samples.wheel("builder", role="build")),
+        sources=(samples.source("My.Lib", "7" * 40), samples.source("unbuilt", "7" * 40), job),
+        sdists=(
+            Sdist(name="b", version="3", file=samples.artefact("b.tar.gz")),
+            Sdist(name="untold", version="", file=samples.artefact("u")),
+        ),
+        conda=(
+            samples.conda_package("pytorch", "4", "torch"),
+            samples.conda_package("over", "5", "over"),
+            samples.conda_package("libc"),
+        ),
+        realised=samples.realised(
+            samples.wheel("b", "3.0"), samples.wheel("untold", "6"), samples.wheel("my-lib", "7")
+        ),
+    )
+    found = {name: set(versions) for name, versions in distributions(lock).items()}
+    assert found == {
+        "a": {"1"}, "b": {"3", "3.0"}, "my-lib": {"7"}, "over": {"2"}, "torch": set(), "unbuilt": set(),
+        "untold": {"6"},
+    }  # fmt: skip

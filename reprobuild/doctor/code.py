@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, distributions, environment_wheels
 from reprobuild.preflight.gpus import compiled_of
 from reprobuild.resolve.cuda.rules import Compiled
 from reprobuild.resolve.cuda.torch_build import known_torch_build
@@ -28,18 +28,22 @@ def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> Compiled | N
         BuildError: the wheel of torch is hostile or damaged.
     """
     found = compiled_of(lock, store)
-    torch = next(
-        (wheel for wheel in lock.wheels if wheel.name == "torch" and wheel.role == "environment"), None
-    )
-    if found or torch is None or store.has(torch.file.sha256) or known_torch_build(torch.file, store):
+    if found or "torch" not in distributions(lock):
         return found
+    torch = next((wheel for wheel in environment_wheels(lock) if wheel.name == "torch"), None)
+    if torch and (store.has(torch.file.sha256) or known_torch_build(torch.file, store)):
+        return None
     told = {
         name: value for smoke in (verdict.smoke if verdict else ()) for name, value in flat(smoke.fingerprint)
     }
-    what = f"torch {torch.version}"
-    if label := _LABEL.fullmatch(torch.version):
+    conda = next((package for package in lock.conda if "torch" in package.distributions), None)
+    version = torch.version if torch else conda.version if conda else ""  # of a source that was not built yet
+    what = f"torch {version}".rstrip()
+    if label := _LABEL.fullmatch(version):
         return Compiled(what=what, cuda=f"{label[1]}.{label[2]}")
     if _VERSION.fullmatch(told.get("cuda.version", "")):
         return Compiled(what=what, cuda=told["cuda.version"])
-    without = torch.version.endswith("+cpu") or told.get("cuda_build") == "false"
+    # conda's torch for CUDA needs conda's runtime library, which would have been found.
+    of_conda = torch is None and conda is not None
+    without = of_conda or version.endswith("+cpu") or told.get("cuda_build") == "false"
     return None if without else Compiled(what=what, cuda="")

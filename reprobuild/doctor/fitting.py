@@ -18,7 +18,7 @@ from reprobuild.doctor.platform import judge_platform
 from reprobuild.engines.gpu import NVIDIA
 from reprobuild.errors import LockError
 from reprobuild.fetch import artefacts
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, distributions
 from reprobuild.preflight import machines_of
 from reprobuild.preflight.disks import BASE_TREE, BYTECODE, LAYERS
 from reprobuild.preflight.glibc import check_glibc, glibc_of_base
@@ -248,7 +248,7 @@ def _fabric(lock: Lock, host: Host) -> Iterator[Finding]:
                 meaning="collectives over several nodes fail, or wait for ever",
                 fix=f"run with `--env {setting.name}=...` of this machine: it has {', '.join(here) or 'none'}",
             )  # fmt: skip
-    several = any(wheel.name in ("torch", "jaxlib", "tensorflow") for wheel in lock.wheels)
+    several = not distributions(lock).keys().isdisjoint(("torch", "jaxlib", "tensorflow"))
     if host.fabric.devices and several and not {*_VERBS} <= {*lock.base.installed}:
         yield Finding(
             name="fabric", state="warning",

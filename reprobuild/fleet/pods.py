@@ -23,7 +23,7 @@ from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NOD
 from reprobuild.fleet.kubernetes import SEED, TURNS, asked
 from reprobuild.fleet.podlist import PODS, Pod, read_pods
 from reprobuild.image.build import Image
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, distributions
 from reprobuild.verify.check import seed_of
 from reprobuild.verify.document import LARGEST, Device, Document, read_document
 from reprobuild.verify.expected import Expected
@@ -171,7 +171,7 @@ def _smoke(
     folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: Checks
 ) -> Iterator[Smoke]:
     """Yield what a pod answered, judged; nothing where it printed nothing."""
-    pinned = {wheel.name for wheel in lock.wheels if wheel.role == "environment"}
+    pinned = set(distributions(lock))
     for device, wanted in expected.items():
         files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
         if not all(path.is_file() and not path.is_symlink() for path in files):

@@ -3,6 +3,10 @@
 A lock is *sealed* when `realised` is there: what must be run once was run, and its outputs are inputs.
 """
 
+from reprobuild.lock.distributions import (
+    distributions,
+    environment_wheels,
+)
 from reprobuild.lock.file import (
     VERSION,
     read_lock,
@@ -77,8 +81,10 @@ __all__ = [
     "Workload",
     "canonical",
     "conflicts",
+    "distributions",
     "dpkg_name",
     "encode",
+    "environment_wheels",
     "in_short",
     "read_lock",
     "read_requirement",

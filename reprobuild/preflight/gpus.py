@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reprobuild import proc
 from reprobuild.errors import EngineError, UsageError
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, environment_wheels
 from reprobuild.resolve.cuda.rules import Compiled, Gpu, capability_of, compat_package, judge, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
 from reprobuild.snapshot.text import shown
@@ -92,7 +92,7 @@ def compiled_of(lock: Lock, store: Store) -> Compiled | None:
     Raises:
         BuildError: the wheel of torch is hostile or damaged.
     """
-    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    wheels = environment_wheels(lock)
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     build: TorchBuild | None = None
     if torch:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError
-from reprobuild.lock import FILES, Lock
+from reprobuild.lock import FILES, Lock, distributions
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
@@ -140,7 +140,7 @@ def _smoke(
         return None, None
     run = partial(
         run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough, profile=lock.profile,
-        pinned={wheel.name for wheel in lock.wheels if wheel.role == "environment"}, probes=asked.probes,
+        pinned=set(distributions(lock)), probes=asked.probes,
     )  # fmt: skip
     say("the smoke test on the CPU, in two fresh containers")
     cpu = run("cpu", container, asked.expected)
@@ -168,8 +168,8 @@ def seed_of(lock: Lock) -> int:
 
 
 def has_torch(lock: Lock) -> bool:
-    """Tell whether the environment has torch."""
-    return any(wheel.name == "torch" and wheel.role == "environment" for wheel in lock.wheels)
+    """Tell whether the environment has torch, whoever brings it."""
+    return "torch" in distributions(lock)
 
 
 def _seeded(seed: int) -> dict[str, str]:

@@ -15,10 +15,11 @@ Line = Annotated[str, Meta(max_length=20_000)]
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """One distribution: its line, and the git tree of its source, where it has one."""
+    """One distribution: its line, its version, and the git tree of its source, where it has one."""
 
     name: Line
     freeze: Line
+    version: Line = ""
     tree: Line | None = None
 
 

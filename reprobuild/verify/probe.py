@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reprobuild.verify.document import Answer, Device, Expectations, ModeName, Observed
 from reprobuild.verify.expected import Expected
@@ -60,8 +60,10 @@ def _concerns(entry: str, line: Sequence[str], device: Device) -> bool:
 def judge_probe(answer: Answer, again: Answer | None, rules: Rules) -> Probe:
     """Judge one probe; `again` is the second container's answer."""
     later = again.modes if again else {}
+    both = {name: _gravest(answer.modes.get(name), later.get(name)) for name in (*answer.modes, *later)}
+    seen = {name: one for name, one in both.items() if one is not None}
     known = {"refusable": rules.refusable(answer.name), "optional": rules.optional(answer.name)}
-    strict, profile = (answer.modes.get(name) for name in ("strict", "profile"))
+    strict, profile = (seen.get(name) for name in ("strict", "profile"))
     verdict, why = judged(strict, later.get("strict"), **known)
     if verdict in ("identical", "refused", "not-applicable", "drift"):
         open_profile = _open_profile(profile, later.get("profile"), strict, **known)
@@ -69,7 +71,18 @@ def judge_probe(answer: Answer, again: Answer | None, rules: Rules) -> Probe:
             verdict, why = "inconclusive", f"profile: {open_profile}"
     if answer.name in rules.expected.informational and _told(strict) and _told(profile):
         verdict, why = "informational", "torch promises nothing here"
-    return row(answer, verdict, why, modes(answer.modes, later))
+    return row(answer, verdict, why, modes(seen, later))
+
+
+def _gravest(seen: Observed | None, later: Observed | None) -> Observed | None:
+    """Return what the first container saw of a mode, or the drift that only the second one saw."""
+    if later is None or later.verdict != "DRIFT" or (seen is not None and seen.verdict == "DRIFT"):
+        return seen
+    return structs.replace(later, digest=None, why=f"in the second container: {_how(later)}")
+
+
+def _how(drift: Observed) -> str:
+    return short(drift.why) or f"{drift.distinct} different results in {drift.repeats} runs"
 
 
 def _told(seen: Observed | None) -> bool:
@@ -89,16 +102,22 @@ def _open_profile(
 def judged(
     seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
 ) -> tuple[ProbeV, str]:
-    """Return what one mode showed of one probe, and why; `later` is the second container's answer."""
+    """Return what one mode showed of one probe, and why.
+
+    Args:
+        seen, later: what the two containers saw.
+        refusable, optional: torch may refuse it here; it may be absent here.
+    """
+    seen = _gravest(seen, later)
     if seen is None:
         return "inconclusive", "no answer in a mode that counts"
     if seen.verdict == "DRIFT":
-        return "drift", short(seen.why) or f"{seen.distinct} different results in {seen.repeats} runs"
+        return "drift", _how(seen)
     if seen.verdict == "SKIPPED" and optional:
         return "not-applicable", short(seen.why)
     if seen.verdict in ("ERROR", "SKIPPED"):
         return "inconclusive", short(seen.why) or seen.verdict
-    if later is None or later.verdict in ("ERROR", "SKIPPED", "DRIFT"):
+    if later is None or later.verdict in ("ERROR", "SKIPPED"):
         return "inconclusive", f"no answer of the second container: {short(later.why) if later else 'none'}"
     if seen.verdict != later.verdict:
         return "inconclusive", f"{seen.verdict} in one container, {later.verdict} in another"

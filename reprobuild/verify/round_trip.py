@@ -5,13 +5,16 @@ Each difference has a code that explains it; what nothing explains is residue.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
 from reprobuild import profiles
-from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, dpkg_name
+from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, distributions, dpkg_name
 from reprobuild.realise.conda import replaced
+from reprobuild.resolve.freeze.debian_names import packages_of
+from reprobuild.resolve.freeze.versions import same_version
 from reprobuild.resolve.settings.environment import rules
 from reprobuild.resolve.settings.modules import EVIDENCE
 from reprobuild.snapshot.conda import PYPI
@@ -22,6 +25,8 @@ from reprobuild.verify.verdict import Code, Difference, RoundTrip
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
 CONDA = "conda"
+_ANSWERED = ("pinned", "replaced")  # of a line that something in the environment stands for
+_PINNED = re.compile(r"[^\s=]+==(?P<version>\S+)")
 
 # Why a line was left out, by the kind of its ruling; a kind that is not here is residue.
 _EXCLUDED: dict[str, Code] = {
@@ -32,7 +37,7 @@ _EXCLUDED: dict[str, Code] = {
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
-    "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
+    "marker": "not-needed", "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
     "host-library": "host-only", "plugin-library": "not-needed", "missing-library": "not-needed",
 }  # fmt: skip
 
@@ -71,19 +76,26 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
         lock: its rulings hold the captured lines and what became of each.
         frozen: the answer of the runtime's `freeze.py` inside the image.
     """
-    inside = {canonicalize_name(item.name): item for item in frozen.distributions}
+    inside = {str(canonicalize_name(item.name)): item for item in frozen.distributions}
     sources = {source.name: source for source in lock.sources if source.installed}
+    lines = [(str(canonicalize_name(ruling.subject)), ruling) for ruling in lock.rulings if ruling.captured]
+    answered = {name for name, ruling in lines if ruling.outcome in _ANSWERED}
+    locked = distributions(lock)
     found: list[Difference] = []
-    for ruling in lock.rulings:
-        if ruling.captured:
-            name = canonicalize_name(ruling.subject)
-            item = inside.pop(name, None)
-            if item is not None and (reason := same_content(lock, ruling, item.freeze)):
-                found.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
-            else:
-                found += _compare_line(ruling, item, sources.get(name))
+    for name, ruling in lines:
+        own = ruling.outcome in _ANSWERED or name not in answered  # else what is there is another line's
+        item, versions = (inside.get(name), locked.get(name)) if own else (None, None)
+        if ruling.outcome != "pinned" and not _stands(lock, ruling, item, versions):
+            found.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
+        elif item is not None and (reason := same_content(lock, ruling, item.freeze)):
+            found.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
+        else:
+            found += _compare_line(ruling, item, sources.get(name))
+    named = {name for name, _ in lines}
     brought = {name: package.name for package in lock.conda for name in package.distributions}
     for name, item in inside.items():
+        if name in named:
+            continue
         reason = f"conda's {brought[name]} brings it; the freeze has no such line" if name in brought else ""
         found.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
     wanted, python = lock.interpreter.version, frozen.python
@@ -92,8 +104,30 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
     return found
 
 
+def _stands(lock: Lock, ruling: Ruling, item: Item | None, versions: frozenset[str] | None) -> bool:
+    """Tell whether the image has in place of a line what the lock puts there, and nothing else.
+
+    Args:
+        lock: with the packages of the base.
+        ruling: of a line that is not pinned.
+        item: what the image's Python has of that name.
+        versions: what the lock brings of that name, as `distributions` has it; None where it brings nothing.
+    """
+    if versions is not None:
+        found = _version(item) if item else ""
+        return item is not None and (not versions or any(same_version(found, one) for one in versions))
+    if ruling.outcome in ("replaced", "in base"):  # by a package of the base, for the system's own Python
+        return item is None and any(name in lock.base.installed for name in packages_of(ruling.subject))
+    return item is None
+
+
+def _version(item: Item) -> str:
+    pinned = _PINNED.fullmatch(item.freeze)
+    return pinned["version"] if pinned else item.version
+
+
 def _compare_line(ruling: Ruling, item: Item | None, source: Source | None) -> Iterator[Difference]:
-    captured, code = ruling.captured, _code(ruling)
+    captured, code = ruling.captured, None if ruling.outcome == "pinned" else _code(ruling)
     reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
     if item is None:
         yield _difference(FREEZE, captured, "", reason, code)

@@ -19,7 +19,15 @@ from reprobuild.resolve.cuda.rules import Compiled, Gpu
 from reprobuild.store import Store
 from reprobuild.verify.verdict import Verdict
 from tests.doctor.hosts import A100, APPTAINER, DOCKER, PODMAN, disks, host, states, told
-from tests.verify.samples import FINGERPRINT, deb, make_lock, make_smoke, make_verdict, wheel
+from tests.verify.samples import (
+    FINGERPRINT,
+    OTHER_TORCHES,
+    deb,
+    make_lock,
+    make_smoke,
+    make_verdict,
+    wheel,
+)
 
 OLD_DOCKER = msgspec.structs.replace(DOCKER, version="20.10.7")
 CUDA = Compiled(what="torch 2.6.0+cu124", cuda="12.4", architectures=("sm_70", "sm_80", "sm_90"))
@@ -230,3 +238,22 @@ def test_what_does_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is the certificate of another lock than") as caught:
         read_subject(out)
     assert caught.value.hint == "copy reprobuild.lock and verdict.json out of one folder of results"
+
+
+@pytest.mark.parametrize("torch", OTHER_TORCHES)
+def test_a_torch_that_is_no_wheel_of_an_index_may_have_cuda_code(torch: str, tmp_path: Path) -> None:
+    lock, store = lock_of(**OTHER_TORCHES[torch]), Store(tmp_path / "empty")
+    told = {**SAME, "cuda_build": True, "cuda": {"version": "12.4"}}
+    assert cuda_code(lock, certificate(told), store) == Compiled(what="torch 1.0", cuda="12.4")
+    assert cuda_code(lock, certificate({**SAME, "cuda_build": False}), store) is None
+    # conda's own for CUDA needs conda's runtime library, which is not there.
+    unknown = None if torch == "conda" else Compiled(what="torch 1.0", cuda="")
+    assert cuda_code(lock, None, store) == unknown
+    fabric = Fabric(devices=("mlx5_0",), nodes=("uverbs0",))
+    assert states(judged({"fabric": fabric}, lock)) == {"fabric": "warning"}
+    assert "NCCL cannot use them" in " ".join(one.meaning for one in judged({"fabric": fabric}, lock))
+
+
+def test_a_torch_that_is_not_built_yet_has_no_version(tmp_path: Path) -> None:
+    lock = lock_of(**{**OTHER_TORCHES["built from a repository"], "realised": None})
+    assert cuda_code(lock, None, Store(tmp_path)) == Compiled(what="torch", cuda="")

@@ -11,9 +11,10 @@ import pytest
 from reprobuild.lock import Setting
 from reprobuild.report.page import render_html
 from reprobuild.report.page.markup import LONGEST, plain, text
+from reprobuild.report.page.running import job
 from reprobuild.verify.verdict import Difference
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
-from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling
+from tests.verify.samples import OTHER_TORCHES, make_lock, make_smoke, make_verdict, ruling, wheel
 
 LIMIT = 1_000_000  # bytes of a page of 500 packages
 # All that the page has: its own markup, pictures, one style and one script.
@@ -216,3 +217,10 @@ def test_the_sections_are_in_order() -> None:
         "know", "round-trip", "deviations", "environment", "packages", "probes", "work", "nodes", "against",
         "half-life", "running", "conflicts", "lines", "identity",
     ]  # fmt: skip
+
+
+def test_the_command_of_an_image_with_torch_draws_numbers() -> None:
+    drawing = ("python", "-c", "import torch; print(torch.rand(3))")
+    assert [job(make_lock(**more)) for more in ({}, *OTHER_TORCHES.values())] == [drawing] * 4
+    for wheels in ((), (wheel("torch", role="build"),)):
+        assert job(make_lock(wheels=wheels)) == ("python", "--version")

@@ -16,6 +16,7 @@ from reprobuild.store import Store
 from tests.image.made import Made
 from tests.resolve.test_cuda import TORCH_26, VERSION_PY, library, torch_wheel, with_packages
 from tests.store.test_preflight import sealed, wheel
+from tests.verify.samples import realised
 
 PLAIN = "index,uuid,name,driver_version"
 H100 = "0, GPU-aa, NVIDIA H100 80GB HBM3, 550.54.15, 9.0"
@@ -131,6 +132,8 @@ def test_what_an_image_was_compiled_with(torch: Wheel, store: Store, tmp_path: P
         return (compiled.what, compiled.cuda) if compiled else None
 
     assert found(torch, runtime) == ("torch 2.6.0+cu124", "12.4")
+    built = msgspec.structs.replace(locked(tmp_path / "built"), realised=realised(torch))
+    assert compiled_of(built, store) == compiled_of(locked(tmp_path / "wheel", torch), store)
     assert found(absent, runtime) == ("nvidia-cuda-runtime-cu12 12.1.105", "12.1")
     cpu = VERSION_PY.replace("+cu124", "+cpu").replace("'12.4'", "None")
     assert found(torch_wheel(store, cpu, {}), runtime) is None

@@ -14,7 +14,20 @@ import msgspec
 import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
 from reprobuild.lock import VERSION as LOCK_VERSION
-from reprobuild.lock import Artefact, Base, Deb, Interpreter, Lock, Ruling, Setting, Source, Wheel
+from reprobuild.lock import (
+    Artefact,
+    Base,
+    CondaPackage,
+    Deb,
+    Interpreter,
+    Lock,
+    Realised,
+    Ruling,
+    Sdist,
+    Setting,
+    Source,
+    Wheel,
+)
 from reprobuild.verify.document import Device, read_document
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.judge import judge_smoke
@@ -61,11 +74,37 @@ def wheel(name: str, version: str = "1.0", **more: Any) -> Wheel:
     return msgspec.structs.replace(Wheel(name=name, version=version, role="environment", file=file), **more)
 
 
+def conda_package(name: str, version: str = "1.0", *distributions: str) -> CondaPackage:
+    file = artefact(f"{name}-{version}-0.conda")
+    return CondaPackage(
+        name=name, version=version, build="0", subdir="linux-64", channel="main", file=file,
+        distributions=distributions,
+    )  # fmt: skip
+
+
+def realised(*wheels: Wheel) -> Realised:
+    return Realised(base=SHA, runtime=SHA, wheels=wheels, bytecode=())
+
+
 def source(name: str, tree: str) -> Source:
     return Source(
         name=name, url="", commit="c" * 40, tree=tree, patch=None, path=f"/src/{name}", editable=True, epoch=0,
         file=artefact(f"{name}.tar"),
     )  # fmt: skip
+
+
+# A torch that is no wheel of an index: what replaces fields of `make_lock`.
+OTHER_TORCHES: dict[str, dict[str, Any]] = {
+    "conda": {"wheels": (), "conda": (conda_package("pytorch", "1.0", "torch"),)},
+    "built from an archive": {
+        "wheels": (), "sdists": (Sdist(name="torch", version="1.0", file=artefact("torch-1.0.tar.gz")),),
+        "realised": realised(wheel("torch")),
+    },
+    "built from a repository": {
+        "wheels": (), "sources": (source("mylib", "7" * 40), source("torch", "6" * 40)),
+        "realised": realised(wheel("torch")),
+    },
+}  # fmt: skip
 
 
 def ruling(subject: str, captured: str, outcome: Any = "pinned", reason: str = "", **more: Any) -> Ruling:

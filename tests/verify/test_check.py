@@ -13,14 +13,17 @@ from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError
 from reprobuild.lock import Lock, Workload
 from reprobuild.verify.check import Asked, verify_image
+from reprobuild.verify.headline import NO_TORCH
 from reprobuild.verify.verdict import VERSION, Determinism, Verdict
 from tests.verify.samples import (
     EXPECTED,
     FINGERPRINT,
+    OTHER_TORCHES,
     SHA,
     PreparedEngine,
     captured,
     changed,
+    conda_package,
     document,
     done,
     frozen,
@@ -91,6 +94,37 @@ def test_all_is_well() -> None:
         "workload",
     ]
     assert len(said) == 3
+
+
+@pytest.mark.parametrize("torch", OTHER_TORCHES)
+def test_a_torch_that_is_no_wheel_of_an_index_is_checked_as_any(torch: str) -> None:
+    verdict, engine = check(make_lock(**OTHER_TORCHES[torch]))
+    assert [kind for kind, _ in engine.tasks][2:] == ["cpu", "cpu quick"]
+    assert verdict.determinism == Determinism(cpu="identical", gpu="not-applicable", collectives="identical")
+    assert verdict.notes == ()
+    verdict, _ = check(make_lock(**OTHER_TORCHES[torch]), cuda_build())
+    assert verdict.determinism == Determinism(cpu="identical", gpu="not-covered", collectives="not-covered")
+
+
+def test_an_image_without_torch_has_no_smoke_test() -> None:
+    verdict, engine = check(make_lock(wheels=(wheel("torch", role="build"),)))
+    assert [kind for kind, _ in engine.tasks] == ["freeze", "again"]
+    assert verdict.determinism.cpu == "inconclusive"
+    assert verdict.notes == (NO_TORCH,)
+
+
+def test_a_probe_of_a_package_that_conda_brings_must_answer() -> None:
+    lacking = {mode: {"verdict": "SKIPPED", "why": "numpy is not here"} for mode in ("profile", "strict")}
+    answers = {}
+    for name, quick in (("cpu", False), ("cpu_quick", True)):
+        answers[name] = document(quick=quick)
+        (numpy,) = (one for one in answers[name]["probes"] if one["name"] == "draw_numpy")
+        numpy["modes"] = {**numpy["modes"], **lacking}
+    verdict, _ = check(make_lock(), answered(**answers))
+    assert verdict.determinism.cpu == "identical"
+    verdict, _ = check(make_lock(conda=(conda_package("numpy", "2.0", "numpy"),)), answered(**answers))
+    assert verdict.determinism.cpu == "inconclusive"
+    assert "draw_numpy" in " ".join(verdict.smoke[0].open)
 
 
 def test_the_smoke_test_goes_past_no_entrypoint_and_has_the_seed() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError, UsageError
 from reprobuild.verify.document import Device, read_document
-from reprobuild.verify.headline import judge_determinism
+from reprobuild.verify.headline import drifting, judge_determinism
 from reprobuild.verify.judge import judge_smoke
 from reprobuild.verify.smoke import questions
 from reprobuild.verify.verdict import (
@@ -121,6 +121,41 @@ def test_the_second_container(fields: dict[str, Any], verdict: str, why: str) ->
     smoke = judged(None, changed(document(quick=True), FIRST, **fields))
     assert smoke.verdict == of(smoke, FIRST)[0] == verdict
     assert why in of(smoke, FIRST)[1]
+
+
+DRIFTS = {"verdict": "DRIFT", "digest": None, "distinct": 2, "repeats": 5}
+SECOND = "in the second container: 2 different results in 5 runs"
+
+
+@pytest.mark.parametrize("first", ["IDENTICAL", "REFUSED", "ERROR", "SKIPPED", None])
+def test_a_drift_that_only_the_second_container_saw(first: str | None) -> None:
+    found = document()
+    modes = next(each for each in found["probes"] if each["name"] == FIRST)["modes"]
+    if first is None:
+        del modes["strict"]
+    elif first != "IDENTICAL":
+        modes["strict"].update(verdict=first, digest=None)
+    smoke = judged(found, changed(document(quick=True), FIRST, **DRIFTS))
+    assert (smoke.verdict, of(smoke, FIRST)) == ("drift", ("drift", SECOND))
+    (strict,) = (each.modes["strict"] for each in smoke.probes if each.name == FIRST)
+    assert (strict.verdict, strict.digest, strict.distinct, strict.why) == ("DRIFT", None, 2, SECOND)
+    determinism, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+    assert (determinism.cpu, notes) == ("drift", [])
+
+
+def test_a_drift_of_the_profile_that_only_the_second_container_saw_is_a_note() -> None:
+    smoke = judged(None, changed(document(quick=True), FIRST, "profile", **DRIFTS))
+    assert (smoke.verdict, of(smoke, FIRST)) == ("identical", ("identical", ""))
+    assert [each.name for each in drifting(smoke)] == [FIRST]
+    determinism, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
+    assert determinism.cpu == "identical"
+    assert notes == [f"cpu: drifts with profile torch; strict mode cures it: {FIRST}"]
+
+
+def test_a_drift_that_torch_does_not_exclude_is_none_in_the_second_container_either() -> None:
+    (name, *_) = EXPECTED["cpu"].informational
+    smoke = judged(None, changed(document(quick=True), name, **DRIFTS))
+    assert (smoke.verdict, of(smoke, name)[0]) == ("identical", "informational")
 
 
 def test_a_probe_that_the_second_container_does_not_know() -> None:

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from reprobuild.lock import BaseImage, Installed, Lock, Setting
+from reprobuild.lock import BaseImage, Installed, Lock, Sdist, Setting
+from reprobuild.resolve.freeze.lookup import look_up
+from reprobuild.resolve.freeze.system_lines import rule_system
 from reprobuild.resolve.settings.environment import rules
 from reprobuild.resolve.settings.modules import EVIDENCE
 from reprobuild.snapshot import apt, environ
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Place, Requirement, Snapshot
 from reprobuild.verify.frozen import Frozen, read_frozen
 from reprobuild.verify.round_trip import (
     compare_captured,
@@ -25,7 +27,18 @@ from reprobuild.verify.round_trip import (
     judge_round_trip,
 )
 from reprobuild.verify.verdict import Code, Difference
-from tests.verify.samples import artefact, deb, encode, frozen, make_lock, ruling, source
+from tests.verify.samples import (
+    artefact,
+    conda_package,
+    deb,
+    encode,
+    frozen,
+    make_lock,
+    realised,
+    ruling,
+    source,
+    wheel,
+)
 
 
 def test_round_trip_values() -> None:
@@ -118,12 +131,101 @@ def test_freeze_an_editable_install_with_another_tree() -> None:
     assert freeze(line, ("mylib", line), subject="mylib") == [(f"{line} with tree {good}", "tree None", "")]
 
 
-@pytest.mark.parametrize("outcome", ["unresolved", "excluded", "replaced", "in base"])
-def test_freeze_an_outcome_explains(outcome: Any) -> None:
-    reason = f"{outcome}: gone from the index"
-    more = {"outcome": outcome, "reason": "gone from the index", "kind": "decision", "accepted": True}
-    assert freeze("a==1", **more) == [("a==1", "", reason)]
-    assert freeze("a==1", ("a", "a==2"), **more) == [("a==1", "a==2", reason)]
+WHEEL = {"wheels": (wheel("a", "2.0"),)}
+SDIST = {"wheels": (), "sdists": (Sdist(name="a", version="", file=artefact("a.tar.gz")),),
+         "realised": realised(wheel("a", "2.0"))}  # fmt: skip
+OF_CONDA = {"wheels": (), "conda": (conda_package("aa", "3", "a"),)}
+OF_BASE = {"base": structs.replace(make_lock().base, packages=(deb("python3-a"),))}
+NOTHING: dict[str, Any] = {"wheels": ()}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "lock", "image", "explained"),
+    [
+        # What stands in is there, in its version.
+        ("replaced", "other-local-version", WHEEL, "a==2.0", True),
+        ("replaced", "other-local-version", WHEEL, "a==2", True),
+        ("replaced", "other-local-version", WHEEL, "a==1.0.0", False),
+        ("replaced", "other-local-version", WHEEL, "a==1+cu118", False),  # it was captured, and is not locked
+        ("replaced", "other-local-version", WHEEL, "", False),
+        ("replaced", "archive-line", SDIST, "a==2.0", True),
+        ("replaced", "archive-line", SDIST, "a==2.1", False),
+        ("replaced", "archive-line", SDIST, "", False),
+        ("replaced", "made-up", NOTHING, "a==2.0", False),
+        ("replaced", "made-up", NOTHING, "", False),
+        # A package of the base stands in, for another Python than the image's.
+        ("replaced", "system-version", {**NOTHING, **OF_BASE}, "", True),
+        ("replaced", "system-version", {**NOTHING, **OF_BASE}, "a==2.0", False),
+        ("in base", "", {**NOTHING, **OF_BASE}, "", True),
+        ("in base", "", {**NOTHING, **OF_BASE}, "a==1+cu118", False),
+        ("in base", "", NOTHING, "", False),
+        ("in base", "", {**OF_CONDA, **OF_BASE}, "a==3", True),
+        # Nothing is there but what something else in the lock brings.
+        *(
+            row for outcome, kind in (("excluded", "decision"), ("excluded", "host-package"),
+                                      ("excluded", "marker"), ("unresolved", "no-wheel"))
+            for row in (
+                (outcome, kind, NOTHING, "", True), (outcome, kind, NOTHING, "a==2.0", False),
+                (outcome, kind, NOTHING, "a==1+cu118", False), (outcome, kind, OF_CONDA, "a==3.0", True),
+                (outcome, kind, OF_CONDA, "", False), (outcome, kind, WHEEL, "a==2.0", True),
+                (outcome, kind, WHEEL, "a==2.1", False),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_freeze_a_line_that_is_not_repeated_has_what_the_lock_puts_there(
+    outcome: Any, kind: str, lock: dict[str, Any], image: str, explained: bool
+) -> None:
+    line = ruling("a", "a==1+cu118", outcome=outcome, kind=kind, reason="so it is", accepted=True)
+    made = make_lock(**{**lock, "rulings": (line,), "sources": ()})
+    items = [{"name": "a", "freeze": image}] if image else []
+    (found,) = compare_freeze(made, said(frozen(*items)))
+    assert (found.captured, found.image) == ("a==1+cu118", image)
+    assert (found.code != "unexplained") == explained
+    assert found.reason == (f"{outcome}: so it is" if explained else "")
+    assert judge_round_trip([found]) == ("explained" if explained else "residue")
+
+
+def test_freeze_a_stand_in_that_tells_its_version_apart_from_its_line() -> None:
+    line = ruling("a", "a==1", outcome="replaced", kind="archive-line", accepted=True)
+    lock = make_lock(**{**WHEEL, "rulings": (line,), "sources": ()})
+    for version, code in (("2.0", "replaced-version"), ("2.1", "unexplained"), ("", "unexplained")):
+        item = {"name": "a", "freeze": "a @ file:///tmp/a.whl", "version": version}
+        assert [found.code for found in compare_freeze(lock, said(frozen(item)))] == [code]
+
+
+def test_freeze_a_line_for_another_environment_leaves_the_name_to_the_other_line() -> None:
+    lines = (
+        ruling("a", "a==1; python_version<'3'", outcome="excluded", kind="marker", line=1),
+        ruling("a", "a==2.0", line=2),
+        ruling("a", "a==3", outcome="unresolved", kind="pinned-twice", accepted=True, line=3),
+    )
+    lock = make_lock(**{**WHEEL, "rulings": lines, "sources": ()})
+    found = compare_freeze(lock, said(frozen({"name": "a", "freeze": "a==2.0"})))
+    assert [(one.captured, one.image, one.code) for one in found] == [
+        (lines[0].captured, "", "not-needed"), ("a==3", "", "unrecoverable"),
+    ]  # fmt: skip
+    found = compare_freeze(lock, said(frozen()))
+    assert [one.code for one in found] == ["not-needed", "unexplained", "unrecoverable"]
+
+
+def test_freeze_a_line_of_the_system_as_it_is_really_ruled() -> None:
+    line = Requirement(
+        place=Place("requirements.txt", 1), text="PyGObject==3.42.1", kind="index", name="PyGObject", version="3.42.1"
+    )  # fmt: skip
+    lookup = look_up(line, {"python3-gi": "3.42.1-0ubuntu1"}, {})
+    for version, code in (("3.42.1-2", "base-provided"), ("3.48.2-1", "replaced-version")):
+        found = rule_system(line, lookup, {"python3-gi": version}, "")
+        base = structs.replace(make_lock().base, packages=(deb("python3-gi", version),))
+        lock = make_lock(wheels=(), sources=(), rulings=(found,), base=base)
+        assert [one.code for one in compare_freeze(lock, said(frozen()))] == [code]
+        without = structs.replace(lock, base=make_lock().base)
+        assert [one.code for one in compare_freeze(without, said(frozen()))] == ["unexplained"]
+
+
+def test_freeze_a_kind_of_a_pinned_line_explains_nothing() -> None:
+    assert freeze("a==1", kind="path") == [("a==1", "", "")]
+    assert freeze("a==1", ("a", "a==2"), kind="path") == [("a==1", "a==2", "")]
 
 
 def test_lines_of_other_lists_are_not_the_freeze() -> None:

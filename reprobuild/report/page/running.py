@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from reprobuild.image.build import Image
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, distributions
 from reprobuild.report.page.markup import Html, tag, text
 from reprobuild.report.page.parts import Section
 from reprobuild.verify.verdict import Verdict
@@ -76,7 +76,7 @@ def job(lock: Lock) -> tuple[str, ...]:
     """Return the captured job's own command where it is known, else one that shows what is in the image."""
     if lock.workload:
         return tuple(word.replace("{out}", "/tmp") for word in lock.workload.command)
-    torch = any(wheel.name == "torch" for wheel in lock.wheels)
+    torch = "torch" in distributions(lock)
     return ("python", "-c", "import torch; print(torch.rand(3))") if torch else ("python", "--version")
 
 

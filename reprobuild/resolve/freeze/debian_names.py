@@ -51,6 +51,16 @@ def is_debians_alone(name: str, version: str | None) -> bool:
     return canonicalize_name(name) in _names().only or bool(version and _MARK.search(version))
 
 
+def packages_of(name: str) -> tuple[str, ...]:
+    """Return the names that the system package of a distribution may have, the likeliest first."""
+    project = canonicalize_name(name)
+    known = _names().only.get(project) or _names().bindings.get(project)
+    # The last with dots as they are: python3-lazr.uri.
+    return (
+        known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}",
+    )  # fmt: skip
+
+
 def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
     """Return the system package that brought a distribution, None where nothing speaks for one.
 
@@ -59,16 +69,13 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
         version: its captured version.
         packages: the captured packages and their versions; empty where no list was captured.
     """
-    project = canonicalize_name(name)
-    only, bindings = _names().only.get(project), _names().bindings.get(project)
-    package = only or bindings or f"python3-{project.removeprefix('python-')}"
-    others = (f"python3-{project}", f"python3-{name.lower()}")  # with dots as they are: python3-lazr.uri
-    package = next((one for one in (package, *others) if one in packages), package)
+    candidates = packages_of(name)
+    package = next((one for one in candidates if one in packages), candidates[0])
     found = packages.get(package, "")
     if is_debians_alone(name, version):
         return Brought(package=package, version=found, certain=True)
     if found and same_release(found, version):
-        return Brought(package=package, version=found, certain=bindings is not None)
+        return Brought(package=package, version=found, certain=canonicalize_name(name) in _names().bindings)
     return None
 
 

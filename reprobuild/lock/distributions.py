@@ -1,0 +1,34 @@
+"""The distributions that the image's Python has, whatever brings them: wheels, what was built, conda's packages."""
+
+from __future__ import annotations
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Wheel
+
+
+def environment_wheels(lock: Lock) -> tuple[Wheel, ...]:
+    """Return the wheels that are installed into the image: those of an index, and those that were built."""
+    built = lock.realised.wheels if lock.realised else ()
+    return tuple(wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment")
+
+
+def distributions(lock: Lock) -> dict[str, frozenset[str]]:
+    """Return the locked versions of each distribution of the image's Python, by its name in the form of PEP 503.
+
+    The set is empty where the lock does not tell the version: conda calls its packages by versions of its own, and a
+    source has one when it is built. What pip installed over a package of conda is pip's alone. Distributions of the
+    base's packages are for the system's own Python, which is another.
+    """
+    found: dict[str, set[str]] = {
+        str(canonicalize_name(name)): set() for package in lock.conda for name in package.distributions
+    }
+    for source in lock.sources:
+        if source.installed:
+            found.setdefault(str(canonicalize_name(source.name)), set())
+    told = [(sdist.name, sdist.version) for sdist in lock.sdists]
+    told += [(wheel.name, wheel.version) for wheel in environment_wheels(lock)]
+    for name, version in told:
+        found.setdefault(str(canonicalize_name(name)), set()).update({version} - {""})
+    return {name: frozenset(versions) for name, versions in found.items()}
