@@ -19,7 +19,7 @@ from reprobuild.resolve.settings.environment import rules
 from reprobuild.resolve.settings.modules import EVIDENCE
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.text import shown
+from reprobuild.verify.artefacts import shown
 from reprobuild.verify.direct_lines import same_content
 from reprobuild.verify.frozen import Frozen, Item
 from reprobuild.verify.verdict import Code, Difference, RoundTrip
