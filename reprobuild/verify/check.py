@@ -18,6 +18,7 @@ from reprobuild.lock import FILES, Lock, distributions
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.artefacts import shown
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.frozen import read_frozen
@@ -187,7 +188,7 @@ def compare_lists(lock: Lock, container: Callable[..., Finished]) -> tuple[list[
     differences, unanswered = compare_captured(lock), []
     answer = read_frozen(frozen.stdout)
     if isinstance(answer, str):
-        unanswered.append(f"{FREEZE} was not compared: {answer} ({why(frozen)})")
+        unanswered.append(f"{FREEZE} was not compared: {shown(answer)} ({why(frozen)})")
     else:
         differences += compare_freeze(lock, answer) + compare_folders(lock, answer)
     again = _again(captured)
@@ -218,4 +219,4 @@ def _again(done: Finished) -> Snapshot | str:
         try:
             return read_snapshot(Path(made))
         except SnapshotError as err:
-            return str(err)
+            return shown(str(err))

@@ -23,6 +23,13 @@ class Item(Struct, frozen=True, kw_only=True):
     tree: Line | None = None
 
 
+class Broken(Struct, frozen=True, kw_only=True):
+    """Metadata of a distribution that cannot be used."""
+
+    path: Line
+    why: Line = ""
+
+
 class Folder(Struct, frozen=True, kw_only=True):
     """The files of one source, as a git tree; None where its folder is gone."""
 
@@ -35,6 +42,7 @@ class Frozen(Struct, frozen=True, kw_only=True):
 
     python: Line
     distributions: Annotated[tuple[Item, ...], Meta(max_length=20_000)]
+    broken: Annotated[tuple[Broken, ...], Meta(max_length=20_000)] = ()
     sources: Annotated[tuple[Folder, ...], Meta(max_length=20_000)] = ()
 
 

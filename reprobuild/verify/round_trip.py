@@ -6,7 +6,7 @@ Each difference has a code that explains it; what nothing explains is residue.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -19,6 +19,7 @@ from reprobuild.resolve.settings.environment import rules
 from reprobuild.resolve.settings.modules import EVIDENCE
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.verify.artefacts import shown
 from reprobuild.verify.direct_lines import same_content
 from reprobuild.verify.frozen import Frozen, Item
 from reprobuild.verify.verdict import Code, Difference, RoundTrip
@@ -76,7 +77,9 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
         lock: its rulings hold the captured lines and what became of each.
         frozen: the answer of the runtime's `freeze.py` inside the image.
     """
-    inside = {str(canonicalize_name(item.name)): item for item in frozen.distributions}
+    inside: dict[str, Item] = {}
+    for one in frozen.distributions:
+        inside.setdefault(str(canonicalize_name(one.name)), one)
     sources = {source.name: source for source in lock.sources if source.installed}
     lines = [(str(canonicalize_name(ruling.subject)), ruling) for ruling in lock.rulings if ruling.captured]
     answered = {name for name, ruling in lines if ruling.outcome in _ANSWERED}
@@ -98,10 +101,37 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[Difference]:
             continue
         reason = f"conda's {brought[name]} brings it; the freeze has no such line" if name in brought else ""
         found.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
+    over = replaced(lock)
+    found += _beside(frozen, inside, {name: by for name, by in brought.items() if name not in over})
     wanted, python = lock.interpreter.version, frozen.python
     if python != wanted and not python.startswith(f"{wanted}."):  # 3.11 asks for no more than that
         found.append(_difference("python", wanted, python))
     return found
+
+
+def _beside(frozen: Frozen, inside: Mapping[str, Item], brought: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the records of distributions beside the first of each name, and those that cannot be used.
+
+    All stand in the environment's own folders, which get one record of each name: with two nobody knows which one
+    Python finds. What the base has for the system's own Python is not among them.
+
+    Args:
+        frozen: the image's answer.
+        inside: the first record of each name.
+        brought: which package of conda brings a name, where nothing of pip's lies over it.
+    """
+    for item in frozen.distributions:
+        name = str(canonicalize_name(item.name))
+        first = inside[name]
+        if item is first:
+            continue
+        same = (item.freeze, item.version, item.tree) == (first.freeze, first.version, first.tree)
+        twice = same and name in brought
+        reason = f"conda's {brought[name]} has two records of it, which say the same" if twice else ""
+        image = f"{item.freeze}, a further record of {name}"
+        yield _difference(FREEZE, "", image, reason, "base-provided" if reason else None)
+    for broken in frozen.broken:
+        yield _difference(FREEZE, "", f"{broken.path}, whose metadata cannot be used: {shown(broken.why)}")
 
 
 def _stands(lock: Lock, ruling: Ruling, item: Item | None, versions: frozenset[str] | None) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from reprobuild.engines.model import Finished
 from reprobuild.errors import UsageError
 from reprobuild.lock import FILES, PREFIX
+from reprobuild.verify.artefacts import shown
 from reprobuild.verify.document import Device, Document, read_document
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.judge import judge_smoke
@@ -80,10 +81,10 @@ def questions(
 def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:
     done = container(PYTHON, PROGRAM, json.dumps(options))
     found = read_document(done.stdout, device)
-    return f"{found} ({why(done)})" if isinstance(found, str) else found
+    return f"{shown(found)} ({why(done)})" if isinstance(found, str) else found
 
 
 def why(done: Finished) -> str:
-    """Return how a container ended, with the last lines of its errors."""
+    """Return how a container ended, with the last lines of its errors, as they can be printed."""
     tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
-    return f"exit code {done.code}: " + " / ".join(tail)
+    return f"exit code {done.code}: " + " / ".join(map(shown, tail))

@@ -56,7 +56,7 @@ class Answers(Struct, frozen=True, kw_only=True):
 
 
 class Ran(Struct, frozen=True, kw_only=True):
-    """One run: its exit code, where its files are, what it says of them, and the end of its standard error."""
+    """One run: its exit code, where its files are, what it says of them, and the end of its errors, fit to print."""
 
     code: int
     folder: Path
@@ -153,7 +153,7 @@ def compare_work(
             return [
                 Comparison(
                     name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
-                    details=tuple(map(shown, failed.tail.splitlines())),
+                    details=tuple(failed.tail.splitlines()),
                 )
             ]  # fmt: skip
         assert one.index is not None
@@ -198,7 +198,7 @@ def _task(work: Work, seed: int, folder: Path, volumes: Sequence[tuple[str, str]
 def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> Ran:
     done = engine.run(reference, task, env)
     assert task.kept is not None
-    tail = "\n".join(done.stderr.decode(errors="replace").strip().splitlines()[-10:])
+    tail = "\n".join(map(shown, done.stderr.decode(errors="replace").strip().splitlines()[-10:]))
     index = _index(task.kept)
     if index is None and done.code == 0:
         raise EngineError(
@@ -207,7 +207,7 @@ def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[st
         )
     if index is not None and index.failed:
         raise EngineError(
-            f"what `{work.text}` wrote cannot be put aside: {index.failed}",
+            f"what `{work.text}` wrote cannot be put aside: {shown(index.failed)}",
             hint="name fewer or smaller artefacts, or let the command write them below {out}",
         )
     code = done.code if index is None else index.code
@@ -280,7 +280,9 @@ def _ask(
         ),
     )  # fmt: skip
     done = engine.run(reference, task, env)
-    why = f"exit code {done.code}: " + " / ".join(done.stderr.decode(errors="replace").splitlines()[-3:])
+    why = f"exit code {done.code}: " + " / ".join(
+        map(shown, done.stderr.decode(errors="replace").splitlines()[-3:])
+    )
     try:
         answers = msgspec.json.decode(done.stdout, type=Answers)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -181,6 +181,17 @@ def test_the_reason_is_the_tail_of_its_errors() -> None:
     assert verdict.smoke[0].open[0].endswith("(exit code 139: one / two)")
 
 
+def test_what_a_container_prints_tells_no_secret_in_the_certificate() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    failed = done(b"Killed", code=137, stderr=f"\x1b[2Jgone\nHF_TOKEN={secret}\n{secret} is the key".encode())
+    verdict, _ = check(answers={kind: [failed] for kind in ("freeze", "again", "cpu", "cpu quick")})
+    told = [*verdict.notes, *verdict.smoke[0].open]
+    assert len([text for text in told if "gone" in text]) == 4  # freeze, packages, variables, smoke test
+    written = msgspec.json.encode(verdict).decode()
+    assert secret not in written
+    assert "\\u001b" not in written
+
+
 def test_without_the_controls() -> None:
     verdict, engine = check(answers=answered(cpu=document(controls=[])), control=False)
     options = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind == "cpu"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +12,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+import reprobuild_runtime
 from reprobuild.lock import BaseImage, Installed, Lock, Sdist, Setting
 from reprobuild.resolve.freeze.lookup import look_up
 from reprobuild.resolve.freeze.system_lines import rule_system
@@ -226,6 +229,59 @@ def test_freeze_a_line_of_the_system_as_it_is_really_ruled() -> None:
 def test_freeze_a_kind_of_a_pinned_line_explains_nothing() -> None:
     assert freeze("a==1", kind="path") == [("a==1", "", "")]
     assert freeze("a==1", ("a", "a==2"), kind="path") == [("a==1", "a==2", "")]
+
+
+def really_frozen(folder: Path, *records: tuple[str, str]) -> Frozen:
+    """Return what the runtime's own program says of a folder with these records, (name, content of METADATA)."""
+    for name, content in records:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "METADATA").write_text(content)
+    program = Path(reprobuild_runtime.__file__).parent / "freeze.py"
+    done = subprocess.run([sys.executable, "-I", program, folder], capture_output=True, check=True)
+    found = read_frozen(done.stdout)
+    assert isinstance(found, Frozen)
+    return found
+
+
+def record(name: str, version: str) -> tuple[str, str]:
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    return f"{name}-{version}.dist-info", text
+
+
+def test_two_records_of_one_distribution_are_residue(tmp_path: Path) -> None:
+    numpy = wheel("numpy", "2.0.0")
+    lock = make_lock(wheels=(numpy,), sources=(), rulings=(ruling("numpy", "numpy==2.0.0"),))
+    one = really_frozen(tmp_path / "one", record("numpy", "2.0.0"))
+    lock = structs.replace(lock, interpreter=structs.replace(lock.interpreter, version=one.python))
+    assert compare_freeze(lock, one) == []
+    two = really_frozen(tmp_path / "two", record("numpy", "2.0.0"), record("Numpy", "2.1.0"))
+    (found,) = compare_freeze(lock, two)
+    assert (found.captured, found.image) == ("", "Numpy==2.1.0, a further record of numpy")
+    assert judge_round_trip([found]) == "residue"
+    older = really_frozen(tmp_path / "older", record("numpy", "1.26.4"), record("numpy", "2.0.0"))
+    assert judge_round_trip(compare_freeze(lock, older)) == "residue"
+    (broken,) = compare_freeze(lock, really_frozen(tmp_path / "one", ("nothing-1.0.dist-info", "")))
+    assert (broken.captured, broken.code) == ("", "unexplained")
+    assert broken.image == (
+        f"{tmp_path}/one/nothing-1.0.dist-info, whose metadata cannot be used: "
+        "ValueError: its metadata gives no name or no version"
+    )
+
+
+def test_two_records_that_conda_brings_and_that_say_the_same_are_explained(tmp_path: Path) -> None:
+    name, text = record("a", "1")
+    (tmp_path / "a-1-py3.11.egg-info").mkdir()
+    (tmp_path / "a-1-py3.11.egg-info" / "PKG-INFO").write_text(text)
+    found = really_frozen(tmp_path, (name, text))
+    lock = make_lock(sources=(), rulings=(ruling("a", "a==1", kind="conda"),), **OF_CONDA)
+    lock = structs.replace(lock, interpreter=structs.replace(lock.interpreter, version=found.python))
+    (difference,) = compare_freeze(lock, found)
+    assert (difference.code, difference.reason) == (
+        "base-provided", "conda's aa has two records of it, which say the same",
+    )  # fmt: skip
+    for conda in ((), lock.conda):  # pip's lies over conda's, or is alone
+        of_wheel = structs.replace(lock, conda=conda, wheels=(wheel("a", "1"),))
+        assert [one.code for one in compare_freeze(of_wheel, found)] == ["unexplained"]
 
 
 def test_lines_of_other_lists_are_not_the_freeze() -> None:

@@ -226,6 +226,27 @@ def test_what_a_failed_run_prints_cannot_reach_a_terminal_or_tell_a_secret() -> 
     assert "gone" in found.details[0]
 
 
+def test_an_error_of_a_run_cannot_reach_a_terminal_or_tell_a_secret() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    said = f"\x1b[2Jgone\nHF_TOKEN={secret}\n{secret} is the key".encode()
+
+    class Wordless(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            return done(stderr=said)
+
+    class Full(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            made = done(**{"model.pt": b"1"})
+            return keep(task, made, failed=f"disk full\x1b[2J: {secret}")
+
+    for engine in (PreparedEngine({"workload": [done(code=1, stderr=said)]}), Wordless({}), Full({})):
+        with pytest.raises(EngineError) as failed:
+            compare_work(WORK, 7, "image:1", engine, {})
+        assert secret not in str(failed.value)
+        assert "\x1b" not in str(failed.value)
+        assert "gone" in str(failed.value) or "disk full" in str(failed.value)
+
+
 def test_no_records_of_settings_lie_among_the_artefacts() -> None:
     """They hold times and process numbers, in the working folder, which may be an artefact."""
     _, engine = work({})
