@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reprobuild.environments.facts import Gathered, project
+from reprobuild.environments.facts import Gathered, equal, project
 from reprobuild.snapshot.conda_names import names, on_pypi
 
 # https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
@@ -40,7 +40,8 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
     for built in packages:
         name = on_pypi(built.name)
         if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
-            if "version" not in distributions.get(name, {}):
-                gathered.add("python", name, {"version": built.version})
+            version = distributions.get(name, {}).get("version", built.version)
+            if equal("python", "version", version, built.version):  # else pip has put another one over it
+                gathered.add("python", name, {"version": version, "build": built.build})
         else:
             gathered.add("conda", built.name, {"version": built.version, "build": built.build})

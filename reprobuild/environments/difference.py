@@ -7,7 +7,17 @@ from itertools import chain
 
 from msgspec import Struct
 
-from reprobuild.environments.facts import ASPECTS, KINDS, Aspect, Aspects, Kind, Side, another_build, equal
+from reprobuild.environments.facts import (
+    ASPECTS,
+    INDEX,
+    KINDS,
+    Aspect,
+    Aspects,
+    Kind,
+    Side,
+    another_build,
+    equal,
+)
 from reprobuild.environments.rules import rank
 
 SECRET = "(secret)"
@@ -153,20 +163,23 @@ class _Kind:
         if not shared:
             self._leave(_nothing_shared(self._kind, bool(one or other)), name)
             return None
-        for called, more in (("A", one.keys() - other.keys()), ("B", other.keys() - one.keys())):
-            for aspect in sorted(more):
-                self._leave(f"only {called} tells the {aspect}", name)
+        for called, tells, without in (("A", one, other), ("B", other, one)):
+            for aspect in sorted(tells.keys() - without.keys()):
+                if tells[aspect] != INDEX:  # which is no news of a distribution
+                    self._leave(f"only {called} tells the {aspect}", name)
         differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
+        if "sha256" in shared and "sha256" not in differing:
+            differing = [a for a in differing if a != "origin"]  # one file, from wherever
         if "version" in differing and "series" in differing:
             differing.remove("series")  # it is in the version
         if not differing:
             return None
-        built = self._kind == "python" and "version" in differing
-        note = (
-            "another build of one version"
-            if built and another_build(one["version"], other["version"])
-            else ""
+        built = self._kind == "python" and (
+            another_build(one["version"], other["version"])
+            if "version" in differing
+            else not {"build", "origin"}.isdisjoint(differing)
         )
+        note = "another build of one version" if built else ""
         return self._difference(
             name,
             describe(self._kind, one, differing),

@@ -12,6 +12,7 @@ from reprobuild import secrets
 from reprobuild.environments import conda
 from reprobuild.environments.facts import (
     HIDDEN,
+    INDEX,
     Aspect,
     Aspects,
     Gathered,
@@ -24,7 +25,7 @@ from reprobuild.environments.facts import (
 from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.conda import PYPI
-from reprobuild.snapshot.model import Report, Snapshot
+from reprobuild.snapshot.model import Report, Requirement, Snapshot
 from reprobuild.snapshot.repositories import Captured as Whole
 from reprobuild.snapshot.repositories import Repository
 
@@ -100,13 +101,23 @@ def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | 
         gathered.begin("python")
         for line in snapshot.requirements:
             if line.kind != "leftover":
-                gathered.add("python", project(line.name), {"version": line.version, "sha256": line.sha256})
+                aspects: dict[Aspect, str | None] = {"version": line.version, "sha256": line.sha256}
+                gathered.add("python", project(line.name), {**aspects, "origin": _origin(line)})
     if captured and captured.distributions:
         known = gathered.begin("python")
         for found in captured.distributions.found:
             name = project(found.name)
             if not listed or name in known or name in HIDDEN:
                 gathered.add("python", name, {"version": found.version})
+
+
+def _origin(line: Requirement) -> str:
+    """Return where the file of a distribution comes from: an address, or the name of a file of the machine."""
+    if line.kind == "index":
+        return INDEX
+    if line.kind != "archive":
+        return ""  # a repository is compared as such, and a path where something was built tells nothing
+    return secrets.redact(line.url) if line.url else f"the file {(line.path or '').rpartition('/')[2]}"
 
 
 def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:

@@ -77,6 +77,59 @@ def test_names_and_versions_are_compared_as_python_does(tmp_path: Path) -> None:
     assert unsaid(found)["python", "the two tell of different aspects"] == ("x",)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        ("torch-2.5.1-cuda126_py311_306", "torch-2.5.1-cuda126_py311_306", None),
+        (
+            "pytorch-2.5.1-cuda126_py311_306", "pytorch-2.5.1-cpu_generic_py311_6",
+            ("build cuda126_py311_306", "build cpu_generic_py311_6"),
+        ),
+    ],
+)  # fmt: skip
+def test_builds_of_conda_are_no_one_version(
+    one: str, other: str, shown: tuple[str, str] | None, tmp_path: Path
+) -> None:
+    sides = [
+        make_snapshot(
+            tmp_path / called, requirements_txt="torch==2.5.1\nnumpy==2.1\n",
+            # pip has put its NumPy over conda's
+            conda_explicit_txt=f"@EXPLICIT\nhttps://c.example.org/{build}.conda\n"
+            f"https://c.example.org/numpy-2.0-py311_{called}.conda\n",
+        )
+        for called, build in (("one", one), ("other", other))
+    ]  # fmt: skip
+    found = compared(*sides)
+    seen = [(d.name, d.group, d.one, d.other, d.note) for d in found.differences]
+    assert seen == ([("torch", "framework", *shown, "another build of one version")] if shown else [])
+
+
+WHEEL = "torch-2.5.1-cp311-cp311-linux_x86_64.whl"
+SUM = f"#sha256={'a' * 64}"
+OTHER_SUM = f"#sha256={'b' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        ("torch==2.5.1", "torch==2.5.1", False),
+        ("torch==2.5.1", f"torch @ file:///home/ada/mybuild/{WHEEL}", True),
+        (f"torch @ https://w.example.org/{WHEEL}", f"torch @ file:///home/ada/mybuild/{WHEEL}", True),
+        (f"torch @ https://w.example.org/{WHEEL}{SUM}", f"torch @ file:///home/ada/{WHEEL}{SUM}", False),
+        (f"torch @ file:///a/{WHEEL}{SUM}", f"torch @ file:///a/{WHEEL}{OTHER_SUM}", True),
+        (f"torch @ file:///home/ada/{WHEEL}", f"torch @ file:///home/bob/{WHEEL}", False),
+    ],
+)
+def test_where_a_distribution_comes_from(one: str, other: str, differ: bool, tmp_path: Path) -> None:
+    sides = [
+        make_snapshot(tmp_path / called, requirements_txt=f"{line}\n")
+        for called, line in (("one", one), ("other", other))
+    ]
+    found = compared(*sides)
+    assert [d.name for d in found.differences] == ["torch"] * differ
+    assert all(d.note == "another build of one version" or "sha256" in d.aspects for d in found.differences)
+
+
 def test_three_tables(tmp_path: Path) -> None:
     one = make_snapshot(
         tmp_path / "one", env_txt="A=1\nB=1\n", modules_txt="Currently Loaded Modules:\n  1) gcc/12   2) StdEnv\n",

@@ -94,7 +94,8 @@ def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
     ]  # fmt: skip
     conda.add(gathered, rows)
     assert gathered.known["python"] == {
-        "numpy": {"version": "1.26.4"}, "torch": {"version": "2.3.1+cu121"}, "tqdm": {"version": "4.66.4"},
+        "numpy": {"version": "1.26.4", "build": "py311h24aa872_0"}, "torch": {"version": "2.3.1+cu121"},
+        "tqdm": {"version": "4.66.4", "build": "pyhd8ed1ab_0"},
     }  # fmt: skip
     assert gathered.known["conda"] == {"mkl": {"version": "2023.1.0", "build": "h213fc3f_46344"}}
 
@@ -164,7 +165,7 @@ ORDER = [
     ("environment", "PYTHONPATH"), ("python", "torch"), ("python", "nvidia-cudnn-cu12"), ("python", "flash-attn"),
     ("python", "numpy"),
     ("environment", "CUBLAS_WORKSPACE_CONFIG"), ("environment", "OMP_NUM_THREADS"),
-    ("environment", "WORLD_SIZE"), ("gpu", "GPU"), ("gpu", "driver"),
+    ("environment", "WORLD_SIZE"), ("environment", "SLURM_CPU_BIND"), ("gpu", "GPU"), ("gpu", "driver"),
     ("system", "nvidia-driver-550"), ("source", "tinytrain"), ("recipe", "seed"),
     ("python", "rich"), ("system", "libc6"), ("machine", "processor"), ("machine", "kernel"),
     ("environment", "NCCL_IB_HCA"), ("environment", "CUDA_HOME"), ("release", "system"),
@@ -185,6 +186,21 @@ def test_noise(name: str) -> None:
     place, rule = rank("environment", name)
     assert rule.noise
     assert place == len(table())
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("SLURM_CPU_BIND", "binding"), ("SLURM_CPU_FREQ_REQ", "binding"), ("SLURM_HINT", "binding"),
+        ("SLURM_THREADS_PER_CORE", "binding"), ("SLURM_CPU_BIND_LIST", "noise"),
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "binding"), ("I_MPI_PIN_DOMAIN", "binding"),
+        ("GLIBC_TUNABLES", "numerics variable"), ("DISABLE_ADDMM_CUDA_LT", "numerics variable"),
+        ("TORCH_BLAS_PREFER_CUBLASLT", "numerics variable"), ("TORCH_NCCL_BLOCKING_WAIT", "numerics variable"),
+        ("TCMALLOC_SAMPLE_PARAMETER", "numerics variable"), ("PYTHONMALLOC", "numerics variable"),
+    ],
+)  # fmt: skip
+def test_what_changes_speed_is_no_noise(name: str, group: str) -> None:
+    assert rank("environment", name)[1].group == group
 
 
 @given(st.sampled_from(KINDS), st.text() | st.sampled_from(["a" * 100_000, "A\nB", ""]))
