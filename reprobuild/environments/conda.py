@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from reprobuild.environments.facts import Gathered, equal, project
+from reprobuild.environments.origin import CONDA, INDEX
 from reprobuild.snapshot.conda_names import names, on_pypi
 
 # https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
@@ -40,8 +41,25 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
     for built in packages:
         name = on_pypi(built.name)
         if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
-            version = distributions.get(name, {}).get("version", built.version)
-            if equal("python", "version", version, built.version):  # else pip has put another one over it
-                gathered.add("python", name, {"version": version, "build": built.build})
+            listed = distributions.get(name, {})
+            version = listed.get("version", built.version)
+            if _brought(version, built):  # else pip has put another one over it
+                if listed.get("origin") == INDEX:
+                    del listed["origin"]  # a freeze lists conda's by name and version, too
+                origin = (
+                    "" if built.build.startswith("pyh") else CONDA
+                )  # any Python's is alike, whoever packs it
+                gathered.add("python", name, {"version": version, "build": built.build, "origin": origin})
         else:
             gathered.add("conda", built.name, {"version": built.version, "build": built.build})
+
+
+def _brought(version: str, built: Built) -> bool:
+    """Say whether a version that pip lists is that of a package of conda.
+
+    conda-forge's torch has the number of its build as a post-release: 2.5.1.post306 is of cuda126_py311h..._306.
+    """
+    number = built.build.rpartition("_")[2]
+    return any(
+        equal("python", "version", version, own) for own in (built.version, f"{built.version}.post{number}")
+    )

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from reprobuild.environments.facts import (
     ASPECTS,
-    INDEX,
     KINDS,
     Aspect,
     Aspects,
@@ -18,6 +17,7 @@ from reprobuild.environments.facts import (
     another_build,
     equal,
 )
+from reprobuild.environments.origin import CONDA, INDEX, one_name
 from reprobuild.environments.rules import rank
 
 SECRET = "(secret)"
@@ -165,11 +165,11 @@ class _Kind:
             return None
         for called, tells, without in (("A", one, other), ("B", other, one)):
             for aspect in sorted(tells.keys() - without.keys()):
-                if tells[aspect] != INDEX:  # which is no news of a distribution
+                if tells[aspect] not in (INDEX, CONDA):  # no news of a distribution; of conda's, the build is
                     self._leave(f"only {called} tells the {aspect}", name)
         differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
-        if "sha256" in shared and "sha256" not in differing:
-            differing = [a for a in differing if a != "origin"]  # one file, from wherever
+        if "origin" in differing and not self._elsewhere(name, one, other):
+            differing.remove("origin")
         if "version" in differing and "series" in differing:
             differing.remove("series")  # it is in the version
         if not differing:
@@ -177,7 +177,7 @@ class _Kind:
         built = self._kind == "python" and (
             another_build(one["version"], other["version"])
             if "version" in differing
-            else not {"build", "origin"}.isdisjoint(differing)
+            else not {"build", "origin", "sha256"}.isdisjoint(differing)
         )
         note = "another build of one version" if built else ""
         return self._difference(
@@ -187,6 +187,19 @@ class _Kind:
             differing,
             note,
         )
+
+    def _elsewhere(self, name: str, one: Aspects, other: Aspects) -> bool:
+        """Say whether two origins tell that a distribution is not the same; where they cannot, that is kept."""
+        if "sha256" in one and "sha256" in other:
+            return one["sha256"] != other["sha256"]  # one file, from wherever
+        if one_name(one["origin"], other["origin"]):
+            self._leave("files of one name in two places, whose sha256 is not told", name)
+            return False
+        for called, mine, side, theirs in (("A", one, self._one, other), ("B", other, self._other, one)):
+            if (mine["origin"], theirs["origin"]) == (INDEX, CONDA) and "conda" not in side.known:
+                self._leave(f"{called} does not tell whether conda brought them", name)
+                return False
+        return True
 
     def _only(self, name: str, aspects: Aspects, without: Side, called: str) -> Difference | None:
         if name in without.unlisted.get(self._kind, ()):

@@ -42,7 +42,7 @@ Aspect = Literal[
     "implementation",
     "value",
     "build",
-    "origin",  # of a distribution that no name and version alone brought
+    "origin",  # of a distribution: see `origin`
     "distribution",
     "codename",
     "commit",
@@ -56,8 +56,6 @@ Aspects = dict[Aspect, str]
 Facts = dict[str, Aspects]
 # Distributions that `pip freeze` leaves out, of any Python (pip, commands/freeze.py).
 HIDDEN = frozenset({"pip", "setuptools", "wheel", "distribute", "python", "wsgiref", "argparse"})
-# The origin of a distribution that is listed by name and version.
-INDEX = "an index"
 # Longer values (flags of a processor, versions) do not come from a machine or a list.
 LONGEST = 1 << 16
 LONGEST_VERSION = 200

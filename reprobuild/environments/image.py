@@ -16,6 +16,7 @@ from reprobuild.archive import Entry
 from reprobuild.config import DEFAULTS
 from reprobuild.environments import conda
 from reprobuild.environments.facts import Gathered, Kind, Side, project, series
+from reprobuild.environments.origin import of_record
 from reprobuild.environments.snapshot import release_aspects
 from reprobuild.image.opened import Opened
 from reprobuild.image.scan import Known, Scanned, fetch_contents, scan
@@ -144,10 +145,13 @@ def _python(gathered: Gathered, read: _Read, variables: Mapping[str, str]) -> No
             continue
         said = _metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
         named = project(said.get("name") or match["project"])
-        gathered.add("python", named, {"version": said.get("version") or match["version"]})
-        origin = read.object(f"{info}/direct_url.json").get("vcs_info")
-        if isinstance(origin, dict) and isinstance(origin.get("commit_id"), str):
-            gathered.add("source", named, {"commit": origin["commit_id"]})
+        record = read.object(f"{info}/direct_url.json")
+        origin, sha256 = of_record(record)
+        version = said.get("version") or match["version"]
+        gathered.add("python", named, {"version": version, "origin": origin, "sha256": sha256})
+        vcs = record.get("vcs_info")
+        if isinstance(vcs, dict) and isinstance(vcs.get("commit_id"), str):
+            gathered.add("source", named, {"commit": vcs["commit_id"]})
     folder = f"{read.prefix}/conda-meta/".lstrip("/")
     listed = [path[len(folder) :] for path in read.tree if path.startswith(folder) and path.endswith(".json")]
     packages = [found for name in sorted(listed) if (found := conda.package(name))]

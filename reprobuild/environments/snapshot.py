@@ -12,7 +12,6 @@ from reprobuild import secrets
 from reprobuild.environments import conda
 from reprobuild.environments.facts import (
     HIDDEN,
-    INDEX,
     Aspect,
     Aspects,
     Gathered,
@@ -23,6 +22,7 @@ from reprobuild.environments.facts import (
     series,
 )
 from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
+from reprobuild.environments.origin import INDEX, of_address, of_file
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.conda import PYPI
 from reprobuild.snapshot.model import Report, Requirement, Snapshot
@@ -112,12 +112,12 @@ def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | 
 
 
 def _origin(line: Requirement) -> str:
-    """Return where the file of a distribution comes from: an address, or the name of a file of the machine."""
+    """Return where a distribution of a freeze comes from, or "" where that tells nothing of its file."""
     if line.kind == "index":
         return INDEX
     if line.kind != "archive":
         return ""  # a repository is compared as such, and a path where something was built tells nothing
-    return secrets.redact(line.url) if line.url else f"the file {(line.path or '').rpartition('/')[2]}"
+    return of_address(line.url) if line.url else of_file(line.path or "")
 
 
 def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:

@@ -85,6 +85,11 @@ def test_names_and_versions_are_compared_as_python_does(tmp_path: Path) -> None:
             "pytorch-2.5.1-cuda126_py311_306", "pytorch-2.5.1-cpu_generic_py311_6",
             ("build cuda126_py311_306", "build cpu_generic_py311_6"),
         ),
+        # conda-forge's own version of its build, as the freeze has it below
+        (
+            "pytorch-2.5-cuda126_py311_1", "pytorch-2.5-cuda118_py311_1",
+            ("build cuda126_py311_1", "build cuda118_py311_1"),
+        ),
     ],
 )  # fmt: skip
 def test_builds_of_conda_are_no_one_version(
@@ -92,7 +97,8 @@ def test_builds_of_conda_are_no_one_version(
 ) -> None:
     sides = [
         make_snapshot(
-            tmp_path / called, requirements_txt="torch==2.5.1\nnumpy==2.1\n",
+            tmp_path / called,
+            requirements_txt=f"torch=={'2.5.post1' if '2.5-' in build else '2.5.1'}\nnumpy==2.1\n",
             # pip has put its NumPy over conda's
             conda_explicit_txt=f"@EXPLICIT\nhttps://c.example.org/{build}.conda\n"
             f"https://c.example.org/numpy-2.0-py311_{called}.conda\n",
@@ -126,8 +132,37 @@ def test_where_a_distribution_comes_from(one: str, other: str, differ: bool, tmp
         for called, line in (("one", one), ("other", other))
     ]
     found = compared(*sides)
-    assert [d.name for d in found.differences] == ["torch"] * differ
-    assert all(d.note == "another build of one version" or "sha256" in d.aspects for d in found.differences)
+    assert [(d.name, d.note) for d in found.differences] == [
+        ("torch", "another build of one version")
+    ] * differ
+
+
+def test_files_of_one_name_may_be_one_file(tmp_path: Path) -> None:
+    sides = [
+        make_snapshot(tmp_path / who, requirements_txt=f"torch @ file:///home/{who}/{WHEEL}\n")
+        for who in ("ada", "bob")
+    ]
+    found = compared(*sides)
+    assert found.differences == []
+    assert unsaid(found)["python", "files of one name in two places, whose sha256 is not told"] == ("torch",)
+
+
+def test_one_version_of_conda_and_of_pip(tmp_path: Path) -> None:
+    listed = {"conda": "pytorch 2.5.1 cuda126_py311_306 conda-forge\n", "pip": "torch 2.5.1 pypi_0 pypi\n"}
+    conda, pip = (
+        make_snapshot(tmp_path / who, requirements_txt="torch==2.5.1\n", conda_list_txt=text)
+        for who, text in listed.items()
+    )
+    difference = only(compared(conda, pip))
+    assert (difference.name, difference.one, difference.other, difference.note) == (
+        "torch", "origin conda", "origin an index", "another build of one version",
+    )  # fmt: skip
+    freeze = make_snapshot(tmp_path / "freeze", requirements_txt="torch==2.5.1\n")  # of either
+    assert compared(pip, freeze).differences == []
+    found = compared(conda, freeze)
+    assert found.differences == []
+    assert unsaid(found)["python", "B does not tell whether conda brought them"] == ("torch",)
+    assert unsaid(found)["python", "only A tells the build"] == ("torch",)
 
 
 def test_three_tables(tmp_path: Path) -> None:
@@ -425,10 +460,33 @@ def test_conda_in_an_image(tmp_path: Path) -> None:
         tmp_path / "pip", {"parts": parts}, requirements_txt="torch==2.3.1\nmkl==2023.1.0\n"
     )
     found = compared(snapshot, image)
-    assert names(found) == [("conda", "mkl"), ("python", "mkl")]
+    assert names(found) == [("python", "torch"), ("conda", "mkl"), ("python", "mkl")]
+    assert found.differ[0].note == "another build of one version"
     listed = "@EXPLICIT\nhttps://c.example.org/pytorch-2.3.1-py3.11_0.conda\nhttps://c.example.org/mkl-2023.1.0-h_1.conda\n"
     conda = make_snapshot(tmp_path / "conda", requirements_txt="torch==2.3.1\n", conda_explicit_txt=listed)
     assert compared(conda, image).differences == []
+
+
+def test_where_an_image_has_a_distribution_from(tmp_path: Path) -> None:
+    def image(called: str, **record: object) -> Path:
+        return make_image(tmp_path / called, *info("torch", "2.5.1", direct_url=json.dumps(record)))
+
+    plain = make_image(tmp_path / "plain", *info("torch", "2.5.1"))
+    site = image("site", url=f"https://w.example.org/{WHEEL}", archive_info={"hashes": {"sha256": "a" * 64}})
+    own = image("own", url=f"file:///build/{WHEEL}", archive_info={"hash": f"sha256={'b' * 64}"})
+    built = image("built", url="file:///croot/torch_1700000000000/work", dir_info={})
+    damaged = image("damaged", url=[1], archive_info="a")
+    difference = only(compared(site, own))
+    assert (difference.name, difference.aspects) == ("torch", ("origin", "sha256"))
+    assert difference.note == "another build of one version"
+    for quiet in (plain, built, damaged):  # our own images keep no such record of an index
+        found = compared(own, quiet)
+        assert found.differences == []
+        assert unsaid(found)["python", "only A tells the origin"] == ("torch",)
+    snapshot = make_snapshot(
+        tmp_path / "snapshot", requirements_txt=f"torch @ file:///a/{WHEEL}{OTHER_SUM}\n"
+    )
+    assert [d for d in compared(snapshot, own).differences if d.kind == "python"] == []
 
 
 def test_a_lock_and_the_image_that_is_built_of_it(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
     ]  # fmt: skip
     conda.add(gathered, rows)
     assert gathered.known["python"] == {
-        "numpy": {"version": "1.26.4", "build": "py311h24aa872_0"}, "torch": {"version": "2.3.1+cu121"},
+        "numpy": {"version": "1.26.4", "build": "py311h24aa872_0", "origin": "conda"},
+        "torch": {"version": "2.3.1+cu121"},
         "tqdm": {"version": "4.66.4", "build": "pyhd8ed1ab_0"},
     }  # fmt: skip
     assert gathered.known["conda"] == {"mkl": {"version": "2023.1.0", "build": "h213fc3f_46344"}}
@@ -193,6 +194,13 @@ def test_noise(name: str) -> None:
     [
         ("SLURM_CPU_BIND", "binding"), ("SLURM_CPU_FREQ_REQ", "binding"), ("SLURM_HINT", "binding"),
         ("SLURM_THREADS_PER_CORE", "binding"), ("SLURM_CPU_BIND_LIST", "noise"),
+        ("SLURM_DISTRIBUTION", "binding"), ("SLURM_MEM_BIND", "binding"), ("SLURM_GPU_BIND", "binding"),
+        ("SLURM_GPU_FREQ", "binding"), ("LSB_BIND_JOB", "binding"), ("LSB_BIND_CPU_LIST", "noise"),
+        ("PRTE_MCA_hwloc_default_binding_policy", "binding"), ("MV2_CPU_MAPPING", "binding"),
+        ("PBS_NP", "size of the job"), ("PBS_NUM_PPN", "size of the job"), ("PBS_JOBID", "noise"),
+        ("LSB_DJOB_NUMPROC", "size of the job"), ("LSB_JOBID", "noise"), ("FLUX_JOB_SIZE", "size of the job"),
+        ("OMPI_COMM_WORLD_SIZE", "size of the job"), ("OMPI_COMM_WORLD_RANK", "noise"),
+        ("PMI_SIZE", "size of the job"), ("PMI_RANK", "noise"), ("NCPUS", "size of the job"),
         ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "binding"), ("I_MPI_PIN_DOMAIN", "binding"),
         ("GLIBC_TUNABLES", "numerics variable"), ("DISABLE_ADDMM_CUDA_LT", "numerics variable"),
         ("TORCH_BLAS_PREFER_CUBLASLT", "numerics variable"), ("TORCH_NCCL_BLOCKING_WAIT", "numerics variable"),
