@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reprobuild.environments.facts import Gathered, equal, project
+from reprobuild.environments.facts import Aspects, Gathered, equal, project
 from reprobuild.environments.origin import CONDA, INDEX
 from reprobuild.snapshot.conda_names import names, on_pypi
 
@@ -17,17 +17,27 @@ _PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
 
 
 class Built(NamedTuple):
-    """A package of conda: name, version, build."""
+    """A package of conda: name, version, build, and where they are known, the hashes of its file."""
 
     name: str
     version: str
     build: str
+    md5: str = ""
+    sha256: str = ""
 
 
 def package(filename: str) -> Built | None:
     """Return what a file name of conda says, with or without its ending; None for what is none."""
     match = _FILE.match(filename.removesuffix(".conda").removesuffix(".tar.bz2").removesuffix(".json"))
     return Built(match["name"], match["version"], match["build"]) if match else None
+
+
+def hashed(built: Built, address: str, *, md5: str | None = None, sha256: str | None = None) -> Built:
+    """Return a package with the hashes of the file at an address.
+
+    Those of a .tar.bz2 are left out: many a build is there as .conda, too, and one of them is not the other.
+    """
+    return built._replace(md5=md5 or "", sha256=sha256 or "") if address.endswith(".conda") else built
 
 
 def add(gathered: Gathered, packages: Iterable[Built]) -> None:
@@ -39,6 +49,7 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
     gathered.begin("conda")
     distributions = gathered.begin("python")
     for built in packages:
+        file: Aspects = {"build": built.build, "md5": built.md5, "sha256": built.sha256}
         name = on_pypi(built.name)
         if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
             listed = distributions.get(name, {})
@@ -46,12 +57,11 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
             if _brought(version, built):  # else pip has put another one over it
                 if listed.get("origin") == INDEX:
                     del listed["origin"]  # a freeze lists conda's by name and version, too
-                origin = (
-                    "" if built.build.startswith("pyh") else CONDA
-                )  # any Python's is alike, whoever packs it
-                gathered.add("python", name, {"version": version, "build": built.build, "origin": origin})
+                # What is for any Python is alike, whoever packs it.
+                origin = "" if built.build.startswith("pyh") else CONDA
+                gathered.add("python", name, {"version": version, "origin": origin, **file})
         else:
-            gathered.add("conda", built.name, {"version": built.version, "build": built.build})
+            gathered.add("conda", built.name, {"version": built.version, **file})
 
 
 def _brought(version: str, built: Built) -> bool:

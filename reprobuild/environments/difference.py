@@ -177,7 +177,7 @@ class _Kind:
         built = self._kind == "python" and (
             another_build(one["version"], other["version"])
             if "version" in differing
-            else not {"build", "origin", "sha256"}.isdisjoint(differing)
+            else not {"build", "origin", "sha256", "md5"}.isdisjoint(differing)
         )
         note = "another build of one version" if built else ""
         return self._difference(

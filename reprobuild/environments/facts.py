@@ -50,6 +50,7 @@ Aspect = Literal[
     "trees",  # of a repository and those inside of it, where no id of git is of all
     "changes",
     "sha256",
+    "md5",  # of a package of conda, whose lists have no other
 ]
 ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in the order in which they are shown
 Aspects = dict[Aspect, str]

@@ -68,7 +68,8 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
         else:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
     if lock.conda:
-        conda.add(gathered, (conda.Built(one.name, one.version, one.build) for one in lock.conda))
+        packages = ((conda.Built(one.name, one.version, one.build), one.file) for one in lock.conda)
+        conda.add(gathered, (conda.hashed(it, file.filename, sha256=file.sha256) for it, file in packages))
     for sdist in lock.sdists:
         facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}
         gathered.add("python", project(sdist.name), facts)

@@ -129,7 +129,9 @@ def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
             gathered.add("python", project(package.name), {"version": package.version})
     others = [one for one in snapshot.conda if one.channel != PYPI]
     if others:
-        conda.add(gathered, (conda.Built(one.name, one.version, one.build or "") for one in others))
+        built = ((conda.Built(one.name, one.version, one.build or ""), one) for one in others)
+        files = (conda.hashed(it, one.url or "", md5=one.md5, sha256=one.sha256) for it, one in built)
+        conda.add(gathered, files)
 
 
 def _sources(gathered: Gathered, snapshot: Snapshot) -> None:

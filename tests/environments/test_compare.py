@@ -147,6 +147,37 @@ def test_files_of_one_name_may_be_one_file(tmp_path: Path) -> None:
     assert unsaid(found)["python", "files of one name in two places, whose sha256 is not told"] == ("torch",)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        (f".conda#{'a' * 32}", f".conda#{'a' * 32}", None),
+        (f".conda#{'a' * 32}", f".conda#{'b' * 32}", ("md5", f"md5 {'a' * 32}", f"md5 {'b' * 32}")),
+        (f".conda#{'a' * 64}", f".conda#{'b' * 64}", ("sha256", f"sha256 {'a' * 64}", f"sha256 {'b' * 64}")),
+        (f".conda#{'a' * 32}", f".tar.bz2#{'b' * 32}", None),  # one build in two forms
+        (f".conda#{'a' * 32}", ".conda", None),
+    ],
+)
+def test_files_of_one_build_of_conda(
+    one: str, other: str, shown: tuple[str, str, str] | None, tmp_path: Path
+) -> None:
+    sides = [
+        make_snapshot(
+            tmp_path / channel,
+            requirements_txt="torch==2.5.1\n",
+            conda_explicit_txt="@EXPLICIT\n"
+            + "".join(
+                f"https://{channel}.example.org/linux-64/{name}{rest}\n"
+                for name in ("pytorch-2.5.1-cuda126_py311_306", "mkl-2023.1.0-h_1")
+            ),
+        )
+        for channel, rest in (("forge", one), ("own", other))
+    ]
+    found = compared(*sides)
+    seen = [(d.kind, d.name, *d.aspects, d.one, d.other) for d in found.differences]
+    assert seen == ([("python", "torch", *shown), ("conda", "mkl", *shown)] if shown else [])
+    assert found.same == (shown is None)
+
+
 def test_one_version_of_conda_and_of_pip(tmp_path: Path) -> None:
     listed = {"conda": "pytorch 2.5.1 cuda126_py311_306 conda-forge\n", "pip": "torch 2.5.1 pypi_0 pypi\n"}
     conda, pip = (

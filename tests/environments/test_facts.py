@@ -73,7 +73,7 @@ def test_versions(one: str, other: str, same: bool, build: bool) -> None:
     ],
 )  # fmt: skip
 def test_files_of_conda(filename: str, built: tuple[str, str, str] | None) -> None:
-    assert conda.package(filename) == built
+    assert conda.package(filename) == (built and conda.Built(*built))
 
 
 def test_conda_and_pip_have_one_name_for_one_project() -> None:
