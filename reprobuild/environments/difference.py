@@ -205,7 +205,8 @@ class _Kind:
         if name in without.unlisted.get(self._kind, ()):
             self._leave(f"{called} does not list them, even where they are there", name)
             return None
-        value = describe(self._kind, aspects, [aspect for aspect in ASPECTS if aspect in aspects])
+        told = [a for a in ASPECTS if a in aspects and aspects[a] not in (INDEX, CONDA)]
+        value = describe(self._kind, aspects, told)
         reason = without.left_out.get((self._kind, name), "")
         note = f"{called} leaves it out, {reason}" if reason else ""
         one, other = (value, None) if called == "B" else (None, value)

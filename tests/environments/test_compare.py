@@ -196,6 +196,14 @@ def test_one_version_of_conda_and_of_pip(tmp_path: Path) -> None:
     assert unsaid(found)["python", "only A tells the build"] == ("torch",)
 
 
+def test_what_one_side_alone_has_is_shown_with_the_origins_that_tell_something(tmp_path: Path) -> None:
+    lines = f"rich==13.7.1\ntorch @ https://w.example.org/{WHEEL}\n"
+    one = make_snapshot(tmp_path / "one", requirements_txt=f"a==1\n{lines}")
+    found = compared(one, make_snapshot(tmp_path / "other", requirements_txt="a==1\n"))
+    shown = {"rich": "13.7.1", "torch": f"2.5.1, origin https://w.example.org/{WHEEL}"}
+    assert {d.name: d.one for d in found.only_in_one} == shown
+
+
 def test_three_tables(tmp_path: Path) -> None:
     one = make_snapshot(
         tmp_path / "one", env_txt="A=1\nB=1\n", modules_txt="Currently Loaded Modules:\n  1) gcc/12   2) StdEnv\n",
