@@ -6,7 +6,7 @@ import os
 import sys
 
 from reprobuild_runtime import launch, settled
-from reprobuild_runtime.profiles import apply, choose, refusals, versions
+from reprobuild_runtime.profiles import apply, choose, kernels, refusals, versions
 from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
@@ -35,6 +35,8 @@ def after_import(name: str, module: "Any") -> None:
         # is said about presets was said at launch.
         apply.export(os.environ, [one for one in entries if not one.get("append") and not _bound(one)])
         refusals.install(asked)
+        for problem in kernels.settle(module):
+            launch.say("reprobuild: " + problem)
     for problem in set_flags(apply.flags(name, entries)):
         launch.say("reprobuild: " + problem)
     if os.environ.get(apply.CHECKED) != "1" and ranks.rank(os.environ) == 0:
@@ -108,6 +110,7 @@ def enforce(profile: "Optional[str]") -> "List[str]":
             late += set_flags(apply.flags(name, entries))
     if "torch" in sys.modules and entries:
         refusals.install(asked)
+        late += kernels.settle(sys.modules["torch"])
     return late
 
 

@@ -13,7 +13,7 @@ from conftest import ROOT, RUNTIME, Environment, Ran, run
 
 sys.path.insert(0, str(ROOT))
 from reprobuild_runtime import profiles
-from reprobuild_runtime.profiles import apply, choose, refusals, versions
+from reprobuild_runtime.profiles import apply, choose, kernels, refusals, versions
 
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
 DATA = json.loads((RUNTIME / "profiles" / "profiles.json").read_text())
@@ -208,6 +208,40 @@ def test_an_unknown_profile_is_one_line_of_the_hook_and_the_seed_counts(hooked: 
     ]  # fmt: skip
     assert ran.json["calls"][0] == ["torch", 7]
     assert ran.json["flags"] == [False, True]
+
+
+ASKED = """
+import contextlib, functools
+asked = []
+float32, float64, no_grad = "float32", "float64", contextlib.nullcontext
+def manual_seed(seed): pass
+def full(shape, value, dtype, device): return dtype, device, *shape
+def ask(name, numbers): asked.append([name, *numbers])
+for one in NAMES:
+    globals()[one] = functools.partial(ask, one)
+"""
+THERE = [name for name in kernels.FUNCTIONS if name != "tanh"]  # which another release may not have
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_kernels_are_chosen_by_one_thread_before_the_program_computes(
+    bare: Environment, chosen: bool
+) -> None:
+    bare.install(torch=ASKED.replace("NAMES", repr(THERE)))
+    env = {"REPROBUILD_SEED": "7", "PYTHONHASHSEED": "7"} if chosen else {}
+    asked = bare.run("import torch, json; print(json.dumps(torch.asked))", env=env).json
+    for name in ("float32", "float64"):
+        found = [one for one, *numbers in asked if numbers == [name, "cpu", 16]]
+        assert found == (THERE if chosen else [])
+
+
+def test_a_torch_that_cannot_compute_is_said_and_ends_nothing(bare: Environment) -> None:
+    broken = "def manual_seed(seed): pass\ndef full(*_, **__): pass\ndef no_grad(): raise OSError('no MKL')\n"
+    bare.install(torch=broken)
+    env = {"REPROBUILD_SEED": "7", "PYTHONHASHSEED": "7", "REPROBUILD_PROFILE": "torch"}
+    ran = bare.run("import torch; print('goes on')", env=env)
+    assert ran.out == "goes on\n"
+    assert "reprobuild: MKL's kernels are not chosen yet: OSError: no MKL\n" in ran.err
 
 
 def exported(ran: Ran) -> dict[str, str]:

@@ -88,6 +88,18 @@ def test_every_flag_of_torch_in_the_data_is_one_of_this_release(job: Job) -> Non
     assert "torch.utils.deterministic.fill_uninitialized_memory" in found
 
 
+def test_kernels_are_chosen_without_a_word_and_without_threads_or_random_numbers(job: Job) -> None:
+    code = """
+import os, torch
+from reprobuild_runtime.profiles import kernels
+tasks, state = len(os.listdir("/proc/self/task")), torch.get_rng_state()
+print(kernels.settle(torch), [name for name in kernels.FUNCTIONS if not hasattr(torch, name)])
+print(len(os.listdir("/proc/self/task")) - tasks, bool((torch.get_rng_state() == state).all()))
+"""
+    ran = job.run(code)
+    assert (ran.out, ran.err) == ("[] []\n0 True\n", "")
+
+
 def test_equal_runs_end_in_equal_states_and_other_seeds_in_others(job: Job) -> None:
     for seed in ("7", "7", "8"):
         job.run("import numpy.random, random, torch; torch.rand(3)", env={"REPROBUILD_SEED": seed})
