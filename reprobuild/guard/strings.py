@@ -1,0 +1,78 @@
+r"""String types of documents that other people hand over, each with its grammar.
+
+A document model has no plain `str`: each field names one of these types, and msgspec checks the grammar while it reads.
+`tests/guard/test_strings.py` walks the models. The patterns end in `\Z`, because `$` also matches before a line break.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+# Linux: NAME_MAX, and PATH_MAX without its final NUL (limits.h).
+_NAME, _PATH = 255, 4095
+# A line of a log, an explanation, a command. A document has its own bound on bytes.
+_LINE, _TEXT = 1 << 16, 1 << 20
+# One component of a path: neither `.` nor `..`, no backslash, no control character, no line separator.
+_COMPONENT = r"(?!\.{1,2}(?:/|\Z))[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]+"
+
+Sha256: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+"""A sha256 in lower-case hexadecimal digits."""
+
+Digest: TypeAlias = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+"""A digest of the OCI image specification; this project writes sha256 only."""
+
+GitObject: TypeAlias = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")]
+"""The id of a git object, SHA-1 or SHA-256."""
+
+FileName: TypeAlias = Annotated[str, Meta(pattern=rf"\A(?!-|\.wh\.){_COMPONENT}\Z", max_length=_NAME)]
+"""The name of a file: one component of a path."""
+
+ProjectName: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z", max_length=_NAME)
+]
+"""The name of a Python project (https://packaging.python.org/specifications/name-normalization/)."""
+
+Version: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9.+!~_:-]*\Z", max_length=_NAME)]
+"""A version of Python, conda or Debian: the characters that the three grammars share, epochs among them."""
+
+Architecture: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*\Z", max_length=64)]
+"""The name of a machine architecture: `amd64`, `x86_64`, `all`."""
+
+PackageName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9+._-]*\Z", max_length=_NAME)]
+"""The name of a package of Debian or conda."""
+
+VariableName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z", max_length=_NAME)]
+"""The name of an environment variable that a shell can set."""
+
+AbsolutePath: TypeAlias = Annotated[str, Meta(pattern=rf"\A(?:/|(?:/{_COMPONENT})+)\Z", max_length=_PATH)]
+"""An absolute path without `.`, `..`, empty components and control characters."""
+
+RelativePath: TypeAlias = Annotated[
+    str, Meta(pattern=rf"\A(?!-){_COMPONENT}(?:/{_COMPONENT})*\Z", max_length=_PATH)
+]
+"""A path below a directory, without `.`, `..`, empty components and control characters."""
+
+Reference: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]*\Z", max_length=_LINE)
+]
+"""A reference to an image: registry, repository, tag and digest."""
+
+Url: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"\A(?:https?|git\+https?|git\+ssh|git\+file|ssh|git|file)://[!-~]+\Z", max_length=_LINE),
+]
+"""An address of a scheme that this program fetches or repeats, without spaces."""
+
+Label: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._/+-]*\Z", max_length=_NAME)]
+"""A word from a fixed vocabulary of another tool: a distribution, a release, a media type, a platform."""
+
+Line: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z", max_length=_LINE)]
+"""One line of text without control characters, only displayed or quoted."""
+
+Text: TypeAlias = Annotated[str, Meta(max_length=_TEXT)]
+"""Free text that is only displayed, through the functions that make text safe to display."""
+
+Value: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00]*\Z", max_length=_TEXT)]
+"""The value of an environment variable or an argument of a program: any text without NUL."""
