@@ -8,7 +8,8 @@ BENCH_ARGS ?=
 PROOF ?= build/proof
 PROOF_ARGS ?=
 
-PYTHON = .venv/bin/python
+VENV = .venv
+PYTHON = $(VENV)/bin/python
 # Uses the Docker engine that answers, otherwise a private one that lives in .engine.
 WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 
@@ -16,11 +17,13 @@ WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 WITH_APPTAINER = $(PYTHON) dev/private_apptainer.py run --folder .engine/apptainer --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench proof gpu-evidence venv bare clean
+.PHONY: help demo test check newest lock bench proof gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
 	@echo 'make test   format, lint, types and all tests, with a real engine (PYTEST_ARGS=...)'
+	@echo 'make newest the same with the newest releases of all dependencies; meant for a weekly run'
+	@echo 'make lock   lock the newest releases of the dependencies in dev/requirements.txt'
 	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
 	@echo 'make proof  the long experiments, hours, after `make demo` (PROOF_ARGS="NAME... --shard 1/4")'
 	@echo 'make venv   the Python environment .venv'
@@ -34,11 +37,24 @@ venv:
 demo: venv
 	$(WITH_ENGINE) .venv/bin/reprobuild from-snapshot '$(SNAPSHOT)' -o '$(OUT)' --store '$(STORE)'
 
-test: venv
+test: venv check
+
+newest:
+	@dev/setup_venv.sh --newest
+	@$(MAKE) --no-print-directory check VENV=.venv-newest
+
+check:
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy
 	$(WITH_ENGINE) $(PYTHON) dev/run_tests.py $(PYTEST_ARGS)
+
+# Hashes and no addresses: each machine asks its own indexes. The wheels of every system and Python >= 3.10.
+lock:
+	@dev/setup_venv.sh --newest
+	.venv-newest/bin/python -m uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes \
+		--upgrade --no-emit-index-url --no-annotate --custom-compile-command 'make lock' --quiet \
+		--output-file dev/requirements.txt
 
 # Needs the store and results of `make demo`; says so where they are missing.
 bench: venv
@@ -60,4 +76,4 @@ bare:
 clean:
 	python3 dev/private_apptainer.py clean --folder .engine/apptainer
 	python3 dev/private_engine.py clean --folder .engine
-	rm -rf .venv build
+	rm -rf .venv .venv-newest build

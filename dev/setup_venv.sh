@@ -1,6 +1,9 @@
 #!/bin/sh
 # Make .venv in the checkout, with reprobuild and what its checks need.
 #
+#     dev/setup_venv.sh            .venv, of the locked releases (dev/requirements.txt, each file by sha256)
+#     dev/setup_venv.sh --newest   .venv-newest, of the newest releases that pyproject.toml admits
+#
 # Quick when nothing has changed.  Works where Debian's python3 comes without python3-venv and
 # without pip: then pip's wheel is taken from Debian's python3-pip-whl, which is unpacked in a
 # temporary folder and not installed.
@@ -8,7 +11,12 @@ set -eu
 
 cd "$(dirname "$0")/.."
 checkout=$(pwd -P)
+lock=dev/requirements.txt
 venv=.venv
+newest=
+if [ "${1:-}" = --newest ]; then
+    venv=.venv-newest newest=yes
+fi
 stamp=$venv/reprobuild-stamp
 
 say() { printf 'setup_venv: %s\n' "$*" >&2; }
@@ -38,14 +46,14 @@ done
 place() { printf '%s\n%s\n%s\n' "$checkout" "$python" "$("$python" -V)"; }
 wanted() {
     place
-    cat pyproject.toml dev/setup_venv.sh
+    cat pyproject.toml "$lock" dev/setup_venv.sh
 }
 
 # Two `make` at a time: the second waits, then finds everything done.
 exec 9<pyproject.toml
 flock 9
 
-if [ -f "$stamp" ] && wanted | cmp -s - "$stamp"; then
+if [ -z "$newest" ] && [ -f "$stamp" ] && wanted | cmp -s - "$stamp"; then
     exit 0
 fi
 
@@ -79,7 +87,17 @@ fi
 rm -f "$stamp"
 say "installing reprobuild and its development tools"
 # Twice quiet: a folder of wheels that lacks one of the names is no news.  Errors are still printed.
-"$venv/bin/python" -m pip -qq install -e '.[dev]' ||
-    fail "pip could not install the requirements" "see the lines above; \`pip config list\` says where it looks"
+install() { "$venv/bin/python" -m pip -qq install "$@"; }
+unreached="see the lines above; \`pip config list\` says where it looks"
+if [ -n "$newest" ]; then
+    install --upgrade --upgrade-strategy eager -e '.[dev]' ||
+        fail "pip could not install the newest requirements" "$unreached"
+else
+    # Each file is compared with a hash of the lock, the build backend of the second line among them.
+    install --require-hashes -r "$lock" ||
+        fail "pip could not install the locked requirements" "$unreached; \`make lock\` locks newer releases"
+    install --no-deps --no-index --no-build-isolation -e . ||
+        fail "pip could not install reprobuild" "see the lines above"
+fi
 wanted >"$stamp.new"
 mv "$stamp.new" "$stamp"
