@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["__version__", "enforce_reproducibility"]
+__all__ = ["__version__", "enforce_reproducibility", "generator", "seed_worker"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import `enforce_reproducibility` when it is asked for: the command line does not need it."""
-    if name == "enforce_reproducibility":
-        from reprobuild_runtime import enforce_reproducibility
+    """Import a function of the runtime package on its first use: the command line needs none of them."""
+    if name in __all__:
+        import reprobuild_runtime
 
-        return enforce_reproducibility
+        return getattr(reprobuild_runtime, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # PEP 3147 folders appear when a program imports from the source tree.
 GENERATED = ("__pycache__",)
+# The module of the runtime package that is the package `reprobuild` of an image.
+FACADE = "facade.py"
 
 
 def pack_runtime(store: Store) -> str:
@@ -59,7 +61,10 @@ def payload(lock: Lock, store: Store) -> dict[str, bytes]:
     minor = ".".join(lock.interpreter.version.split(".")[:2])
     site = f"{PREFIX}/lib/python{minor}/site-packages"
     package = f"{FILES}/lib/reprobuild_runtime"
-    found = {f"{package}/{name}": content for name, content in read_runtime(lock, store).items()}
+    runtime = read_runtime(lock, store)
+    found = {f"{package}/{name}": content for name, content in runtime.items()}
+    if FACADE in runtime:  # locks that an earlier version sealed have no such module
+        found[f"{FILES}/lib/reprobuild/__init__.py"] = runtime[FACADE]
     found |= dict(origin(source, lock) for source in lock.sources if source.watched)
     found[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     # from Python 3.15 on instead of the line `import` above (https://peps.python.org/pep-0829/)

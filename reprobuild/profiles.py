@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 
@@ -27,15 +28,44 @@ class Profile(Struct, frozen=True):
     includes: tuple[str, ...] = ()
 
 
+class Consumer(Struct, frozen=True):
+    """A library that reads settings, and the distributions that bring it."""
+
+    distributions: tuple[str, ...]
+
+
 class _Data(Struct, frozen=True):
     profiles: dict[str, Profile]
+    consumers: dict[str, Consumer]
 
 
 @cache
+def _data() -> _Data:
+    content = files("reprobuild_runtime").joinpath("profiles/profiles.json").read_bytes()
+    return msgspec.json.decode(content, type=_Data)
+
+
 def read_profiles() -> dict[str, Profile]:
     """Return every profile by name."""
-    content = files("reprobuild_runtime").joinpath("profiles/profiles.json").read_bytes()
-    return msgspec.json.decode(content, type=_Data).profiles
+    return _data().profiles
+
+
+def suggestions(names: Collection[str], text: str) -> list[str]:
+    """Return a sentence for each profile that extends `torch` for a library of the image and is not in force.
+
+    Args:
+        names: canonical names of the distributions in the image.
+        text: the profiles in force, with commas between.
+    """
+    chosen = text.split(",")
+    found = []
+    for name, profile in read_profiles().items():
+        brings = {one.replace("_", "-") for one in _data().consumers.get(name, Consumer(())).distributions}
+        if name not in chosen and DEFAULT in profile.includes and (there := sorted(brings & {*names})):
+            found.append(
+                f"{there[0]} has rules of its own for deterministic runs: `--profile {name}` applies them"
+            )
+    return found
 
 
 def check_profile(text: str, where: str = "") -> str:

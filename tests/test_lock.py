@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from reprobuild.archive import TarWriter
 from reprobuild.errors import LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import (
+    EPOCH,
     Artefact,
     Base,
     BaseImage,
@@ -285,6 +290,40 @@ def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
     assert {path: data for path, data in found.items() if "/lib/reprobuild_runtime/" in path} == shipped
     for one, other in itertools.pairwise(sorted(found)):
         assert not other.startswith(f"{one}/")
+
+
+def test_an_image_has_the_package_that_user_code_imports(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    lock = made.lock()
+    assert lock.realised is not None
+    realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
+    found = payload(msgspec.structs.replace(lock, realised=realised), made.store)
+    library = tmp_path / "lib"
+    for path, content in found.items():
+        if path.startswith("opt/reprobuild/lib/"):
+            target = library / path.removeprefix("opt/reprobuild/lib/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    code = "from reprobuild import enforce_reproducibility, generator, seed_worker; print(enforce_reproducibility(3))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(library)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "3\n", done.stderr
+
+
+def test_a_lock_of_an_earlier_runtime_keeps_its_payload(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    lock = made.lock()
+    assert lock.realised is not None
+    stream = io.BytesIO()
+    writer = TarWriter(stream, EPOCH)
+    writer.file("__init__.py", b"")
+    writer.close()
+    realised = msgspec.structs.replace(lock.realised, runtime=made.store.add(stream.getvalue()))
+    found = payload(msgspec.structs.replace(lock, realised=realised), made.store)
+    assert "opt/reprobuild/lib/reprobuild_runtime/__init__.py" in found
+    assert "opt/reprobuild/lib/reprobuild/__init__.py" not in found
 
 
 def test_the_distributions_of_an_image_are_those_of_everything_that_brings_some() -> None:

@@ -12,7 +12,7 @@ from reprobuild.cli.common import make_decisions
 from reprobuild.config import image_config
 from reprobuild.errors import UsageError
 from reprobuild.lock import Setting
-from reprobuild.profiles import check_profile, read_profiles
+from reprobuild.profiles import check_profile, read_profiles, suggestions
 from reprobuild.profiles import variables as set_by
 from reprobuild.snapshot import environ
 from reprobuild.snapshot.model import Snapshot
@@ -35,6 +35,16 @@ def test_variables_are_those_of_the_profile_and_what_it_includes() -> None:
     assert set_by("log-only") == set_by("no such") == frozenset()
     assert set_by("strict") > set_by("rocm") | set_by("npu") | set_by("torch")
     assert set_by("torch,jax") == {"CUBLAS_WORKSPACE_CONFIG", "XLA_FLAGS"}
+
+
+def test_a_library_with_a_profile_of_its_own_is_suggested_until_it_is_in_force() -> None:
+    (sentence,) = suggestions({"megatron-core", "torch", "numpy"}, "torch")
+    assert sentence.startswith("megatron-core has rules of its own")
+    assert "`--profile megatron`" in sentence
+    assert check_profile("megatron") == "megatron"
+    assert suggestions({"megatron-core", "torch"}, "megatron") == []
+    assert suggestions({"megatron-core"}, "strict,megatron") == []
+    assert suggestions({"torch", "jax", "numpy"}, "torch") == []
 
 
 def test_the_page_has_the_tables_of_the_data() -> None:

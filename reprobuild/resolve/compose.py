@@ -22,9 +22,10 @@ from reprobuild.lock import (
     Workload,
     canonical,
     conflicts,
+    distributions,
     in_short,
 )
-from reprobuild.profiles import DEFAULT
+from reprobuild.profiles import DEFAULT, suggestions
 from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
 from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.building.devel import devel_base
@@ -126,6 +127,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     )
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
+    for suggestion in suggestions(distributions(lock), lock.profile):
+        around.say(f"note: {suggestion}")
     return canonical(lock)
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 IMPORTED = ("random", "numpy.random", "torch")  # for their own sake; the others only where they are loaded
 
 
-def enforce_reproducibility(seed: "Optional[int]" = None, profile: "Optional[str]" = None) -> int:
+def enforce_reproducibility(
+    seed: "Optional[int]" = None, profile: "Optional[str]" = None, *, use_seed: "Optional[int]" = None
+) -> int:
     """Seed Python, NumPy, torch on all devices, and each other library of `libraries` that is loaded; log the seed.
 
     With a seed (0 is one), the profile's settings are applied, which can be slower. Without one, the seed that the
@@ -26,13 +28,19 @@ def enforce_reproducibility(seed: "Optional[int]" = None, profile: "Optional[str
     Args:
         seed: an integer from 0 to 2**32 - 1, or None.
         profile: names of profiles, comma separated; None for the one in force (REPROBUILD_PROFILE, else torch).
+        use_seed: another name of `seed`, as the function of the reproducibility chapter has it.
 
     Returns:
         The seed. Child processes find it in REPROBUILD_SEED.
 
     Raises:
+        TypeError: both `seed` and `use_seed` are given.
         ValueError: the seed or the profile is none.
     """
+    if use_seed is not None:
+        if seed is not None:
+            raise TypeError("give either seed or use_seed: they are two names of one parameter")
+        seed = use_seed
     if profile is not None:
         from reprobuild_runtime.profiles import choose
 

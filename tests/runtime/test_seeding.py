@@ -136,3 +136,13 @@ def test_torch_helpers_say_that_torch_is_missing(bare: Environment, call: str) -
     ran = bare.run(f"from reprobuild_runtime import seed_worker, generator; {call}")
     assert ran.code == 1
     assert "torch does not import" in ran.err
+
+
+def test_the_chapters_keyword_names_the_seed(hooked: Environment) -> None:
+    positional = hooked.run(START + "seed = enforce(7)" + SEEN)
+    keyword = hooked.run(START + "seed = enforce(use_seed=7)" + SEEN)
+    assert keyword.json == positional.json
+    zero = hooked.run(START + "print(enforce(use_seed=0))")
+    assert zero.out == "0\n"
+    both = hooked.run(START + "enforce(7, use_seed=7)")
+    assert "TypeError: give either seed or use_seed" in both.err
