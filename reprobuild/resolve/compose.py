@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -26,6 +26,7 @@ from reprobuild.lock import (
     in_short,
 )
 from reprobuild.profiles import DEFAULT, suggestions
+from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
 from reprobuild.resolve.building.build_requires import Shelf, resolve_buildings
 from reprobuild.resolve.building.devel import devel_base
@@ -192,31 +193,6 @@ def lock_sources(
         folder=around.captured, drop=decisions.drop,
     )  # fmt: skip
     return resolve_sources(lines, given)
-
-
-def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, ...]:
-    """Mark the deviations that the user accepts, by class, by name or by `file:line`.
-
-    Raises:
-        LockError: a line is unresolved or replaced, and nobody accepted that.
-    """
-    words = set(accepted)
-    marked, refused = [], []
-    for ruling in rulings:
-        if ruling.outcome in ("replaced", "unresolved"):
-            if words & {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}:
-                marked.append(msgspec.structs.replace(ruling, accepted=True))
-                continue
-            refused.append(ruling)
-        marked.append(ruling)
-    if refused:
-        lines = [f"  {r.file}:{r.line}: {r.subject}: {r.outcome} ({r.kind}): {r.reason}" for r in refused]
-        kinds = sorted({ruling.kind for ruling in refused})
-        raise LockError(
-            f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
-            hint="to go on without exactly these: " + " ".join(f"--accept {kind}" for kind in kinds),
-        )
-    return tuple(marked)
 
 
 def _of_index(subject: Subject) -> set[str]:

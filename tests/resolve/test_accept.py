@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +17,8 @@ from reprobuild.errors import LockError
 from reprobuild.lock import Artefact, Base, Deb, Outcome, Ruling
 from reprobuild.net import Net
 from reprobuild.resolve import compose
-from reprobuild.resolve.compose import Surroundings, accept, lock_sources, resolve
+from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -54,6 +61,64 @@ def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
     ]
     assert caught.value.hint == ("to go on without exactly these: --accept suspect-value --accept withdrawn")
     accept([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
+
+
+def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
+    names = ["torch", "numpy", "pandas", "scipy", "tqdm", "rich"]
+    lost = [
+        Ruling(
+            file="requirements.txt",
+            line=n,
+            subject=name,
+            outcome="unresolved",
+            reason="none",
+            kind="no-wheel",
+        )
+        for n, name in enumerate(names, 1)
+    ]
+    with pytest.raises(LockError) as caught:
+        accept([*lost, GONE, TORN], [])
+    assert caught.value.hint.splitlines() == [
+        "to go on without exactly these: --accept no-wheel --accept suspect-value --accept withdrawn",
+        "with --accept no-wheel the image will NOT have torch, numpy, pandas, scipy, tqdm and 1 more",
+    ]
+
+
+def test_the_hint_for_requirements_without_versions_leads_to_a_list_that_locks(
+    tmp_path: Path,
+) -> None:
+    """The command of the hint is run as printed, in the folder of the snapshot."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "tool-1.0-py3-none-any.whl", "w") as made:
+        made.writestr("tool-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n")
+        made.writestr("tool-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        made.writestr("tool-1.0.dist-info/RECORD", "")
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "requirements.txt").write_text("tool\n")
+    open_line = Ruling(
+        file="requirements.txt",
+        line=1,
+        subject="tool",
+        outcome="unresolved",
+        reason="no version",
+        kind="index-line",
+    )
+    with pytest.raises(LockError) as caught:
+        accept([open_line], [])
+    first, *others = caught.value.hint.splitlines()
+    assert first.startswith("requirements.txt has 1 requirements without a version, which no freeze has")
+    assert others[-1] == "with --accept index-line the image will NOT have tool"
+    (command,) = re.findall("`(uv pip compile [^`]*)`", first)
+    env = {**os.environ, "UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1"}
+    program, *arguments = shlex.split(command)
+    subprocess.run(
+        [sys.executable, "-m", program, *arguments], cwd=snapshot, env=env, check=True, capture_output=True
+    )
+    (snapshot / "pinned.txt").replace(snapshot / "requirements.txt")
+    (line,) = read_snapshot(snapshot).requirements
+    assert (line.kind, line.version) == ("index", "1.0")
 
 
 def test_without_deviations_nothing_needs_a_word() -> None:

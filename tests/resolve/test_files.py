@@ -15,7 +15,7 @@ import pytest
 from reprobuild.errors import FetchError, LockError
 from reprobuild.lock import Artefact, Ruling, Wheel
 from reprobuild.net import Net
-from reprobuild.resolve.compose import accept
+from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.freeze.files import Distribution, FileLists, same_version
 from reprobuild.resolve.freeze.indexes import Index as Place
 from reprobuild.resolve.freeze.indexes import Indexes

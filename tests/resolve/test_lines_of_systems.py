@@ -12,7 +12,7 @@ from reprobuild.errors import LockError, UsageError
 from reprobuild.keep import keep
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.net import Net
-from reprobuild.resolve.compose import accept
+from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.freeze.asking import is_apart
 from reprobuild.resolve.freeze.debian_names import versions_of
 from reprobuild.resolve.freeze.earlier import Earlier
@@ -183,7 +183,11 @@ def test_a_vendors_build_leads_to_its_image(line: str, image: str, said: str) ->
     assert ruling.reason == f"{line.replace('==', ' ')} is {said}"
     with pytest.raises(LockError) as caught:
         accept([ruling], ())
-    assert caught.value.hint == "to go on without exactly these: --accept vendor-build"
+    name = line.partition("==")[0]
+    assert caught.value.hint == (
+        "to go on without exactly these: --accept vendor-build\n"
+        f"with --accept vendor-build the image will NOT have {name}"
+    )
 
 
 def test_a_vendors_wheel_may_come_from_a_decided_folder(served: Served, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.net import Net
-from reprobuild.resolve.compose import accept
+from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Target, newest
@@ -41,7 +41,10 @@ def test_one_name_with_two_contents_is_nobodys_choice(one: Index, two: Index) ->
     )
     with pytest.raises(LockError) as caught:
         accept([ruling], ())
-    assert caught.value.hint == "to go on without exactly these: --accept ambiguous-index"
+    assert caught.value.hint == (
+        "to go on without exactly these: --accept ambiguous-index\n"
+        "with --accept ambiguous-index the image will NOT have tool"
+    )
     for index, expected in ((one, sha256(WHEEL)), (two, "2" * 64)):
         wheel, ruling = lock(lists(one.url, two.url, tool=index.url), "tool==1.0")
         assert wheel is not None

@@ -1,0 +1,77 @@
+"""Deviations of a lock: accepted by name, or refused with the way on and its consequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Ruling
+from reprobuild.snapshot.kinds import field_of
+
+# Fields of Snapshot whose lines are one package each.
+_LISTS = ("requirements", "packages", "conda", "rpms")
+_SHOWN = 5  # names in one sentence
+_OPEN = "index-line"  # the class of a requirement without a version
+
+
+def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, ...]:
+    """Mark the deviations that the user accepts, by class, by name or by `file:line`.
+
+    Raises:
+        LockError: a line is unresolved or replaced and was not accepted; the hint says which packages the image
+            would lack.
+    """
+    words = set(accepted)
+    marked, refused = [], []
+    for ruling in rulings:
+        if ruling.outcome in ("replaced", "unresolved"):
+            if words & {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}:
+                marked.append(msgspec.structs.replace(ruling, accepted=True))
+                continue
+            refused.append(ruling)
+        marked.append(ruling)
+    if refused:
+        lines = [f"  {r.file}:{r.line}: {r.subject}: {r.outcome} ({r.kind}): {r.reason}" for r in refused]
+        raise LockError(
+            f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
+            hint="\n".join([*_pinning(refused), *_accepting(refused)]),
+        )
+    return tuple(marked)
+
+
+def _pinning(refused: Sequence[Ruling]) -> list[str]:
+    """Return how to pin a list of requirements without versions."""
+    open_lines = [ruling for ruling in refused if ruling.kind == _OPEN]
+    if not open_lines:
+        return []
+    file = open_lines[0].file
+    return [
+        f"{file} has {len(open_lines)} requirements without a version, which no freeze has. Write the versions of the "
+        f"environment that ran with `pip freeze > {file}`; if it is gone, choose versions of today with "
+        f"`uv pip compile {file} -o pinned.txt` and put them into {file}."
+    ]
+
+
+def _accepting(refused: Sequence[Ruling]) -> list[str]:
+    """Return the options that accept each class, and the packages that the image would lack."""
+    kinds = sorted({ruling.kind for ruling in refused})
+    lines = ["to go on without exactly these: " + " ".join(f"--accept {kind}" for kind in kinds)]
+    for kind in kinds:
+        lost = [
+            ruling.subject
+            for ruling in refused
+            if (ruling.kind, ruling.outcome) == (kind, "unresolved")
+            and field_of(ruling.file) in _LISTS
+            and ruling.subject != ruling.file  # a line that was not understood names no package
+        ]
+        if lost:
+            lines.append(f"with --accept {kind} the image will NOT have {_names(lost)}")
+    return lines
+
+
+def _names(names: Sequence[str]) -> str:
+    """Return names for a sentence: the first of them, and the number of the others."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
