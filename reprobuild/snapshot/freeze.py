@@ -35,6 +35,10 @@ _COMMENTED = re.compile(
 )
 _INLINE = re.compile(r"\s+#.*$")
 _LOUD = re.compile(r"(\[notice\]|notice:|WARNING:|DEPRECATION:|warning:)(\s.*)?")
+# pip 9 to 21, of a distribution whose line it could not write: `-rpcio` is left of an interrupted uninstall.
+_UNWRITTEN = re.compile(
+    rf"WARNING: Could not generate requirement for distribution (?P<name>[-~]?{NAME}) (?P<version>{VERSION})\b.*"
+)
 _FAILED = re.compile(r"(ERROR|error|Traceback|fatal)\b.*")
 
 Read = tuple[tuple[Requirement, ...], tuple[Remark, ...]]
@@ -158,6 +162,8 @@ class _Reader:
             self._remark(number, line, "the header of `pip list`")
         elif self.table and re.fullmatch(r"[-\s]+", line):
             self._remark(number, line, "the rule of `pip list`")
+        elif match := _UNWRITTEN.fullmatch(line):
+            self._unwritten(number, line, match["name"], match["version"])
         elif _LOUD.fullmatch(line):
             self._remark(number, line, "a warning of the tool, not a requirement")
         elif _FAILED.fullmatch(line) and not _PIN.fullmatch(line):
@@ -171,6 +177,14 @@ class _Reader:
         else:
             return False
         return True
+
+    def _unwritten(self, number: int, line: str, name: str, version: str) -> None:
+        """Keep a distribution that pip left out of the freeze: a leftover, or a package that may be missing."""
+        if name[0] in "-~":
+            self._keep(number, line, kind="leftover", name=name, version=version)
+        else:
+            reason = f"pip left {name} {version} out of the freeze: its metadata is damaged"
+            self._remark(number, line, reason, understood=False)
 
     def _requirement(self, number: int, line: str) -> bool:
         if self.table and (match := _TABLE_ROW.fullmatch(line)):

@@ -50,7 +50,7 @@ ODDITIES: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         'non-PEP440 dev version': ('tool==0.6.24dev-r0', ('kind=index name=tool version=0.6.24dev-r0',)),
         '## FIXME svn comment': ('## FIXME: could not find svn URL in dependency_links for this package:', ('? pip could not tell where the next one came from',)),
         'pip freeze -r divider': ('## The following requirements were added by pip freeze:', ('a divider of `pip freeze -r`',)),
-        'WARNING noise': ('WARNING: Could not generate requirement for distribution -tool 2.0 (/x): Parse error at "\'-tool\'"', ('a warning of the tool, not a requirement',)),
+        'WARNING noise': ('WARNING: Could not generate requirement for distribution -tool 2.0 (/x): Parse error at "\'-tool\'"', ('kind=leftover name=-tool version=2.0',)),
         'shell prompt / command echo inside': ('$ pip freeze --requirement requirements.txt', ('a shell prompt',)),
         'pip-compile "# via" lines': ('six==1.16.0\n    # via requests', ('kind=index name=six version=1.16.0', "pip-compile's note on who asked for it")),
         '--find-links option line': ('--find-links https://x.example/whl/cu121', ('an option: where pip looked',)),

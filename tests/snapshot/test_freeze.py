@@ -46,6 +46,10 @@ def one(*rows: str) -> Requirement:
         ("regex>=2020", {"kind": "index", "name": "regex", "version": None, "text": "regex>=2020"}),
         ("regex==2020.*", {"name": "regex", "version": None}),
         ("-umpy==1.24.0", {"kind": "leftover", "name": "-umpy", "version": "1.24.0"}),
+        (
+            "WARNING: Could not generate requirement for distribution -umpy 1.24.0 (/x): Parse error",
+            {"kind": "leftover", "name": "-umpy", "version": "1.24.0"},
+        ),
         ("-eras==2.0", {"kind": "leftover", "name": "-eras", "version": "2.0"}),
         ("~ip==23.0", {"kind": "leftover", "name": "~ip", "version": "23.0"}),
         (
@@ -131,7 +135,9 @@ def test_comments_whose_path_was_lost_still_count() -> None:
         ("a==1.0 ; " + "(" * 900, "for which environments", False),
         ("m @ https://example.org/m-1.0.zip ; python_version", "for which environments", False),
         ("a>=1 ; " + "(" * 900, "not a form", False),
-        ("WARNING: Could not generate requirement for distribution -oops 1.0", "a warning", True),
+        ("WARNING: Could not generate requirement for distribution tool 1.0 (/x): Parse error", "left tool 1.0", False),
+        ("WARNING: Could not generate requirement for distribution -oops", "a warning", True),
+        ("WARNING: Ignoring invalid distribution -umpy (/x/site-packages)", "a warning", True),
         ("ERROR: Exception:", "incomplete", False),
         ("$ pip freeze -r requirements.txt", "prompt", True),
         ("--- ALL THE LIBRARIES ---", "not a form", False),
