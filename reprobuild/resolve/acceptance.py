@@ -8,6 +8,7 @@ import msgspec
 
 from reprobuild.errors import LockError
 from reprobuild.lock import Ruling
+from reprobuild.resolve.freeze.pythons import in_words
 from reprobuild.snapshot.kinds import field_of
 
 # Fields of Snapshot whose lines are one package each.
@@ -16,8 +17,15 @@ _SHOWN = 5  # names in one sentence
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
-def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, ...]:
+def accept(
+    rulings: Iterable[Ruling], accepted: Iterable[str], pythons: Sequence[str] = ()
+) -> tuple[Ruling, ...]:
     """Mark the deviations that the user accepts, by class, by name or by `file:line`.
+
+    Args:
+        rulings: of every captured line.
+        accepted: classes, names and places.
+        pythons: each `X.Y` for which every pinned release has a file, where the chosen Python is none of them.
 
     Raises:
         LockError: a line is unresolved or replaced and was not accepted; the hint says which packages the image
@@ -36,9 +44,19 @@ def accept(rulings: Iterable[Ruling], accepted: Iterable[str]) -> tuple[Ruling, 
         lines = [f"  {r.file}:{r.line}: {r.subject}: {r.outcome} ({r.kind}): {r.reason}" for r in refused]
         raise LockError(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
-            hint="\n".join([*_pinning(refused), *_accepting(refused)]),
+            hint="\n".join([*_pythons(pythons), *_pinning(refused), *_accepting(refused)]),
         )
     return tuple(marked)
+
+
+def _pythons(pythons: Sequence[str]) -> list[str]:
+    """Return the Python that fits every pinned release, the newest of several."""
+    if not pythons:
+        return []
+    return [
+        f"every pinned release has a file for Python {in_words(pythons)}: the environment ran one of them; "
+        f"name it, such as `--python {pythons[-1]}`"
+    ]
 
 
 def _pinning(refused: Sequence[Ruling]) -> list[str]:

@@ -94,7 +94,9 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
     ]
     files.save()
-    accept([*others, *python.rulings, *ground.packages], decisions.accept)  # before all wheels are fetched
+    accept(
+        [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
+    )  # before the wheels are fetched
     python = with_prebuilt(python, _of_index(subject), target, services, around)
     base, libraries = _with_libraries(ground, python.wheels, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)

@@ -18,7 +18,15 @@ from reprobuild.registry.reference import is_image
 from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.freeze.asking import asked_of_indexes
 from reprobuild.resolve.freeze.files import FileLists
-from reprobuild.resolve.interpreter.choice import Choice, Find, bring, requested, settle, standalone
+from reprobuild.resolve.interpreter.choice import (
+    Choice,
+    Find,
+    bring,
+    guess,
+    requested,
+    settle,
+    standalone,
+)
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild, find_build
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.base import System, Wanted
@@ -95,9 +103,11 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
         base, packages = system.pin()
+    guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return Ground(
-        system=system, interpreter=settled.interpreter, rulings=settled.rulings, base=base, packages=packages
-    )
+        system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
+        packages=packages,
+    )  # fmt: skip
 
 
 def _roots(subject: Subject, interpreter: Interpreter) -> tuple[str, ...]:

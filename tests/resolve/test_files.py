@@ -21,6 +21,7 @@ from reprobuild.resolve.freeze.indexes import Index as Place
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Around, Resolved, Target, newest, resolve_requirements
 from reprobuild.resolve.freeze.lookup import by_rule
+from reprobuild.resolve.freeze.pythons import in_words
 from reprobuild.services import read_services
 from reprobuild.snapshot import conda
 from reprobuild.snapshot.joined import conda_versions
@@ -224,10 +225,38 @@ def test_no_wheel_for_the_interpreter_and_source_only(index: Index) -> None:
     index.add("src-1.0.tar.gz", **{"requires-python": ">=3.12"})
     _, ruling = lock(lists(index.url), "src==1.0")
     assert (ruling.outcome, ruling.kind) == ("unresolved", "source-only")
-    assert ruling.reason == "no source of src 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36"
+    assert ruling.reason == (
+        "no source of src 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36; its sources are for Python 3.12 to 3.16"
+    )
     _, ruling = lock(lists(index.url), "tool==1.0")
     assert (ruling.outcome, ruling.kind) == ("unresolved", "no-wheel")
-    assert ruling.reason == "no wheel of tool 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36"
+    assert ruling.reason == (
+        "no wheel of tool 1.0 fits Python 3.11.2 on x86_64 with glibc 2.36; its wheels are for Python 3.12"
+    )
+
+
+def test_the_pythons_that_every_pin_has_a_file_for_are_proposed(index: Index) -> None:
+    index.add("tool-1.0-cp312-cp312-manylinux_2_17_x86_64.whl")
+    for minor in (11, 12, 13):
+        index.add(f"lib-2.0-cp3{minor}-cp3{minor}-manylinux_2_17_x86_64.whl")
+    index.add("src-1.0.tar.gz", **{"requires-python": ">=3.9"})
+    lines = [requirement(text) for text in ("tool==1.0", "lib==2.0", "src==1.0")]
+    found = resolve_requirements(lines, lists(index.url), TARGET, AROUND)
+    assert found.pythons == ("3.12",)
+    with pytest.raises(LockError) as err:
+        accept(found.rulings, (), found.pythons)
+    assert err.value.hint.splitlines()[0] == (
+        "every pinned release has a file for Python 3.12: the environment ran one of them; name it, such as "
+        "`--python 3.12`"
+    )
+    followed = msgspec.structs.replace(TARGET, python="3.12.1")
+    found = resolve_requirements(lines, lists(index.url), followed, AROUND)
+    assert accept(found.rulings, (), found.pythons) == found.rulings
+    assert found.pythons == ()
+
+
+def test_ranges_of_pythons() -> None:
+    assert in_words(["3.5", "3.6", "3.7", "3.9", "3.11", "3.12"]) == "3.5 to 3.7, 3.9, 3.11 to 3.12"
 
 
 def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:

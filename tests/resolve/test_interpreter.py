@@ -7,11 +7,12 @@ import pytest
 
 from reprobuild.errors import LockError
 from reprobuild.lock import STANDALONE, Artefact, Base, Deb, Interpreter
-from reprobuild.resolve.interpreter.choice import Choice, bring, resolve_interpreter, settle
+from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.interpreter.choice import Choice, bring, guess, resolve_interpreter, settle
 from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.interpreter.standalone import Build, NoBuild
-from reprobuild.snapshot import collect_env, conda, machine, modules, rpm
-from reprobuild.snapshot.model import Package, Snapshot
+from reprobuild.snapshot import collect_env, conda, environ, machine, modules, rpm
+from reprobuild.snapshot.model import Package, Snapshot, Variable
 from tests.resolve.repositories import requirement
 from tests.system.samples import package
 
@@ -361,3 +362,53 @@ def test_the_users_word_on_free_threading() -> None:
     ) as caught:
         resolve_interpreter(free(PLAIN_13), "3.13")
     assert caught.value.hint == "an ordinary Python is another environment: --python 3.13.1t"
+
+
+def variables(text: str) -> tuple[Variable, ...]:
+    found, _ = environ.parse(text.encode())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("PATH=/home/a/v/bin:/home/a/.pyenv/shims:/usr/bin\nVIRTUAL_ENV=/home/a/v\n", "/home/a/.pyenv/shims before"),
+        ("PATH=/root/.pyenv/versions/3.12.1/bin:/usr/bin\n", "/root/.pyenv/versions/3.12.1/bin before /usr/bin"),
+        ("PATH=/apps/Python/3.12.4/bin:/usr/bin\n", "/apps/Python/3.12.4/bin before /usr/bin"),
+        ("PATH=/opt/cpython-3.13.1-linux/bin:/usr/bin\n", "/opt/cpython-3.13.1-linux/bin before /usr/bin"),
+        ("PATH=/home/a/miniconda3/envs/x/bin:/usr/bin\n", "/home/a/miniconda3/envs/x/bin before /usr/bin"),
+        ("PATH=/usr/bin\nCONDA_PREFIX=/home/a/env\n", "CONDA_PREFIX is /home/a/env"),
+        ("PATH=/usr/bin\nPYENV_VERSION=3.12.1\n", "PYENV_VERSION is 3.12.1"),
+    ],
+)  # fmt: skip
+def test_the_systems_python_is_a_guess_where_variables_lead_to_another(text: str, words: str) -> None:
+    given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
+    chosen = resolve_interpreter(given, None)
+    assert chosen.version == "3.11.2"
+    (ruling,) = guess(given, None, chosen)
+    assert (ruling.outcome, ruling.kind, ruling.subject) == ("replaced", "python-guess", "python")
+    assert words in ruling.reason
+    assert guess(given, "3.11.2", chosen) == ()
+    with pytest.raises(LockError, match=r"--python X\.Y\.Z"):
+        accept([ruling], [])
+    assert accept([ruling], ["python-guess"])[0].accepted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PATH=/home/a/v/bin:/usr/local/bin:/usr/bin:/bin\nVIRTUAL_ENV=/home/a/v\n",
+        "PATH=/home/a/v/bin:/home/a/miniconda3/condabin:/usr/bin\nVIRTUAL_ENV=/home/a/v\n",
+        "PATH=/usr/bin:/home/a/.pyenv/shims\n",
+        "PATH=/apps/cuda/12.4/bin:/usr/bin\nCONDA_PREFIX=/home/a/v\nVIRTUAL_ENV=/home/a/v\n",
+    ],
+)
+def test_the_systems_python_is_no_guess_for_a_virtual_environment_alone(text: str) -> None:
+    given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
+    assert guess(given, None, resolve_interpreter(given, None)) == ()
+
+
+def test_a_python_that_a_file_shows_is_no_guess() -> None:
+    given = snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0")
+    given = msgspec.structs.replace(given, variables=variables("PATH=/apps/Python/3.12.4/bin:/usr/bin\n"))
+    assert guess(given, None, resolve_interpreter(given, None)) == ()

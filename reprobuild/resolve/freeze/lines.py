@@ -21,9 +21,11 @@ from reprobuild.resolve.freeze.choosing import Choice, choose, hashed, having
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
+from reprobuild.resolve.freeze.pythons import common_pythons
 from reprobuild.resolve.freeze.rulings import (
     BROUGHT,
     BUILT,
+    UNFIT,
     ambiguous,
     missing,
     no_file,
@@ -44,11 +46,15 @@ WORKERS = 16  # most of the time is that of the index, far away
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line."""
+    """What the lines of a freeze became: wheels, sources that are built once, and one ruling for each line.
+
+    `pythons` are the `X.Y` for which every pinned release has a file, where one has no file for the target.
+    """
 
     wheels: tuple[Wheel, ...]
     sdists: tuple[Sdist, ...]
     rulings: tuple[Ruling, ...]
+    pythons: tuple[str, ...] = ()
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -85,13 +91,16 @@ def resolve_requirements(
     Raises:
         FetchError: an index cannot be reached, or is none.
     """
+    lines = tuple(requirements)
     finder = _Finder(files, target, around)
     with ThreadPoolExecutor(WORKERS) as pool:
-        answers = list(pool.map(finder.find, requirements))
+        answers = list(pool.map(finder.find, lines))
+    unfit = any(ruling.kind in UNFIT for _, ruling in answers)
     return Resolved(
         wheels=tuple(one for one, _ in answers if isinstance(one, Wheel)),
         sdists=tuple(one for one, _ in answers if isinstance(one, Sdist)),
         rulings=tuple(ruling for _, ruling in answers),
+        pythons=common_pythons(lines, files, target) if unfit else (),
     )
 
 

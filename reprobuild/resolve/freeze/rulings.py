@@ -9,10 +9,12 @@ from reprobuild.lock import Outcome, Ruling
 from reprobuild.resolve.freeze.choosing import Choice, differing
 from reprobuild.resolve.freeze.files import Distribution, Offer
 from reprobuild.resolve.freeze.lookup import Lookup
+from reprobuild.resolve.freeze.pythons import in_words, pythons_of
 from reprobuild.resolve.freeze.target import Target
 from reprobuild.resolve.freeze.versions import nearest, public, same_version
 from reprobuild.snapshot.model import Requirement
 
+UNFIT = ("no-wheel", "source-only")  # classes of releases without a file for the target
 BUILT = "; built from its source, once"  # of what has no wheel
 # Of a file without a published hash.
 BROUGHT = "; no sha256 of it is published, so it is what stood there when the lock was made"
@@ -125,4 +127,6 @@ def no_file(line: Requirement, target: Target, offers: Sequence[Offer]) -> Rulin
     wheels = any(item.tags for offer in offers for item in offer.files)
     what = "wheel" if wheels else "source"
     reason = f"no {what} of {line.name} {line.version} fits {target}"
-    return rule(line, "unresolved", reason, "no-wheel" if wheels else "source-only")
+    pythons = pythons_of([item for offer in offers for item in offer.files], target, wheels_only=wheels)
+    reason += f"; its {what}s are for Python {in_words(pythons)}" if pythons else ""
+    return rule(line, "unresolved", reason, UNFIT[0] if wheels else UNFIT[1])

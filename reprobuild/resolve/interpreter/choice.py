@@ -15,6 +15,7 @@ from reprobuild.errors import LockError
 from reprobuild.lock import STANDALONE, Base, Interpreter, Ruling
 from reprobuild.resolve.interpreter.evidence import (
     Seen,
+    another_python,
     default_minor,
     rpm_python,
     seen_pythons,
@@ -25,6 +26,7 @@ from reprobuild.snapshot.model import Place, Snapshot
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
+GUESS = "python-guess"  # the system's Python, where the environment may have run another one
 
 Find = Callable[[str], Build]
 
@@ -118,6 +120,27 @@ def settle(choice: Choice, base: Base, snapshot: Snapshot, find: Find) -> Choice
     return _choice(
         msgspec.structs.replace(standalone(wanted), version=build.version, file=build.file), snapshot
     )
+
+
+def guess(snapshot: Snapshot, decided: str | None, interpreter: Interpreter) -> tuple[Ruling, ...]:
+    """Return the deviation of a system's Python that stands in for one that the variables lead to.
+
+    Args:
+        snapshot: the captured environment.
+        decided: the user's word, if there is one.
+        interpreter: the chosen one.
+    """
+    sure = decided is not None or seen_pythons(snapshot) or interpreter.kind == "conda"
+    other = None if sure else another_python(snapshot)
+    if other is None:
+        return ()
+    place, words = other
+    ruling = Ruling(
+        file=place.file, line=place.line, subject="python", outcome="replaced", kind=GUESS,
+        reason=f"the image would have Python {interpreter.version} ({interpreter.evidence}), a guess: {words}, "
+        "which may be another Python; say which one ran: --python X.Y.Z (`python -VV` prints it)",
+    )  # fmt: skip
+    return (ruling,)
 
 
 def standalone(wanted: Interpreter) -> Interpreter:

@@ -9,6 +9,15 @@ from msgspec import Struct
 
 from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
 
+# Directories of PATH in which a manager of Pythons keeps them, and those that carry a version in their name.
+_MANAGED = re.compile(
+    r"(?i)(?:^|/)(?P<tool>\.?pyenv|uv/python|\.?asdf|mise|\.rye|\.?(?:mini|ana)conda\d?|miniforge\d?|mambaforge|micromamba)"
+    r"(?:/|$)"
+)
+_VERSIONED = re.compile(r"(?i)(?:^|/)(?:cpython|python)[/-]?(?P<version>3\.\d+(?:\.\d+)?)")
+_CONDA = re.compile(r"/condabin/?$")  # of every shell that conda was set up for: it holds no Python
+# Variables by which a manager names the Python that it runs.
+_NAMING = ("PYENV_VERSION", "PYENV_VIRTUAL_ENV", "UV_PYTHON", "ASDF_PYTHON_VERSION", "MISE_PYTHON_VERSION")
 FREE_THREADED = re.compile(r"(^|_)cp3\d+t(_|$)")  # in the build of a package of conda
 
 
@@ -38,6 +47,29 @@ def not_used(snapshot: Snapshot) -> Iterable[str]:
         assert ran is not None
         if not f"{module.version}.".startswith(f"{ran.version}."):
             yield f"{module.evidence} was loaded, and the environment ran Python {ran.version} ({ran.evidence})"
+
+
+def another_python(snapshot: Snapshot) -> tuple[Place, str] | None:
+    """Return the variable that leads to another Python than the system's, and its words; None where no variable does.
+
+    A virtual environment does not say which Python made it. Where a directory of pyenv, uv or conda comes before
+    `/usr/bin` on PATH, the system's own Python in a list of packages is no evidence.
+    """
+    values = {variable.name: variable for variable in snapshot.variables if variable.value}
+    for name in _NAMING:
+        if name in values:
+            return values[name].place, f"{name} is {values[name].value}"
+    prefix, virtual = (
+        values[name].value if name in values else "" for name in ("CONDA_PREFIX", "VIRTUAL_ENV")
+    )
+    if prefix and prefix != virtual:
+        return values["CONDA_PREFIX"].place, f"CONDA_PREFIX is {prefix}"
+    for folder in (values["PATH"].value or "").split(":") if "PATH" in values else ():
+        if folder in ("/usr/bin", "/bin"):
+            break
+        if not _CONDA.search(folder) and (_MANAGED.search(folder) or _VERSIONED.search(folder)):
+            return values["PATH"].place, f"PATH has {folder} before /usr/bin"
+    return None
 
 
 def system_pythons(snapshot: Snapshot) -> dict[str, str]:
