@@ -70,6 +70,13 @@ take_freeze() {
     fi | without_credentials > "$part/requirements.txt"
 }
 
+take_python() {
+    command -v python3 > /dev/null 2>&1 || return 0
+    timeout 60 python3 -I -c 'import sys, sysconfig
+print("Python", sys.version.replace("\n", " "))
+print(sysconfig.get_platform())' > "$part/python.txt" 2> /dev/null
+}
+
 take_packages() {
     command -v dpkg-query > /dev/null 2>&1 || return 0
     local states=/var/lib/apt/extended_states
@@ -132,6 +139,7 @@ trap 'rm -rf -- "$part"' EXIT
     take_environment
     take_modules
     take_freeze
+    take_python
     take_packages
     editables | while IFS= read -r folder; do take_repository "$folder"; done
 } 2> /dev/null < /dev/null

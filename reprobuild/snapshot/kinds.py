@@ -15,6 +15,7 @@ from reprobuild.snapshot import (
     modules,
     nvidia_smi,
     patches,
+    python_version,
     rpm,
 )  # fmt: skip
 from reprobuild.snapshot.model import Remark, Snapshot
@@ -61,6 +62,7 @@ KINDS: tuple[Kind, ...] = (
          ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml")),
     Kind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
     Kind("capture.json", "reports", machine.parse),
+    Kind("python.txt", "reports", python_version.parse, ("python-version.txt",)),
     Kind("collect-env.txt", "reports", collect_env.parse),
     Kind("nvidia-smi.txt", "reports", nvidia_smi.parse),
     Kind("nvidia-smi-q.txt", "reports", nvidia_smi.parse),

@@ -137,7 +137,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """
 
     file: str
-    kind: Literal["capture", "collect_env", "nvidia-smi"]
+    kind: Literal["capture", "collect_env", "nvidia-smi", "python"]
     facts: tuple[Fact, ...]
     python: str = ""
     torch: str = ""

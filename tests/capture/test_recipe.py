@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from importlib.resources import files
@@ -72,6 +73,8 @@ def test_it_is_read_and_nothing_was_touched(job: dict[str, str], tmp_path: Path)
     assert b"Zq7xW9pL" not in text
     assert SECRETS["github"].encode() not in text
     assert len(snapshot.packages) > 50
+    (report,) = snapshot.reports
+    assert (report.kind, report.python) == ("python", platform.python_version())
     assert not [variable for variable in snapshot.variables if variable.suspect]
     reasons = {remark.place.file: remark.reason for remark in snapshot.remarks}
     assert reasons["clone.untracked"] == "names of untracked files, for people: not read"
