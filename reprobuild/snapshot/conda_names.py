@@ -8,6 +8,10 @@ from importlib.resources import files
 import msgspec
 from packaging.utils import canonicalize_name
 
+INTERPRETER = "python"  # conda's package of the interpreter; on an index it would be another project
+# conda's names of torch, which people write into lists for pip. On an index `pytorch` is another project.
+TORCH = frozenset({"pytorch", "pytorch-cpu", "pytorch-gpu"})
+
 
 @cache
 def names() -> dict[str, str]:

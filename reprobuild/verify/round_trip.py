@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from reprobuild import profiles
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, distributions, dpkg_name
@@ -38,7 +39,7 @@ _EXCLUDED: dict[str, Code] = {
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
-    "marker": "not-needed", "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
+    "marker": "not-needed", "module": "base-provided", "conda": "base-provided", "leftover": "not-needed", "interpreter": "base-provided",
     "host-library": "host-only", "plugin-library": "not-needed", "missing-library": "not-needed",
 }  # fmt: skip
 
@@ -185,7 +186,19 @@ def _is_path(line: str) -> bool:
 def _simple(line: str) -> str:
     line = line.replace("git+ssh://git@", "git+https://").strip()
     name, equals, version = line.partition("==")
-    return f"{canonicalize_name(name)}=={version.lstrip('=')}" if equals else line.lower().replace("_", "-")
+    return (
+        f"{canonicalize_name(name)}=={_normal(version.lstrip('='))}"
+        if equals
+        else line.lower().replace("_", "-")
+    )
+
+
+def _normal(version: str) -> str:
+    """Return a version in PEP 440's normal form, `1.0-1` as `1.0.post1`; other texts as they are."""
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return version
 
 
 def _difference(

@@ -536,3 +536,23 @@ def test_a_page_of_links_with_one_that_is_no_address(served: Served) -> None:
     name = "pkg-1.0-py3-none-any.whl"
     url = served.give("/links", f'<a href="https://[x/{name}">a</a> <a href="{name}">b</a>'.encode())
     assert [item.url for item in lists(links=(url,)).of("pkg", "1.0")] == [f"{served.url}/{name}"]
+
+
+@pytest.mark.parametrize("name", ["pytorch", "PyTorch", "pytorch_gpu"])
+def test_condas_name_of_torch_is_torch_and_no_other_project(index: Index, name: str) -> None:
+    index.add("torch-2.0.0-py3-none-any.whl")
+    index.add("pytorch-2.0.0-py3-none-any.whl")
+    found, ruling = lock(lists(index.url), f"{name}==2.0.0")
+    assert found is not None
+    assert (found.name, found.file.filename) == ("torch", "torch-2.0.0-py3-none-any.whl")
+    assert (ruling.outcome, ruling.kind, ruling.subject) == ("replaced", "conda-build", "torch")
+    assert ruling.captured == f"{name}==2.0.0"
+    assert ruling.reason.startswith(f"{name} is conda's name of torch: torch-2.0.0-py3-none-any.whl")
+    found, ruling = lock(lists(index.url), f"{name}==9.9.9")
+    assert (found, ruling.outcome, ruling.kind) == (None, "unresolved", "unknown-version")
+
+
+def test_python_in_a_list_is_the_interpreter(index: Index) -> None:
+    index.add("python-3.8.10-py3-none-any.whl")
+    found, ruling = lock(lists(index.url), "python==3.8.10")
+    assert (found, ruling.outcome, ruling.kind) == (None, "excluded", "interpreter")

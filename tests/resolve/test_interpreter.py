@@ -412,3 +412,10 @@ def test_a_python_that_a_file_shows_is_no_guess() -> None:
     given = snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0")
     given = msgspec.structs.replace(given, variables=variables("PATH=/apps/Python/3.12.4/bin:/usr/bin\n"))
     assert guess(given, None, resolve_interpreter(given, None)) == ()
+
+
+def test_a_list_that_names_python_as_a_package_shows_it() -> None:
+    lines = (requirement("python==3.8.10"), requirement("numpy==1.24.0"))
+    chosen = resolve_interpreter(msgspec.structs.replace(snapshot(*APT), requirements=lines), None)
+    assert (chosen.version, chosen.kind) == ("3.8.10", "standalone")
+    assert chosen.evidence == "python==3.8.10, requirements.txt:1"

@@ -100,6 +100,9 @@ SPELLED = "the same, spelled differently by another version of pip or uv"
     [
         ("My_Pkg==1.0", "my-pkg==1.0"),
         ("my.pkg===1.0", "my-pkg==1.0"),
+        ("my-pkg==1.0-1", "my-pkg==1.0.post1"),
+        ("my-pkg==v1.2", "my-pkg==1.2"),
+        ("my-pkg==2.0.0RC1", "my-pkg==2.0.0rc1"),
         (
             "-e git+ssh://git@example.org/o/my_pkg@c0ffee#egg=my_pkg",
             "-e git+https://example.org/o/my_pkg@c0ffee#egg=my-pkg",
@@ -113,6 +116,7 @@ def test_freeze_spelled_differently(captured: str, image: str) -> None:
 @pytest.mark.parametrize(
     "image",
     [
+        "a==1.0.post1",
         "-e git+https://example.org/o/a@deadbeef#egg=a",
         "-e git+https://example.com/o/a@c0ffee#egg=a",
         "a==1.0",

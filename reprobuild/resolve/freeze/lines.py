@@ -40,6 +40,7 @@ from reprobuild.resolve.freeze.rulings import (
 from reprobuild.resolve.freeze.system_lines import rule_system
 from reprobuild.resolve.freeze.target import Target as Target
 from reprobuild.services import Service
+from reprobuild.snapshot.conda_names import TORCH
 from reprobuild.snapshot.model import Requirement
 
 WORKERS = 16  # most of the time is that of the index, far away
@@ -119,6 +120,8 @@ class _Finder:
     def find(self, line: Requirement) -> Answer:
         """Return what one line becomes."""
         around = self._around
+        if line.kind == "index" and line.version and canonicalize_name(line.name) in TORCH:
+            return self._of_torch(line)
         lookup = look_up(line, around.packages, around.services, apart=around.apart)
         if self._files.decided(line.name) and line.kind == "index" and line.version:
             return self._of_index(line, Lookup(where="index"))
@@ -131,8 +134,9 @@ class _Finder:
         return None, self._without_file(line, lookup)
 
     def _without_file(self, line: Requirement, lookup: Lookup) -> Ruling:
-        if lookup.where == "dropped":
-            return rule(line, "excluded", f"dropped: {lookup.why}", "leftover")
+        if lookup.where in ("dropped", "interpreter"):
+            kind = "leftover" if lookup.where == "dropped" else "interpreter"
+            return rule(line, "excluded", f"dropped: {lookup.why}", kind)
         if lookup.where in ("system", "vendor"):
             return rule_system(line, lookup, self._around.base, self._around.image)
         reason = lookup.why or _WITHOUT_FILE[lookup.where]
@@ -209,6 +213,15 @@ class _Finder:
             return wheel, rule(line, "pinned", reason)
         sdist = Sdist(name=name, version=line.version or "", file=file, yanked=yanked)
         return sdist, rule(line, "pinned", f"{reason}{BUILT}")
+
+    def _of_torch(self, line: Requirement) -> Answer:
+        """Take the wheel of torch for conda's name of it, which must be accepted."""
+        renamed = msgspec.structs.replace(line, name="torch")
+        found, ruling = self._of_index(renamed, look_up(renamed, {}, self._around.services))
+        reason = f"{line.name} is conda's name of torch: {ruling.reason}"
+        if found is None:
+            return None, msgspec.structs.replace(ruling, reason=reason)
+        return found, rule(renamed, "replaced", reason, "conda-build")
 
     def _of_conda(self, line: Requirement, lookup: Lookup) -> Answer:
         found, ruling = self._of_index(line, lookup)

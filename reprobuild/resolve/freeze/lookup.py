@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.resolve.freeze.debian_names import brought_by
 from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.services import Service, fill
+from reprobuild.snapshot.conda_names import INTERPRETER
 from reprobuild.snapshot.model import Requirement
 
 Where = Literal[
@@ -28,6 +29,7 @@ Where = Literal[
     "system",  # a package of the system
     "vendor",  # the base image of a vendor
     "dropped",  # nothing: it was never there
+    "interpreter",  # nothing: conda's list names Python as a package
     "nothing",  # the freeze tells no version
 ]
 # NVIDIA's builds: 2.6.0a0+ecf3bae40a.nv25.1 and 2.17.0+nv25.2 of its images, 2.0.0+nv23.5 of Jetson's wheels.
@@ -77,6 +79,8 @@ def look_up(
         return Lookup(where="folder", asked=line.path or "")
     if line.kind == "archive":
         return _of_archive(line)
+    if canonicalize_name(line.name) == INTERPRETER:
+        return Lookup(where="interpreter", why="it names the interpreter, as conda's lists do")
     if line.version is None:
         return Lookup(where="nothing", why="the freeze tells no version")
     return _of_version(line.name, line.version, packages, services, apart=apart)

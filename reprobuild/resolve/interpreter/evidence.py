@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
+from reprobuild.snapshot.conda_names import INTERPRETER
 from reprobuild.snapshot.model import CondaPackage, Place, Snapshot
 
 # Directories of PATH in which a manager of Pythons keeps them, and those that carry a version in their name.
@@ -37,7 +39,9 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 def seen_pythons(snapshot: Snapshot) -> list[Seen]:
     """Return what reports, conda's lists and loaded modules show, without the system's own lists."""
-    return [*_from_reports(snapshot), *_from_conda(snapshot), *_from_modules(snapshot)]
+    return [
+        *_from_reports(snapshot), *_from_conda(snapshot), *_from_freeze(snapshot), *_from_modules(snapshot)
+    ]  # fmt: skip
 
 
 def not_used(snapshot: Snapshot) -> Iterable[str]:
@@ -128,6 +132,15 @@ def _from_conda(snapshot: Snapshot) -> Iterable[Seen]:
             yield Seen(
                 version=package.version, evidence=evidence, place=package.place, ran=True, free_threaded=free
             )
+
+
+def _from_freeze(snapshot: Snapshot) -> Iterable[Seen]:
+    """Yield the Python that a list names as a package, as lists made from conda's do."""
+    for line in snapshot.requirements:
+        python = line.kind == "index" and canonicalize_name(line.name) == INTERPRETER
+        if python and re.fullmatch(r"3\.\d+(\.\d+)?", line.version or ""):
+            evidence = f"{line.name}=={line.version}, {line.place}"
+            yield Seen(version=line.version or "", evidence=evidence, place=line.place, ran=True)
 
 
 def _from_reports(snapshot: Snapshot) -> Iterable[Seen]:
