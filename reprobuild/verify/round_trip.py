@@ -39,7 +39,8 @@ _EXCLUDED: dict[str, Code] = {
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
     "daemon": "host-only", "host-fabric": "host-only", "host-scheduler": "host-only",
-    "marker": "not-needed", "module": "base-provided", "conda": "base-provided", "leftover": "not-needed", "interpreter": "base-provided",
+    "marker": "not-needed", "module": "base-provided", "conda": "base-provided", "leftover": "not-needed",
+    "interpreter": "base-provided",
     "host-library": "host-only", "plugin-library": "not-needed", "missing-library": "not-needed",
 }  # fmt: skip
 
