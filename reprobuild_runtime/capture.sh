@@ -56,6 +56,15 @@ without_credentials() {
         s#(://)[^/@[:space:]]+:[^/@[:space:]]+@#\1#g; s#(https?://)[^/@[:space:]]+@#\1#g'
 }
 
+absolute_path() { # without `.`, `node_modules/.bin` and other entries that name the current directory
+    local entry kept='' entries
+    IFS=: read -r -a entries <<< "$PATH"
+    for entry in "${entries[@]}"; do
+        [[ $entry == /* ]] && kept+=${kept:+:}$entry
+    done
+    printf '%s\n' "${kept:-/usr/bin:/bin}"
+}
+
 take_modules() {
     if type module > /dev/null 2>&1; then
         module list 2> "$part/modules.txt" > /dev/null
@@ -64,9 +73,9 @@ take_modules() {
 
 take_freeze() {
     if command -v uv > /dev/null 2>&1 && [ -n "${VIRTUAL_ENV-}" ]; then
-        timeout 60 uv pip freeze 2> /dev/null
+        (cd / && timeout 60 uv pip freeze 2> /dev/null)
     else
-        timeout 60 python3 -m pip freeze 2> /dev/null
+        (cd / && timeout 60 python3 -m pip freeze 2> /dev/null) # `-m` would run a `pip/` of the current directory
     fi | without_credentials > "$part/requirements.txt"
 }
 
@@ -129,7 +138,8 @@ fi
 trap 'rm -rf -- "$part"' EXIT
 [ ! -e "$target/env.txt" ] || { say "$target: captured already"; exit 0; } # between our two looks
 {
-    take_environment
+    take_environment # PATH as it is; of what follows nothing is a program of this directory, which may be anybody's
+    PATH=$(absolute_path)
     take_modules
     take_freeze
     take_packages
