@@ -30,7 +30,7 @@ _KEPT = 64 << 10  # of what git says
 _SCHEMES = (*PROTOCOLS, "ssh+git", "git+ssh")
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
 _SCHEME = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
-_OPTION = re.compile(r"-|[^/:]*//([^/]*@)?-|[^/:]*@-")
+_OPTION = re.compile(r"-|[^/:]*://([^/]*@)?-|[^/:]*@-")
 _PROGRESS = re.compile(r"(remote: )?([A-Z][A-Za-z ]+:\s+\d+[%,. ]|Total \d+ |[A-Z][A-Za-z ]+: \d+$)")
 # `git rev-parse --local-env-vars`, less the settings: where the user's own repository is, which is not to be written.
 _PLACES = frozenset(
