@@ -14,6 +14,17 @@ set -u
 umask 077
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0
 
+absolute_path() { # without `.`, `node_modules/.bin` and other entries that name the current directory
+    local entry kept='' entries
+    IFS=: read -r -a entries <<< "$PATH"
+    for entry in "${entries[@]}"; do
+        [[ $entry == /* ]] && kept+=${kept:+:}$entry
+    done
+    printf '%s\n' "${kept:-/usr/bin:/bin}"
+}
+path=$PATH # what is captured; no program of this directory is run, which may be anybody's
+PATH=$(absolute_path)
+
 say() { printf 'capture.sh: %s\n' "$*" >&2; }
 
 [ $# = 1 ] && [ -n "$1" ] || { say "usage: capture.sh DIR"; exit 2; }
@@ -39,7 +50,7 @@ is_secret() { # NAME VALUE
 # Between NULs, so that no value is torn; `tr '\0' '\n' < env.txt` shows it.
 take_environment() {
     local entry name
-    env -0 | while IFS= read -r -d '' entry; do
+    PATH=$path "$(type -P env)" -0 | while IFS= read -r -d '' entry; do
         name=${entry%%=*}
         if ! is_secret "$name" "${entry#*=}"; then
             printf '%s\0' "$entry"
@@ -54,15 +65,6 @@ without_credentials() {
     sed -E '/\.git@/!s#(://)[^/@[:space:]]+:[^/@[:space:]]*@[A-Za-z0-9_-]+/([^@[:space:]]*[^/@[:space:]])?@([A-Za-z][A-Za-z0-9.-]*(:[0-9]+)?/)#\1\3#g
         s#(://)[^/:@[:space:]]+:[^/@[:space:]]*[^0-9/@[:space:]][^/@[:space:]]*/[^@[:space:]]*@#\1#g
         s#(://)[^/@[:space:]]+:[^/@[:space:]]+@#\1#g; s#(https?://)[^/@[:space:]]+@#\1#g'
-}
-
-absolute_path() { # without `.`, `node_modules/.bin` and other entries that name the current directory
-    local entry kept='' entries
-    IFS=: read -r -a entries <<< "$PATH"
-    for entry in "${entries[@]}"; do
-        [[ $entry == /* ]] && kept+=${kept:+:}$entry
-    done
-    printf '%s\n' "${kept:-/usr/bin:/bin}"
 }
 
 take_modules() {
@@ -138,8 +140,7 @@ fi
 trap 'rm -rf -- "$part"' EXIT
 [ ! -e "$target/env.txt" ] || { say "$target: captured already"; exit 0; } # between our two looks
 {
-    take_environment # PATH as it is; of what follows nothing is a program of this directory, which may be anybody's
-    PATH=$(absolute_path)
+    take_environment
     take_modules
     take_freeze
     take_packages
