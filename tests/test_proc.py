@@ -388,6 +388,14 @@ def test_a_program_that_falls_silent_is_ended() -> None:
         stream(argv, env=ENV, purpose="test", sink=lambda *_: None, silence=30, timeout=1)
 
 
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be as one of the script of an installation: `python -m pytest` has the checkout in front."""
+    checkout = str(Path(proc.__file__).parents[2])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", checkout)])
+
+
+@pytest.mark.usefixtures("installed")
 def test_our_own_python_finds_packages_of_the_users_own_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +415,7 @@ def test_our_own_python_finds_packages_of_the_users_own_site(
     assert run(own_code("import msgspec"), env=ENV, purpose="test") == b"of the user\n"
 
 
+@pytest.mark.usefixtures("installed")
 def test_an_isolated_python_without_this_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     proc.check_installed()
     base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
@@ -414,6 +423,24 @@ def test_an_isolated_python_without_this_program_is_told(monkeypatch: pytest.Mon
     with pytest.raises(EngineError, match=f"`{base} -I` does not find reprobuild") as caught:
         proc.check_installed()
     assert caught.value.hint == (
-        "install reprobuild with pip (a checkout with `pip install --editable`): PYTHONPATH and the current "
-        "directory are not searched"
+        "install reprobuild with pip into the Python that runs it (a checkout with `pip install --editable`)"
     )
+
+
+def test_our_own_python_finds_this_program_where_pythonpath_has_it(tmp_path: Path) -> None:
+    """As on a machine without an index, where the wheels of a bundle are unpacked into a folder."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "reprobuild").symlink_to(Path(proc.__file__).parents[1])
+    decoy = program(tmp_path / "place", "json.py", "open('ran', 'w')\n").parent
+    script = (
+        "from reprobuild import proc\n"
+        "inner = proc.own_code('import reprobuild, sys; print(reprobuild.__file__, sys.flags.isolated)')\n"
+        "print(proc.run(inner, env={}, purpose='test').decode())"
+    )
+    other = [str(path) for path in map(Path, sys.path) if path.name == "site-packages"]
+    base = f"{sys.base_prefix}/bin/python3.{sys.version_info.minor}"
+    env = {**ENV, "PYTHONPATH": os.pathsep.join([str(tools), *other])}
+    said = run([base, "-c", "import sys; sys.path.pop(0)\n" + script], env=env, purpose="test", cwd=decoy)
+    assert said.decode().split() == [f"{tools}/reprobuild/__init__.py", "1"]
+    assert not (decoy / "ran").exists()

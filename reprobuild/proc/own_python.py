@@ -1,8 +1,8 @@
 """Commands for the Python that runs this program, started so that no code of the current directory can run in it.
 
 `-I` leaves out the current directory, PYTHONPATH, PYTHONSTARTUP and the user's own `site-packages`
-(https://docs.python.org/3/using/cmdline.html#cmdoption-I). This program may be installed in the last of these, which
-then is named to the new Python as a value.
+(https://docs.python.org/3/using/cmdline.html#cmdoption-I). Where this program itself comes from one of these, the new
+Python gets that one directory as a value: its code runs already.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from reprobuild.proc.whole import run
 
 SAFE = Path("/")  # a current directory that holds no file of anybody
 INSTALL = (
-    "install reprobuild with pip (a checkout with `pip install --editable`): PYTHONPATH and the current directory "
-    "are not searched"
+    "install reprobuild with pip into the Python that runs it (a checkout with `pip install --editable`)"
 )
+_STANDARD = str(Path(site.__file__).parent)
+_ABOVE = "import sys; sys.path.insert(0, {folder!r}); "
 # Before the system's `site-packages`, as Python itself has it.
 _USER_SITE = (
     "import site, sys; k = sys.path[:]; site.addsitedir({folder!r}); "
@@ -30,7 +31,7 @@ _USER_SITE = (
 
 def own_module(module: str, *words: str) -> list[str]:
     """Return the command that runs a module of this Python's own packages."""
-    if not _user_site():
+    if not _prelude():
         return [sys.executable, "-I", "-m", module, *words]
     return own_code(
         f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)", *words
@@ -39,15 +40,14 @@ def own_module(module: str, *words: str) -> list[str]:
 
 def own_code(code: str, *words: str) -> list[str]:
     """Return the command that runs a line of code, which may import this Python's own packages."""
-    folder = _user_site()
-    return [sys.executable, "-I", "-c", (_USER_SITE.format(folder=folder) if folder else "") + code, *words]
+    return [sys.executable, "-I", "-c", _prelude() + code, *words]
 
 
 def check_installed() -> None:
     """Check that an isolated Python finds this program.
 
     Raises:
-        EngineError: it does not: PYTHONPATH or the current directory has it.
+        EngineError: it does not.
     """
     try:
         run(own_code("import reprobuild"), env={}, purpose="find reprobuild", timeout=60)
@@ -55,7 +55,10 @@ def check_installed() -> None:
         raise EngineError(f"`{sys.executable} -I` does not find reprobuild", hint=INSTALL) from None
 
 
-def _user_site() -> str:
-    """Return the user's own `site-packages` where this process takes packages from it."""
+def _prelude() -> str:
+    """Return the line that brings the packages of this process where an isolated Python does not have them."""
+    own, standard = str(Path(__file__).parents[2]), sys.path.index(_STANDARD) if _STANDARD in sys.path else 0
+    if own in sys.path[:standard]:  # PYTHONPATH has it, or `python -m` in a checkout
+        return _ABOVE.format(folder=own)
     folder = site.getusersitepackages()
-    return folder if Path(folder).is_absolute() and folder in sys.path else ""
+    return _USER_SITE.format(folder=folder) if Path(folder).is_absolute() and folder in sys.path else ""
