@@ -45,7 +45,7 @@ class Scene:
         home = folder / "home"
         home.mkdir()
         self.env = {
-            "PATH": self.path, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"),
+            "PATH": self.path, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "DOCKER_HOST": "tcp://127.0.0.1:1",
             "PYTHONPATH": f"{os.pathsep}{self.decoys.place}", "PYTHONSTARTUP": str(self.decoys.place / "json.py"),
         }  # fmt: skip
         monkeypatch.chdir(self.decoys.place)
