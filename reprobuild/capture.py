@@ -61,7 +61,7 @@ def capture(
     """
     with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
         argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
-        code = proc.stream(argv, env=env, purpose="capture its environment", sink=sink)
+        code = proc.stream(argv, env=env, purpose="capture its environment", sink=sink, exact=True)
     if code not in _CODES:
         raise SnapshotError(
             f"`{python}` could not run the capture: it exited {code}",

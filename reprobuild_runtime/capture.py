@@ -512,9 +512,10 @@ def _run(
         with _WATCHER.lock:  # so that it is known before anybody can look for what has to be ended
             if _WATCHER.closed:
                 raise GaveUp("failed")
+            own = _absolute_path(context.environ if env is None else env)
             child = subprocess.Popen(
-                list(argv), env=dict(env if env is not None else context.environ), cwd=cwd, stdin=given, stdout=said,
-                stderr=subprocess.DEVNULL, start_new_session=True,
+                list(argv), env=own, cwd=cwd, stdin=given, stdout=said, stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )  # fmt: skip
             program = Watched(child.pid, said.fileno(), time.monotonic() + left, most)
             _WATCHER.programs.append(program)
@@ -529,6 +530,17 @@ def _run(
             raise GaveUp("too-large")
         said.seek(0)
         return said.read()
+
+
+def _absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return the environment of a program: relative entries of PATH would lead into the job's own directory."""
+    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
+
+
+def _program(name: str, context: Context) -> Optional[str]:
+    """Return the file of a program, by the absolute entries of PATH alone."""
+    return shutil.which(name, path=_absolute_path(context.environ)["PATH"])
 
 
 class Watched:
@@ -1006,7 +1018,7 @@ RPM_FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")  # of its database, in o
 
 def take_rpm(context: Context) -> Taken:
     """Packages of rpm, from its own program: its database has a format for each release."""
-    program = shutil.which("rpm", path=context.environ.get("PATH"))
+    program = _program("rpm", context)
     if not program or not any(map(os.path.isdir, RPM_FOLDERS)):
         raise GaveUp("not-there")
     rows = (
@@ -1099,7 +1111,7 @@ def take_gpu(context: Context) -> Taken:
 
 
 def _ask_nvidia_smi(context: Context) -> Dict[str, Any]:
-    program = shutil.which("nvidia-smi", path=context.environ.get("PATH"))
+    program = _program("nvidia-smi", context)
     if program is None:
         return {}
     short = context._replace(deadline=min(context.deadline, time.monotonic() + 5))
@@ -1328,7 +1340,7 @@ class Repository:
     def __init__(self, top: str, context: Context) -> None:
         self.top = top
         self.context = context
-        program = shutil.which("git", path=context.environ.get("PATH"))
+        program = _program("git", context)
         if program is None:
             raise GaveUp("failed", "git is not on PATH")
         self.program = program

@@ -14,6 +14,17 @@ set -u
 umask 077
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0
 
+absolute_path() { # without `.`, `node_modules/.bin` and other entries that name the current directory
+    local entry kept='' entries
+    IFS=: read -r -a entries <<< "$PATH"
+    for entry in "${entries[@]}"; do
+        [[ $entry == /* ]] && kept+=${kept:+:}$entry
+    done
+    printf '%s\n' "${kept:-/usr/bin:/bin}"
+}
+path=$PATH # what is captured; no program of this directory is run, which may be anybody's
+PATH=$(absolute_path)
+
 say() { printf 'capture.sh: %s\n' "$*" >&2; }
 
 [ $# = 1 ] && [ -n "$1" ] || { say "usage: capture.sh DIR"; exit 2; }
@@ -39,7 +50,7 @@ is_secret() { # NAME VALUE
 # Between NULs, so that no value is torn; `tr '\0' '\n' < env.txt` shows it.
 take_environment() {
     local entry name
-    env -0 | while IFS= read -r -d '' entry; do
+    PATH=$path "$(type -P env)" -0 | while IFS= read -r -d '' entry; do
         name=${entry%%=*}
         if ! is_secret "$name" "${entry#*=}"; then
             printf '%s\0' "$entry"
@@ -64,9 +75,9 @@ take_modules() {
 
 take_freeze() {
     if command -v uv > /dev/null 2>&1 && [ -n "${VIRTUAL_ENV-}" ]; then
-        timeout 60 uv pip freeze 2> /dev/null
+        (cd / && timeout 60 uv pip freeze 2> /dev/null)
     else
-        timeout 60 python3 -m pip freeze 2> /dev/null
+        (cd / && timeout 60 python3 -m pip freeze 2> /dev/null) # `-m` would run a `pip/` of the current directory
     fi | without_credentials > "$part/requirements.txt"
 }
 

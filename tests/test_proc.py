@@ -6,14 +6,26 @@ import csv
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from reprobuild import proc
 from reprobuild.errors import BuildError, EngineError, LockError
-from reprobuild.proc import TAIL_LINES, Begun, Failed, TimedOut, feed, flowing, run, stream
+from reprobuild.proc import (
+    TAIL_LINES,
+    Begun,
+    Failed,
+    TimedOut,
+    feed,
+    flowing,
+    own_code,
+    own_module,
+    own_python,
+    run,
+    stream,
+)  # fmt: skip
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -295,3 +307,140 @@ def test_what_was_begun_is_ended(late: bool, tmp_path: Path) -> None:
     else:
         begun.end()
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+# --- which file the name of a program means ---
+
+
+def program(folder: Path, name: str = "made", text: str = "#!/bin/sh\necho decoy\n") -> Path:
+    """Write a program into a folder."""
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+    return folder / name
+
+
+STARTS = [
+    lambda argv, env: run(argv, env=env, purpose="test"),
+    lambda argv, env: feed(argv, [], env=env, purpose="test"),
+    lambda argv, env: str(stream(argv, env=env, purpose="test", sink=lambda *_: None)).encode(),
+    lambda argv, env: str(stream(argv, env=env, purpose="test", sink=lambda *_: None, exact=True)).encode(),
+    lambda argv, env: Begun(argv, env=env, purpose="test").result(60),
+]
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("entry", ["", ".", "bin", "../place/bin", "bin/../bin"])
+def test_a_relative_entry_of_path_leads_to_no_program(
+    entry: str,
+    start: Callable[[list[str], dict[str, str]], bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = program(tmp_path / "place").parent
+    program(place / "bin")
+    monkeypatch.chdir(place)
+    for path in (entry, f"{entry}:/nonexistent", f"/nonexistent:{entry}", f"{entry}:{os.defpath}"):
+        with pytest.raises(EngineError, match="`made` is not on PATH") as caught:
+            start(["made"], {"PATH": path})
+        assert caught.value.hint == (
+            f"PATH has it in `{entry or '.'}`, an entry relative to the current directory, which is not searched: "
+            "write the entry in full"
+        )
+    program(tmp_path / "own", text="#!/bin/sh\nexit 0\n")
+    assert b"decoy" not in start(["made"], {"PATH": f"{entry}:{tmp_path / 'own'}"})
+
+
+def test_what_a_program_starts_is_looked_for_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "bin", "inner")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Failed, match="inner"):
+        run(["sh", "-c", "inner"], env={"PATH": f"bin:.::{os.defpath}"}, purpose="test")
+    assert run(["sh", "-c", "echo $PATH"], env={"PATH": ".:"}, purpose="test").decode().strip() == os.defpath
+    assert proc.which("inner", {"PATH": "bin"}) is None
+    assert proc.which("inner", {"PATH": str(tmp_path / "bin")}) == str(tmp_path / "bin/inner")
+
+
+def test_an_environment_that_is_the_subject_is_kept() -> None:
+    said = bytearray()
+    env = {"PATH": f"bin::{os.defpath}"}
+    stream(
+        ["sh", "-c", "echo $PATH"],
+        env=env,
+        purpose="test",
+        sink=lambda _, data: said.extend(data),
+        exact=True,
+    )
+    assert said.decode().strip() == env["PATH"]
+
+
+def test_a_program_that_falls_silent_is_ended() -> None:
+    script = "import time; [print(n, flush=True) or time.sleep(0.2) for n in range(5)]; time.sleep(60)"
+    argv, said = [sys.executable, "-I", "-S", "-c", script], bytearray()
+    begin = time.monotonic()
+    with pytest.raises(TimedOut, match="said nothing for 1 s"):
+        stream(argv, env=ENV, purpose="test", sink=lambda _, data: said.extend(data), silence=1, timeout=30)
+    assert said == b"0\n1\n2\n3\n4\n"
+    assert time.monotonic() - begin < 10
+    with pytest.raises(TimedOut, match="did not end within 1 s"):
+        stream(argv, env=ENV, purpose="test", sink=lambda *_: None, silence=30, timeout=1)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be as one of the script of an installation: `python -m pytest` has the checkout in front."""
+    checkout = str(Path(proc.__file__).parents[2])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", checkout)])
+
+
+@pytest.mark.usefixtures("installed")
+def test_our_own_python_finds_packages_of_the_users_own_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip install --user` is where clusters have it, and `-I` leaves that out."""
+    site = tmp_path / "site-packages"
+    (site / "mine").mkdir(parents=True)
+    (site / "mine/__init__.py").touch()
+    (site / "mine/__main__.py").write_text("import sys; print(sys.argv[1:], sys.flags.isolated)")
+    (site / "msgspec").mkdir()
+    (site / "msgspec/__init__.py").write_text("print('of the user')")
+    argv = own_module("mine", "a b", "-c")
+    assert argv[1:4] == ["-I", "-m", "mine"]
+    monkeypatch.setattr(own_python.site, "getusersitepackages", lambda: str(site))
+    monkeypatch.syspath_prepend(str(site))
+    said = run(own_module("mine", "a b", "-c"), env=ENV, purpose="test", cwd=tmp_path)
+    assert said.decode() == "['a b', '-c'] 1\n"
+    assert run(own_code("import msgspec"), env=ENV, purpose="test") == b"of the user\n"
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_isolated_python_without_this_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    proc.check_installed()
+    base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+    monkeypatch.setattr(sys, "executable", str(base))
+    with pytest.raises(EngineError, match=f"`{base} -I` does not find reprobuild") as caught:
+        proc.check_installed()
+    assert caught.value.hint == (
+        "install reprobuild with pip into the Python that runs it (a checkout with `pip install --editable`)"
+    )
+
+
+def test_our_own_python_finds_this_program_where_pythonpath_has_it(tmp_path: Path) -> None:
+    """As on a machine without an index, where the wheels of a bundle are unpacked into a folder."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "reprobuild").symlink_to(Path(proc.__file__).parents[1])
+    decoy = program(tmp_path / "place", "json.py", "open('ran', 'w')\n").parent
+    script = (
+        "from reprobuild import proc\n"
+        "inner = proc.own_code('import reprobuild, sys; print(reprobuild.__file__, sys.flags.isolated)')\n"
+        "print(proc.run(inner, env={}, purpose='test').decode())"
+    )
+    other = [str(path) for path in map(Path, sys.path) if path.name == "site-packages"]
+    base = f"{sys.base_prefix}/bin/python3.{sys.version_info.minor}"
+    env = {**ENV, "PYTHONPATH": os.pathsep.join([str(tools), *other])}
+    said = run([base, "-c", "import sys; sys.path.pop(0)\n" + script], env=env, purpose="test", cwd=decoy)
+    assert said.decode().split() == [f"{tools}/reprobuild/__init__.py", "1"]
+    assert not (decoy / "ran").exists()

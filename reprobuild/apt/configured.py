@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from msgspec import Struct
 
 from reprobuild.apt.index import PackagesFile, SystemIndex, without_credentials
 from reprobuild.errors import FetchError, LockError
-from reprobuild.proc import Failed, run
+from reprobuild.proc import Failed, run, which
 
 # Suites that apt takes nothing from unasked (`NotAutomatic: yes` in their Release files).
 _NOT_AUTOMATIC = ("-backports", "-backports-sloppy", "-proposed", "-proposed-updates")
@@ -41,6 +40,7 @@ _KEEP = re.compile(
     r"(Acquire::[^ ]*|Dir|Dir::Etc|Dir::Etc::(netrc|netrcparts|trusted|trustedparts)|Dir::Bin::[^ ]*)"
     r' "[^"\n]*";'
 )
+_ANSWER_SECONDS = 60  # what apt says of its configuration is on this disk
 _CONFIG = "apt.conf"
 _SOURCES = "reprobuild.sources"
 _ARCHITECTURE = re.compile(r"[a-z0-9-]+")
@@ -144,7 +144,7 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
         env: the environment for apt; `APT_CONFIG` in it is honoured.
         architecture: in Debian's words.
     """
-    if not shutil.which("apt-get", path=env.get("PATH")):
+    if not which("apt-get", env):
         return ()
     env = {**env, "LC_ALL": "C"}
     own = (architecture,)
@@ -188,7 +188,7 @@ def configured_targets(
     options = [*_NO_CACHE, f"-oAPT::Get::IndexTargets::ReleaseInfo={known}"]
     raw = run(
         ["apt-get", *options, "indextargets", "Created-By: Packages"], env=env,
-        purpose="list the apt sources of this machine", missing=LockError,
+        purpose="list the apt sources of this machine", missing=LockError, timeout=_ANSWER_SECONDS,
         hint="lock on a Debian or Ubuntu machine, or in a container of one",
     )  # fmt: skip
     return [
@@ -212,7 +212,13 @@ def _update(
     for below in ("state/lists/partial", "cache/archives/partial", "log"):
         (folder / below).mkdir(parents=True, exist_ok=True)
     (folder / "state/status").touch()
-    settings = run(["apt-config", "dump"], env=env, purpose="read apt's configuration", missing=LockError)
+    settings = run(
+        ["apt-config", "dump"],
+        env=env,
+        purpose="read apt's configuration",
+        missing=LockError,
+        timeout=_ANSWER_SECONDS,
+    )
     kept = [line for line in settings.decode(errors="replace").splitlines() if _KEEP.fullmatch(line)]
     config, sources = folder / _CONFIG, folder / _SOURCES
     own = _SETTINGS.format(

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from reprobuild.builders.model import BUILD_SECONDS, Say, failed
+from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.config import image_config
 from reprobuild.engines import apptainer as engine
 from reprobuild.errors import BuildError
@@ -103,7 +103,11 @@ def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
     rights = ROOT if os.geteuid() == 0 else SUBORDINATE
     try:
         run(
-            _within((*rights, "--net"), "true"), env=_plain(env), purpose="build with Apptainer", hint=_RIGHTS
+            _within((*rights, "--net"), "true"),
+            env=_plain(env),
+            purpose="build with Apptainer",
+            hint=_RIGHTS,
+            timeout=ANSWER_SECONDS,
         )
     except Failed as err:
         raise BuildError(

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reprobuild import proc
-from reprobuild.builders.model import BUILD_SECONDS, Say, failed
+from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.engines import docker as engine
 from reprobuild.engines import docker_images as images
 from reprobuild.errors import EngineError, ReproError
@@ -56,7 +56,9 @@ def build(
 def _buildx(env: Mapping[str, str]) -> str:
     """Return the version of the plugin, or nothing where the program has none."""
     try:
-        said = proc.run(["docker", "buildx", "version"], env=env, purpose="ask for buildx").decode()
+        said = proc.run(
+            ["docker", "buildx", "version"], env=env, purpose="ask for buildx", timeout=ANSWER_SECONDS
+        ).decode()
     except proc.Failed:
         return ""
     found = re.search(r"v?(\d+\.\d+\S*)", said)
@@ -65,7 +67,9 @@ def _buildx(env: Mapping[str, str]) -> str:
 
 def _driver(env: Mapping[str, str]) -> str:
     """Return the kind of the builder that buildx uses: `docker` for the daemon itself."""
-    said = proc.run(["docker", "buildx", "inspect"], env=env, purpose="ask for the builder").decode()
+    said = proc.run(
+        ["docker", "buildx", "inspect"], env=env, purpose="ask for the builder", timeout=ANSWER_SECONDS
+    ).decode()
     found = re.search(r"(?m)^Driver:\s*(\S+)", said)
     return found[1] if found else "unknown"
 
@@ -76,7 +80,9 @@ def _own_buildkit(env: Mapping[str, str]) -> list[str]:
     Raises:
         EngineError: it needs the plugin, and has none.
     """
-    said = proc.run(["docker", "--version"], env=env, purpose="ask for Docker's version").decode()
+    said = proc.run(
+        ["docker", "--version"], env=env, purpose="ask for Docker's version", timeout=ANSWER_SECONDS
+    ).decode()
     found = re.search(r"version (\d+)\.", said)
     if found is None or int(found[1]) > LAST_WITH_OWN_BUILDKIT:
         raise EngineError(f"`docker` has no buildx, and so no BuildKit: {said.strip()}", hint=NO_BUILDX)

@@ -13,6 +13,7 @@ from reprobuild.image.foreign import Foreign
 
 Say = Callable[[str], None]
 BUILD_SECONDS = 6 * 3600
+ANSWER_SECONDS = 60  # for a program to say of itself what it is or can
 FAILED = "the lines above are the builder's own; `reprobuild build` makes a file of context/ that was changed again"
 
 

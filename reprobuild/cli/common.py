@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -235,7 +235,7 @@ def make_session(
     from reprobuild.session import Session
     from reprobuild.store import Store
 
-    env = dict(os.environ)
+    env = _absolute_folders(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     steps = progress.Steps()
     return Session(
@@ -249,6 +249,16 @@ def make_session(
         caches=user_caches(env) if caches else Caches(),
         pip=pip,
     )
+
+
+def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without relative folders of settings and caches: none is in the current directory.
+
+    https://specifications.freedesktop.org/basedir-spec/: "if an implementation encounters a relative path in any of
+    these variables it should consider the path invalid and ignore it".
+    """
+    names = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
+    return {name: value for name, value in env.items() if name not in names or Path(value).is_absolute()}
 
 
 def asking_pip() -> Asking:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from reprobuild import proc
 from reprobuild.checks import Checks
 from reprobuild.cli import common
 from reprobuild.errors import UsageError
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 
-PROGRAM = (sys.executable, "-m", "reprobuild.cli")
+PROGRAM = tuple(proc.own_module("reprobuild.cli"))
 WAYS = ("kubernetes", "slurm", "member", "gather")
 ALWAYS = frozenset({"out", "store", "as_json"})
 # How a node is to be checked, and what a pod is to be asked.
@@ -133,6 +133,7 @@ def command(
         common.print_json(checking.told(verdict)) if as_json else common.tell(member.line(node, verdict))
         return member.exit_code(verdict)
     if options["slurm"]:
+        proc.check_installed()
         wanted = allocation.Wanted(
             nodes=options["nodes"] or 0, partition=options["partition"], time=options["limit"],
             options=options["srun_options"], deadline=options["deadline"],

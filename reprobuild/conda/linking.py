@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,16 +76,14 @@ def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
     Raises:
         BuildError: it failed, or ended without an answer.
     """
-    env = {
-        "PATH": "/usr/bin:/bin", "HOME": str(scratch), "LC_ALL": "C.UTF-8",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }  # fmt: skip
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "LC_ALL": "C.UTF-8"}
     try:
         out = proc.run(
-            [sys.executable, "-c", "from reprobuild.conda.rattling import main; main()"], env=env, purpose=purpose,
+            proc.own_code("from reprobuild.conda.rattling import main; main()"), env=env, purpose=purpose,
             stdin=json.dumps(job).encode(), cwd=scratch, hint=_HINT,
         )  # fmt: skip
     except proc.Failed as err:
+        proc.check_installed()
         raise BuildError(str(err), hint=_HINT) from None
     answer = json.loads(out)
     if "error" in answer:

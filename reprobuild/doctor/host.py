@@ -8,7 +8,6 @@ import platform
 import pwd
 import re
 import resource
-import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,11 +47,10 @@ def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = 
         folders: the folders that are written to, by their role (`Disk.role`); those of engines that answer are added.
         root: where /etc, /proc, /sys and /dev are.
     """
-    path = env.get("PATH", os.defpath)
-    programs = frozenset(name for name in PROGRAMS if shutil.which(name, path=path))
+    programs = frozenset(name for name in PROGRAMS if proc.which(name, env))
     # Each may wait for a daemon or a driver.
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = [pool.submit(_engine, name, env, path) for name in ENGINES]
+        asked = [pool.submit(_engine, name, env) for name in ENGINES]
         machine, squashfs = pool.submit(this_machine, env), pool.submit(_squashfs, env)
         namespaces = pool.submit(_namespaces, root)
         about = os.uname()
@@ -60,7 +58,7 @@ def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = 
         places = engine_folders([engine.name for engine in engines if engine.version], env)
         return Host(
             system=about.sysname, machine=about.machine, kernel=about.release, distribution=_distribution(root),
-            manager=_manager(path), modules="LMOD_CMD" in env or "MODULESHOME" in env, container=_in_container(root),
+            manager=_manager(env), modules="LMOD_CMD" in env or "MODULESHOME" in env, container=_in_container(root),
             systemd=(root / "run/systemd/system").is_dir(), root=os.geteuid() == 0,
             user=_user(), glibc=platform.libc_ver()[1], cpu=_cpu(root),
             flags=machine.result().flags, cpus=_cpus(), memory=_memory(root),
@@ -68,14 +66,14 @@ def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = 
             namespaces=namespaces.result(), cgroup=_cgroup(root), docker=_docker(env, root),
             subordinate=_subordinate(root, _user()), disks=these_disks({**folders, **places}, root),
             vendors=gpu.vendors(root), gpus=machine.result().gpus, cdi=_has_cdi(root), fabric=_fabric(root),
-            scheduler="slurm" if shutil.which("sbatch", path=path) else "",
+            scheduler="slurm" if proc.which("sbatch", env) else "",
         )  # fmt: skip
 
 
-def _engine(name: str, env: Mapping[str, str], path: str) -> EngineFound:
+def _engine(name: str, env: Mapping[str, str]) -> EngineFound:
     module = cast(Engine, {"docker": docker, "podman": podman, "apptainer": apptainer}[name])
     names = tuple(apptainer.PROGRAMS) if name == apptainer.NAME else (name,)
-    program = next((found for one in names if (found := shutil.which(one, path=path))), "")
+    program = next((found for one in names if (found := proc.which(one, env))), "")
     version = module.version(env) or ""
     complaint = "" if version or not program else _complaint(name, program, env)
     return EngineFound(name=name, version=_short(version), program=program, complaint=complaint)
@@ -100,7 +98,7 @@ def _short(text: str) -> str:
 
 def _squashfs(env: Mapping[str, str]) -> str:
     """Return the version of mksquashfs, a complaint where it is too old, nothing where it is absent."""
-    if not shutil.which("mksquashfs", path=env.get("PATH", os.defpath)):
+    if not proc.which("mksquashfs", env):
         return ""
     try:
         return ".".join(map(str, find_program(env)))
@@ -133,8 +131,8 @@ def _distribution(root: Path) -> str:
     return _short(found[1]) if found else ""
 
 
-def _manager(path: str) -> str:
-    found = next((_MANAGERS[name] for name in _MANAGERS if shutil.which(name, path=path)), "")
+def _manager(env: Mapping[str, str]) -> str:
+    found = next((_MANAGERS[name] for name in _MANAGERS if proc.which(name, env)), "")
     return found if found in managers() else ""
 
 

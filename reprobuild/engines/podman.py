@@ -117,7 +117,10 @@ def _image_id(reference: str, env: Mapping[str, str]) -> str:
     """Return `sha256:...`, or nothing where podman has no such image."""
     try:
         argv = ["podman", "image", "inspect", "--format", "{{.Id}}", reference]
-        return "sha256:" + proc.run(argv, env=env, purpose="look for an image").decode().strip()
+        return (
+            "sha256:"
+            + proc.run(argv, env=env, purpose="look for an image", timeout=ANSWER_SECONDS).decode().strip()
+        )
     except proc.Failed as failed:
         if "not known" in failed.stderr or "no such image" in failed.stderr.lower():
             return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -46,7 +45,7 @@ def look_deeper(
     asked = list(islice(_shown(pair, files, contents), FILES))
     if not asked:
         return [], []
-    if shutil.which("diffoscope", path=env.get("PATH", "")) is None:
+    if proc.which("diffoscope", env) is None:
         return [], [ABSENT]
     found, notes = [], []
     for path, one, other in asked:

@@ -12,6 +12,13 @@ from reprobuild.proc.flowing import stream as stream
 from reprobuild.proc.handing import Handing as Handing
 from reprobuild.proc.handing import hand_on as hand_on
 from reprobuild.proc.handing import handed_on as handed_on
+from reprobuild.proc.own_python import SAFE as SAFE
+from reprobuild.proc.own_python import check_installed as check_installed
+from reprobuild.proc.own_python import own_code as own_code
+from reprobuild.proc.own_python import own_module as own_module
+from reprobuild.proc.programs import absolute_path as absolute_path
+from reprobuild.proc.programs import which as which
+from reprobuild.proc.programs import with_absolute as with_absolute
 from reprobuild.proc.whole import Begun as Begun
 from reprobuild.proc.whole import run as run
 

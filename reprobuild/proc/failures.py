@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.errors import EngineError, ReproError
+from reprobuild.proc.programs import passed_over
 
 TAIL_LINES = 20
 
@@ -30,8 +31,9 @@ class TimedOut(EngineError):
 
 
 def unstarted(
-    err: OSError, argv: Sequence[str], purpose: str, cwd: Path | None, missing: type[ReproError], hint: str
-) -> ReproError:
+    err: OSError, argv: Sequence[str], env: Mapping[str, str], purpose: str, cwd: Path | None,
+    missing: type[ReproError], hint: str,
+) -> ReproError:  # fmt: skip
     """Return the error for a program that could not be started."""
     if cwd and str(err.filename) == str(cwd):
         return EngineError(
@@ -43,14 +45,16 @@ def unstarted(
             hint=hint or f"check the permissions of `command -v {argv[0]}`",
         )
     return missing(
-        f"`{argv[0]}` is not on PATH, and is needed to {purpose}", hint=hint or f"install {argv[0]}"
+        f"`{argv[0]}` is not on PATH, and is needed to {purpose}",
+        hint=passed_over(argv[0], env) or hint or f"install {argv[0]}",
     )
 
 
-def late(argv: Sequence[str], purpose: str, timeout: float) -> TimedOut:
-    """Return the error for a program that ran past its time."""
+def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False) -> TimedOut:
+    """Return the error for a program that ran past its time, or was silent for so long."""
     return TimedOut(
-        f"could not {purpose}: `{argv[0]}` did not end within {timeout:.0f} s",
+        f"could not {purpose}: `{argv[0]}` "
+        + (f"said nothing for {timeout:.0f} s" if silent else f"did not end within {timeout:.0f} s"),
         hint="run the command by hand to see where it waits: " + shlex.join(argv),
     )
 

@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.proc.failures import failed, late, unstarted
 from reprobuild.proc.handing import LAST_SECONDS, Handing, handed_on
+from reprobuild.proc.programs import absolute_path, with_program
 
 PIECE = 1 << 16
 GRACE_SECONDS = 10  # from SIGTERM to SIGKILL
@@ -42,10 +44,11 @@ def feed(
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
             child = subprocess.Popen(
-                list(argv), env=dict(env), stdin=subprocess.PIPE, stdout=said, stderr=complained
-            )
+                with_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=said,
+                stderr=complained,
+            )  # fmt: skip
         except OSError as err:
-            raise unstarted(err, argv, purpose, None, missing, hint) from None
+            raise unstarted(err, argv, env, purpose, None, missing, hint) from None
         assert child.stdin is not None
         stream, expired = child.stdin, threading.Event()
 
@@ -80,6 +83,9 @@ def stream(
     purpose: str,
     sink: Callable[[int, bytes], None],
     timeout: float = 0,
+    silence: float = 0,
+    cwd: Path | None = None,
+    exact: bool = False,
     hint: str = "",
     handing: Handing | None = None,
 ) -> int:
@@ -89,17 +95,21 @@ def stream(
     is asked to (SIGTERM) before it is made to, so that it can take along what it has started.
 
     Args:
-        argv: the program and its arguments; never a shell line. Its standard input is empty.
-        env: the whole environment of the program.
+        argv: the program and its arguments; never a shell line. Its standard input is empty. Its name is looked for in
+            the absolute entries of PATH.
+        env: the whole environment of the program; of its PATH it gets the absolute entries.
         purpose: completes "is needed to ..." and "could not ...".
         sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
         timeout: seconds until it is ended; 0 for none.
+        silence: seconds without output until it is ended; 0 for none.
+        cwd: its working directory.
+        exact: the environment is the subject of the program, which gets PATH as it is.
         hint: what to do when it is absent.
         handing: it is told of the signals that this program gets, in this way; and by nobody else, so it is not in the
             foreground of the terminal, whose signals it would hear twice. Else it is not told, and stays there.
 
     Raises:
-        TimedOut: it ran past `timeout`.
+        TimedOut: it ran past `timeout`, or was silent for `silence`.
         EngineError: it is absent or cannot be run.
     """
     begun = _Begun()
@@ -110,15 +120,16 @@ def stream(
             )
         try:
             child = subprocess.Popen(
-                list(argv),
-                env=dict(env),
+                with_program(argv, env),
+                env=dict(env) if exact else absolute_path(env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                cwd=cwd,
                 start_new_session=handing is not None,
             )
         except OSError as err:
-            raise unstarted(err, argv, purpose, None, EngineError, hint) from None
+            raise unstarted(err, argv, env, purpose, cwd, EngineError, hint) from None
         begun.begin(child)
         deadline = time.monotonic() + timeout if timeout else None
         assert child.stdout is not None
@@ -126,14 +137,16 @@ def stream(
         with child.stdout, child.stderr:
             try:
                 with told, contextlib.suppress(subprocess.TimeoutExpired):
-                    if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
+                    streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
+                    if _hand_on(streams, sink, deadline, silence or None):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
                 _end(child, LAST_SECONDS if handing else GRACE_SECONDS)
                 raise
             finally:
                 _end(child, GRACE_SECONDS)
-    raise late(argv, purpose, timeout)
+    passed = deadline is not None and time.monotonic() >= deadline
+    raise late(argv, purpose, timeout if passed else silence, silent=not passed)
 
 
 class _Begun:
@@ -158,8 +171,13 @@ class _Begun:
                 child.send_signal(signum)
 
 
-def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], deadline: float | None) -> bool:
-    """Hand on what comes until both streams end; return False where the deadline comes first."""
+def _hand_on(
+    streams: Mapping[int, int],
+    sink: Callable[[int, bytes], None],
+    deadline: float | None,
+    silence: float | None,
+) -> bool:
+    """Hand on what comes until both streams end; return False where the deadline comes first, or a silence."""
     with selectors.DefaultSelector() as selector:
         for descriptor, number in streams.items():
             selector.register(descriptor, selectors.EVENT_READ, number)
@@ -167,7 +185,10 @@ def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], dea
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            for key, _ in selector.select(left):
+            ready = selector.select(min((seconds for seconds in (left, silence) if seconds), default=None))
+            if not ready and silence:
+                return False
+            for key, _ in ready:
                 piece = os.read(key.fd, PIECE)
                 if piece:
                     sink(key.data, piece)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.proc.failures import failed, late, unstarted
+from reprobuild.proc.programs import absolute_path, with_program
 
 
 def run(
@@ -26,8 +27,8 @@ def run(
     """Run a program to its end and return its standard output.
 
     Args:
-        argv: the program and its arguments; never a shell line.
-        env: the whole environment of the program.
+        argv: the program and its arguments; never a shell line. Its name is looked for in the absolute entries of PATH.
+        env: the whole environment of the program; of its PATH it gets the absolute entries.
         purpose: completes "is needed to ..." and "could not ...".
         stdin: bytes for its standard input; nothing when None.
         cwd: its working directory.
@@ -45,11 +46,12 @@ def run(
         target = stack.enter_context(output.open("wb")) if output else subprocess.PIPE
         try:
             done = subprocess.run(
-                list(argv), env=dict(env), input=stdin, stdout=target, stderr=subprocess.PIPE, cwd=cwd,
-                timeout=timeout, stdin=subprocess.DEVNULL if stdin is None else None, check=False,
+                with_program(argv, env), env=absolute_path(env), input=stdin, stdout=target,
+                stderr=subprocess.PIPE, cwd=cwd, timeout=timeout, check=False,
+                stdin=subprocess.DEVNULL if stdin is None else None,
             )  # fmt: skip
         except OSError as err:
-            raise unstarted(err, argv, purpose, cwd, missing, hint) from None
+            raise unstarted(err, argv, env, purpose, cwd, missing, hint) from None
         except subprocess.TimeoutExpired:
             raise late(argv, purpose, timeout) from None
     if done.returncode:
@@ -70,19 +72,21 @@ class Begun:
         *,
         env: Mapping[str, str],
         purpose: str,
+        cwd: Path | None = None,
         missing: type[ReproError] = EngineError,
     ) -> None:
         self._argv, self._purpose = list(argv), purpose
         try:
             self._child = subprocess.Popen(
-                self._argv,
-                env=dict(env),
+                with_program(argv, env),
+                env=absolute_path(env),
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
         except OSError as err:
-            raise unstarted(err, argv, purpose, None, missing, "") from None
+            raise unstarted(err, argv, env, purpose, None, missing, "") from None
 
     def result(self, timeout: float) -> bytes:
         """Wait for its end, and return its standard output; once.

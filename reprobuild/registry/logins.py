@@ -19,9 +19,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import docker.auth
+import docker.credentials
 import docker.errors
 from msgspec import Struct
 
+from reprobuild import proc
 from reprobuild.errors import FetchError
 from reprobuild.net import Elsewhere, Net
 from reprobuild.registry.reference import is_loopback
@@ -166,7 +168,7 @@ class Logins:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a helper that is missing, which is an error below
-                config = docker.auth.load_config(str(file), credstore_env=dict(self._env))
+                config = _Logins.load_config(str(file), None, credstore_env=proc.absolute_path(self._env))
                 found = _closest(config, host, name)
         except docker.errors.DockerException as err:
             raise FetchError(
@@ -203,6 +205,15 @@ def login_files(env: Mapping[str, str]) -> Iterator[Path]:
         yield Path(env["XDG_RUNTIME_DIR"]) / "containers/auth.json"
     yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "containers/auth.json"
     yield Path(env.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+
+
+class _Logins(docker.auth.AuthConfig):
+    """A file of logins whose helpers are looked for as all programs are: the SDK takes this process's PATH as it is."""
+
+    def _get_store_instance(self, name: str) -> docker.credentials.Store:
+        store: docker.credentials.Store = super()._get_store_instance(name)  # type: ignore[misc]
+        store.exe = proc.which(store.program, store.environment or {})
+        return store
 
 
 def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[str, object] | None:

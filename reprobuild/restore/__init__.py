@@ -15,6 +15,7 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.guard.names import check_target
+from reprobuild.restore import git as program
 from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.paths import check_path, check_paths, inside
 from reprobuild.snapshot.captured import unquoted
@@ -30,7 +31,6 @@ _QUIET = {
     "LC_ALL": "C.UTF-8",
     "HOME": "/nonexistent",
 }
-_OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
 # What decides how bytes on the disk and in the repository belong together; nothing else of a configuration is taken.
 _SETTINGS = {
     "core.autocrlf": r"true|false|input",
@@ -95,7 +95,7 @@ class _Restored:
         self.folder = folder
         self.target = target
         self.env = {"PATH": env.get("PATH", ""), **_QUIET}
-        self.fetch_env = {**env, "GIT_TERMINAL_PROMPT": "0"}
+        self.fetch_env = program.fetching(env)
 
     def make(self, origin: str | None, inner: set[bytes]) -> None:
         """Do all of it; see `restore`."""
@@ -116,13 +116,10 @@ class _Restored:
         self._index()
         self._head()
 
-    def git(
-        self, *words: str, purpose: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
-    ) -> bytes:
+    def git(self, *words: str, purpose: str, stdin: bytes | None = None) -> bytes:
         """Return the output of git in the new work tree."""
-        return proc.run(
-            ["git", *_OPTIONS, *words], env=env or self.env, purpose=purpose, stdin=stdin, cwd=self.target
-        )
+        argv = ["git", *program.OPTIONS, *words]
+        return proc.run(argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target)
 
     def refused(self, what: str) -> SnapshotError:
         """Return the error that names this repository; the caller raises it."""
@@ -140,20 +137,23 @@ class _Restored:
             (self.target / ".git" / "info").mkdir(exist_ok=True)
             (self.target / ".git" / "info" / "attributes").write_text(self.one.attributes + "\n")
         for remote in self.one.remotes:
-            if re.fullmatch(r"[A-Za-z0-9][\w.-]*", remote.name) and not remote.url.startswith("-"):
+            if re.fullmatch(r"[A-Za-z0-9][\w.-]*", remote.name) and program.is_safe(remote.url):
                 self.git("config", f"remote.{remote.name}.url", remote.url, purpose="note a remote")
                 spec = f"+refs/heads/*:refs/remotes/{remote.name}/*"
                 self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
 
     def _fetch(self, origin: str) -> None:
-        words = ("fetch", "--quiet", "--no-tags", "--update-shallow", "--no-recurse-submodules", "--", origin)
-        self.git(*words, "+refs/heads/*:refs/remotes/origin/*", purpose=f"fetch {origin}", env=self.fetch_env)
+        program.check_address(origin, SnapshotError)
+        self._take(origin, "+refs/heads/*:refs/remotes/origin/*", purpose=f"fetch {origin}")
         for oid in self.one.prerequisites:
             if not self._has(oid):
                 try:
-                    self.git(*words, oid, purpose=f"fetch commit {oid[:12]}", env=self.fetch_env)
+                    self._take(origin, oid, purpose=f"fetch commit {oid[:12]}")
                 except proc.Failed:
                     continue  # said below, for all of them
+
+    def _take(self, origin: str, ref: str, purpose: str) -> None:
+        program.fetch(self.target / ".git", origin, ref, env=self.fetch_env, purpose=purpose)
 
     def _has(self, oid: str) -> bool:
         try:

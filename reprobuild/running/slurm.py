@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,6 +50,7 @@ def run(
     if wanted.engine is None and has_pyxis(session.env):
         argv, env = pyxis_command(out, lock, image, arguments, session, wanted, words)
     else:
+        proc.check_installed()
         argv, env = own_command(out, arguments, wanted, words), dict(session.env)
     session.say("")  # from here on it is the command that speaks
     return start(argv, env, sink)
@@ -89,7 +89,7 @@ def has_pyxis(env: Mapping[str, str]) -> bool:
 def own_command(out: Path, arguments: Sequence[str], wanted: Wanted, options: Sequence[str]) -> list[str]:
     """Return the command by which each rank starts its own container; it has the job's whole environment."""
     return [
-        "srun", *options, "--", sys.executable, "-m", "reprobuild.cli", "run", str(out.absolute()),
+        "srun", *options, "--", *proc.own_module("reprobuild.cli", "run", str(out.absolute())),
         *words_of(wanted), "--", *arguments,
     ]  # fmt: skip
 

@@ -23,6 +23,7 @@ from reprobuild.ship.alone.unbundle import (
 
 _NO_SIGN = f"{NEW_KEYGEN}, or leave --sign out"
 # What OpenSSH's programs read else of an environment leads to agents, askers and libraries, which nobody needs here.
+_SIGN_SECONDS = 600  # for somebody to type a passphrase, or to touch a key
 _KEPT = ("PATH", "HOME", "TMPDIR")
 
 
@@ -41,7 +42,7 @@ def sign(content: bytes, key: Path, env: Mapping[str, str]) -> bytes:
     try:
         return proc.run(
             argv, env=env, purpose="sign the bundle", stdin=content, missing=ShipError,
-            hint=_NO_SIGN,
+            hint=_NO_SIGN, timeout=_SIGN_SECONDS,
         )  # fmt: skip
     except proc.Failed as err:
         if is_too_old(err.stderr):

@@ -11,9 +11,9 @@ from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import Source
 from reprobuild.net import Net
-from reprobuild.resolve.sources import repository
 from reprobuild.resolve.sources.origins import read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.restore import git
 from reprobuild.store import Store
 from tests.drills.dead import FAULTS, LOGIN, Scene
 from tests.resolve.repositories import ENV, Project, requirement
@@ -25,7 +25,7 @@ REFS = "/proj.git/info/refs?service=git-upload-pack"
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Served]]:
-    monkeypatch.setattr(repository, "PATIENCE", 1)
+    monkeypatch.setattr(git, "PATIENCE", 1)
     with Served() as server, Served() as other:
         yield server, other
 

@@ -28,6 +28,7 @@ from tests.registry.pushing import (
     make_index,
     sha256,
 )  # fmt: skip
+from tests.starts.decoys import RELATIVE, Decoys
 
 HUB = "https://hub.test"
 BASE = layer([file("etc/one", b"1")])
@@ -266,19 +267,35 @@ def test_a_broken_file_of_logins_is_named(
 
 
 def test_a_helper_that_fails_is_told_without_its_words(
-    registry: Registry, pusher: Pusher, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, pusher: Pusher, store: Store, tmp_path: Path
 ) -> None:
     pusher.push(make_image([(BASE, "gzip")]), "site/broken", "1")
     program = tmp_path / "bin" / "docker-credential-made"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho pa55; echo pa55 >&2\nexit 3\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     path = tmp_path / "auth.json"
     path.write_text(json.dumps({"credsStore": "made"}))
+    env = {"REGISTRY_AUTH_FILE": str(path), "PATH": f"{program.parent}:{os.environ['PATH']}"}
     with pytest.raises(FetchError, match="the credential helper failed") as err:
-        find(f"{registry.host}/site/broken:1", {"REGISTRY_AUTH_FILE": str(path)}, store)
+        find(f"{registry.host}/site/broken:1", env, store)
     assert "pa55" not in f"{err.value} {err.value.hint}"
+
+
+def test_a_helper_of_the_current_directory_is_not_run(
+    registry: Registry, pusher: Pusher, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of logins is the user's own; the program that it names is looked for as every other."""
+    pusher.push(make_image([(BASE, "gzip")]), "site/broken", "1")
+    decoys = Decoys(tmp_path / "decoys")
+    monkeypatch.chdir(decoys.place)
+    monkeypatch.setenv("PATH", f"{RELATIVE}:{os.environ['PATH']}")
+    path = tmp_path / "auth.json"
+    path.write_text(json.dumps({"credsStore": "decoy"}))
+    env = {"REGISTRY_AUTH_FILE": str(path), "PATH": os.environ["PATH"]}
+    with pytest.raises(FetchError, match="docker-credential-decoy not installed"):
+        find(f"{registry.host}/site/broken:1", env, store)
+    assert decoys.marks == []
 
 
 def test_the_store_and_what_is_locked_hold_no_password(

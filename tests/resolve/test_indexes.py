@@ -291,3 +291,29 @@ def test_an_answer_that_nobody_takes_is_not_waited_for(env: dict[str, str], tmp_
     """As when a verb fails before it needs the answer: a process left behind would be an error of this test."""
     with pytest.raises(ZeroDivisionError), Asking(env):
         raise ZeroDivisionError
+
+
+def test_files_of_a_project_do_not_count(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current directory may be somebody else's snapshot; relative folders of settings would be in it."""
+    place = tmp_path / "place"
+    line = '[[index]]\nurl = "https://decoy.invalid/simple"\n'
+    for name in ("uv.toml", "xdg/uv/uv.toml", ".config/uv/uv.toml", "uv/uv.toml"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(line)
+    (place / "pyproject.toml").write_text('[[tool.uv.index]]\nurl = "https://decoy.invalid/simple"\n')
+    monkeypatch.chdir(place)
+    plain = read_indexes(env)
+    assert read_indexes({**env, "XDG_CONFIG_HOME": "xdg", "XDG_CONFIG_DIRS": "xdg:"}) == plain
+    assert read_indexes({**env, "HOME": ""}) == read_indexes({**env, "HOME": "."}) == plain
+    named = read_indexes({**env, "UV_CONFIG_FILE": "uv.toml"})
+    assert "https://decoy.invalid/simple" in named.simple  # it is named by the user
+
+
+def test_pips_own_file_may_be_named_in_the_current_directory(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip_file(env, tmp_path, "[global]\nindex-url = https://own.test/simple\n")
+    monkeypatch.chdir(tmp_path)
+    assert read_indexes({**env, "PIP_CONFIG_FILE": "pip.conf"}).simple == ("https://own.test/simple",)

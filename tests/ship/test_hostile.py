@@ -291,8 +291,13 @@ def page_alone(files: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["fleet.json", "fleet/2026-11-01-x/n1.jsonl", "verdict-x.json", "store/locks/x", "\u212a/x"]
-)
+    "name",
+    [
+        "fleet.json", "fleet/2026-11-01-x/n1.jsonl", "verdict-x.json", "store/locks/x", "\u212a/x", "json.py",
+        "pip/x.py", "reprobuild/__init__.py", "reprobuild/x.whl/__init__.py", "reprobuild/a/x.whl", "reprobuild/.whl",
+        "reprobuild/x.so", "reprobuild/x.pth", "reprobuild/x.whl.py", "reprobuild",
+    ],
+)  # fmt: skip
 def test_what_no_bundle_of_ours_has_is_not_unpacked(
     name: str, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from reprobuild import proc
 from reprobuild.errors import LockError
+from reprobuild.proc import with_absolute
 
 # In one process: its default index, and `pip config list`.
 _ASK = (
@@ -28,8 +29,9 @@ class Asking:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._asked = proc.Begun(
-            [sys.executable, "-c", _ASK],
-            env=env,
+            proc.own_code(_ASK),
+            env=with_absolute(env, "PIP_CONFIG_FILE"),
+            cwd=proc.SAFE,
             purpose="ask pip for the indexes of this machine",
             missing=LockError,
         )

@@ -3,6 +3,9 @@
 Files and variables: https://docs.astral.sh/uv/reference/environment/ and .../concepts/configuration-files/. The order
 was seen on a server: variables before files, the user's before the system's, in each file `index`, then
 `pip.extra-index-url`, then `extra-index-url`; the default comes last, and an `explicit` index is never asked unnamed.
+
+Files of a project (`uv.toml`, `pyproject.toml`) are not read: the current directory may be somebody else's snapshot. A
+relative XDG_CONFIG_HOME is ignored, as its specification says: https://specifications.freedesktop.org/basedir-spec/
 """
 
 from __future__ import annotations
@@ -99,10 +102,10 @@ def _files(env: Mapping[str, str]) -> Iterator[Path]:
     if env.get("UV_CONFIG_FILE"):
         yield Path(env["UV_CONFIG_FILE"])
         return
-    home = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "/nonexistent")) / ".config")
-    yield home / "uv" / "uv.toml"
-    shared = [Path(folder) for folder in env.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":") if folder]
-    system = [folder / "uv" / "uv.toml" for folder in shared]
+    named = [Path(env.get("XDG_CONFIG_HOME", "")), Path(env.get("HOME", "")) / ".config"]
+    yield from (folder / "uv" / "uv.toml" for folder in [path for path in named if path.is_absolute()][:1])
+    shared = [Path(folder) for folder in env.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")]
+    system = [folder / "uv" / "uv.toml" for folder in shared if folder.is_absolute()]
     yield next((path for path in system if path.is_file()), Path("/etc/uv/uv.toml"))
 
 

@@ -8,7 +8,6 @@ lock has the publisher's address. https://docs.astral.sh/uv/reference/environmen
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -17,12 +16,12 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.lock import Artefact, Lock
-from reprobuild.proc import Failed, run
+from reprobuild.proc import SAFE, Failed, own_module, run, with_absolute
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.secrets import redact, strip_credentials
 from reprobuild.store import hash_file
 
-_UV = (sys.executable, "-m", "uv")  # the program in the wheel that we depend on
+_FILES = ("UV_CONFIG_FILE",)
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
 _FREE = "freethreaded"  # uv's word for PEP 703
 _MASK = "****"  # in the place of a password, where uv prints an address
@@ -78,6 +77,15 @@ def find_build(version: str, machine: str, around: Surroundings) -> Build:
     return Build(version=found[0].version, file=file)
 
 
+def _uv(*words: str) -> list[str]:
+    """Return a command of the uv in the wheel that we depend on.
+
+    It starts in a directory without files: uv reads `uv.toml` and `pyproject.toml` of the current directory and of all
+    above it, which may be another project's. The user's and the system's own `uv.toml` count.
+    """
+    return own_module("uv", *words)
+
+
 def _key(url: str) -> str:
     return hashlib.sha256(f"standalone\0{url}".encode()).hexdigest()
 
@@ -92,12 +100,18 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
     `plain` asks for the publisher's addresses, without the user's mirrors.
     """
     own = {name: value for name, value in env.items() if not (plain and name in _MIRRORS)}
-    argv = [
-        *_UV, "python", "list", _request(version, machine), "--all-versions", "--only-downloads",
+    argv = _uv(
+        "python", "list", _request(version, machine), "--all-versions", "--only-downloads",
         "--output-format", "json", "--no-cache", *(["--no-config"] if plain else []),
-    ]  # fmt: skip
+    )  # fmt: skip
     try:
-        said = run(argv, env=own, purpose="list standalone builds of Python", timeout=120)
+        said = run(
+            argv,
+            env=with_absolute(own, *_FILES),
+            purpose="list standalone builds of Python",
+            timeout=120,
+            cwd=SAFE,
+        )
         found = msgspec.json.decode(said, type=list[_Listed])
     except Failed as err:
         raise NoBuild(redact(str(err)), hint=_HINT) from None
@@ -114,13 +128,14 @@ def _bring(build: _Listed, machine: str, url: str, around: Surroundings) -> Arte
     """Let uv download and check the archive, and adopt the copy that it keeps."""
     with around.store.scratch() as scratch:
         kept, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
-        argv = [
-            *_UV, "python", "install", _request(version, machine), "--install-dir", str(scratch / "made"),
+        argv = _uv(
+            "python", "install", _request(version, machine), "--install-dir", str(scratch.absolute() / "made"),
             "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if around.net.offline else []),
-        ]  # fmt: skip
+        )  # fmt: skip
         try:
             run(
-                argv, env={**around.env, "UV_PYTHON_CACHE_DIR": str(kept)}, timeout=1800,
+                argv, env={**with_absolute(around.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(kept.absolute())},
+                timeout=1800, cwd=SAFE,
                 purpose=f"bring the standalone build of Python {version}",
             )  # fmt: skip
         except Failed as err:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from reprobuild import proc
 from reprobuild.errors import LockError
+from reprobuild.restore import git as program
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -26,11 +27,6 @@ _QUIET = {
 # A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
 # local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
 _CONFIG = "[safe]\n\tdirectory = *\n"
-_OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never")
-
-# A server that sends less than this for so many seconds is left; the user's own settings go first.
-SLOWEST, PATIENCE = 1000, 120
-
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
@@ -55,10 +51,10 @@ class Repository:
         config = folder / "gitconfig"
         config.write_text(_CONFIG)
         self._env = {"PATH": env.get("PATH", ""), **_QUIET, "GIT_CONFIG_GLOBAL": str(config)}
-        patient = {"GIT_HTTP_LOW_SPEED_LIMIT": str(SLOWEST), "GIT_HTTP_LOW_SPEED_TIME": str(PATIENCE)}
-        self._fetch_env = {**patient, **env, "GIT_TERMINAL_PROMPT": "0"}
+        self._fetch_env = program.fetching(env)
         self._work = folder / "empty"
         self._work.mkdir()
+        self._bare = folder / "git"
         self._git(
             "init", "--quiet", "--bare", str(folder / "git"), purpose="make a scratch repository", bare=False
         )
@@ -67,30 +63,35 @@ class Repository:
         self, *arguments: str, purpose: str, stdin: bytes | None = None, bare: bool = True,
         env: Mapping[str, str] | None = None,
     ) -> bytes:  # fmt: skip
-        place = ("--git-dir", str(self._folder / "git"), "--work-tree", str(self._work)) if bare else ()
+        place = ("--git-dir", str(self._bare), "--work-tree", str(self._work)) if bare else ()
         return proc.run(
-            ["git", *_OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
+            ["git", *program.OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
             cwd=self._work, missing=LockError,
         )  # fmt: skip
 
     def fetch_local(self, path: Path) -> None:
         """Take every ref of a bundle or a repository on the disk."""
-        self._git(
-            "fetch", "--quiet", "--no-tags", "--update-shallow", str(path), "+refs/*:refs/from/*",
-            purpose=f"read {path}",
-        )  # fmt: skip
+        place = str(path.absolute())
+        program.fetch(self._bare, place, "+refs/*:refs/from/*", purpose=f"read {path}", env=self._env)
 
     def fetch_remote(self, url: str, revision: str) -> None:
-        """Take one commit from a remote, or all branches and tags where the remote refuses single commits."""
-        options = ("--quiet", "--no-tags", "--update-shallow")
+        """Take one commit from a remote, or all branches and tags where the remote refuses single commits.
+
+        Raises:
+            LockError: the address leads to a program that is not git's own.
+            EngineError: it cannot be had, or the remote is silent.
+        """
+        program.check_address(url, LockError)
         try:
-            self._git(
-                "fetch", *options, "--depth", "1", "--", url, f"+{revision}:refs/from/asked",
+            program.fetch(
+                self._bare, url, f"+{revision}:refs/from/asked", depth=1,
                 purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env,
             )  # fmt: skip
-        except proc.Failed:
-            self._git(
-                "fetch", *options, "--", url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
+        except proc.Failed as err:
+            if program.TOO_SLOW in err.stderr:  # it would be as slow again
+                raise
+            program.fetch(
+                self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
                 purpose=f"fetch {url}", env=self._fetch_env,
             )  # fmt: skip
 

@@ -25,7 +25,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"
 NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose is none for this
@@ -47,7 +47,9 @@ FILES = (
     *CHANGED, "Apptainer.def", "Dockerfile", "README.md", "image.json", "image.sif", "provenance.intoto.json",
     "pylock.toml", "reprobuild.lock", "sbom.cdx.json", "unbundle.py",
 )  # fmt: skip
-FOLDERS = ("context/", "image/", "reprobuild/", "sources/", "store/blobs/")
+FOLDERS = ("context/", "image/", "sources/", "store/blobs/")
+# Of reprobuild itself only wheels: a Python that starts among the files of a bundle would run a package of this name.
+_OWN = re.compile(r"reprobuild/[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
 AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole already is kept"
 NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -146,7 +148,11 @@ def members_of(raw: bytes) -> List[Member]:
     except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise Refused("its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE) from None
     for member in found:
-        if member.path not in FILES and not member.path.startswith(FOLDERS):
+        if (
+            member.path not in FILES
+            and not member.path.startswith(FOLDERS)
+            and not _OWN.fullmatch(member.path)
+        ):
             raise Refused(
                 "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
@@ -522,9 +528,12 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
     Raises:
         Absent: it cannot be run, or is too old. Refused: it does not end.
     """
-    argv = ["ssh-keygen", "-Y", *arguments]
+    env = absolute_path(os.environ)  # noqa: TID251  a program of its own
+    argv = [shutil.which("ssh-keygen", path=env["PATH"]) or "/ssh-keygen", "-Y", *arguments]
     try:
-        done = subprocess.run(argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME)
+        done = subprocess.run(
+            argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME, env=env
+        )
     except OSError as err:
         raise Absent(
             "the bundle is signed, and ssh-keygen cannot be run: %s" % err.strerror, NEW_KEYGEN
@@ -536,6 +545,12 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
     if is_too_old(done.stderr.decode(errors="replace")):
         raise Absent(TOO_OLD, NEW_KEYGEN)
     return None
+
+
+def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return an environment without relative entries of PATH: a program of the current directory is never run."""
+    kept = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return {**environ, "PATH": os.pathsep.join(kept) or os.defpath}
 
 
 def is_too_old(said: str) -> bool:
@@ -818,8 +833,10 @@ def load(out: str, engine: str, reference: str) -> None:
 def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
     """Run a command in a folder; a layout goes into its standard input as a tar."""
     stdin = subprocess.PIPE if layout else subprocess.DEVNULL
+    env = absolute_path(os.environ)  # noqa: TID251  a program of its own
+    program = [shutil.which(argv[0], path=env["PATH"]) or "/" + argv[0], *argv[1:]]
     try:
-        with subprocess.Popen(list(argv), cwd=folder, stdin=stdin, stdout=sys.stderr) as process:
+        with subprocess.Popen(program, cwd=folder, stdin=stdin, stdout=sys.stderr, env=env) as process:
             if process.stdin:
                 # Where it wants no more, it says itself why.
                 quiet = contextlib.suppress(BrokenPipeError)

@@ -1,0 +1,161 @@
+"""Addresses of repositories that a snapshot names: git's own transports alone, and none that is waited for for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import EngineError, LockError, SnapshotError
+from reprobuild.proc import Failed, TimedOut
+from reprobuild.resolve.sources.repository import Repository
+from reprobuild.restore import git as program
+from tests.resolve.repositories import ENV, Project
+
+HELPERS = (
+    "fd::0",
+    "fd::17/x",
+    "ext::sh -c touch% MARK",
+    "foo::x",
+    "persistent-https::example.org/x",
+    "Fd::0",
+)
+SCHEMES = ("foo://example.org/x", "ftp://example.org/x", "transport-helper://x", "fd://0")
+OPTIONS = (
+    "-u./run", "--upload-pack=./run", "ssh://-oProxyCommand=./run/x", "ssh://me@-oProxyCommand=./run/x",
+    "-oProxyCommand=./run:x", "me@-oProxyCommand=./run:x", "git://-x/y",
+)  # fmt: skip
+HINT = "name a path, HOST:PATH, or an address of file, git, http, https, ssh"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    (tmp_path / "scratch").mkdir()
+    return Repository(tmp_path / "scratch", ENV)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """Give the address of a server that takes every connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken: list[socket.socket] = []
+
+        def take() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(server.accept()[0])
+
+        threading.Thread(target=take, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        for one in taken:
+            one.close()
+
+
+@pytest.mark.parametrize("address", [*HELPERS, *SCHEMES, *OPTIONS])
+def test_an_address_that_leads_to_a_program_is_refused_at_once(address: str, repository: Repository) -> None:
+    begin = time.monotonic()
+    with pytest.raises(LockError, match="git is not given the address") as caught:
+        repository.fetch_remote(address, "main")
+    assert caught.value.hint == HINT
+    assert time.monotonic() - begin < 1
+    with pytest.raises(SnapshotError, match="git is not given the address"):
+        program.check_address(address, SnapshotError)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://example.org/x.git", "http://me:word@example.org:8080/x", "ssh://me@example.org:22/x", "git://example.org/x",
+        "git@example.org:x/y.git", "example.org:x", "file:///srv/x.git", "/srv/x.git", "git+ssh://example.org/x",
+        "https://[::1]:8080/x", "ssh://git@[2001:db8::1]/x", "/srv/a::b", "https://example.org/a-b/-c",
+    ],
+)  # fmt: skip
+def test_git_is_given_its_own_transports(address: str) -> None:
+    program.check_address(address, LockError)
+    assert program.is_safe(address)
+
+
+@pytest.mark.parametrize("address", HELPERS)
+def test_git_itself_refuses_them_too(address: str, tmp_path: Path) -> None:
+    """An address may come by a way that is not looked at: a redirection of the user's settings."""
+    Project(tmp_path / "own")
+    with pytest.raises(Failed, match=r"not allowed|not supported"):
+        program.fetch(tmp_path / "own/.git", address, "main", env=program.fetching(ENV), purpose="fetch it")
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_the_users_own_list_of_transports_is_kept() -> None:
+    allowed = program.fetching({**ENV, "GIT_ALLOW_PROTOCOL": "https:ext"})["GIT_ALLOW_PROTOCOL"]
+    assert allowed == "https"
+    assert program.fetching({**ENV, "GIT_ALLOW_PROTOCOL": "ext"})["GIT_ALLOW_PROTOCOL"] == "none"
+
+
+def test_the_users_own_repository_is_not_written_to(tmp_path: Path) -> None:
+    """In a hook of git, its variables name the repository of the hook."""
+    mine, other = Project(tmp_path / "mine"), Project(tmp_path / "other", {"x": b"other\n"})
+    before = sorted((mine.path / ".git").rglob("*"))
+    env = {
+        **ENV, "GIT_DIR": str(mine.path / ".git"), "GIT_OBJECT_DIRECTORY": str(mine.path / ".git/objects"),
+        "GIT_INDEX_FILE": str(mine.path / ".git/index"),
+    }  # fmt: skip
+    (tmp_path / "scratch").mkdir()
+    repository = Repository(tmp_path / "scratch", env)
+    repository.fetch_remote(f"file://{other.path}", "main")
+    assert repository.has(other.head)
+    assert sorted((mine.path / ".git").rglob("*")) == before
+
+
+@pytest.mark.parametrize("scheme", ["git", "http", "ssh"])
+def test_a_server_that_says_nothing_is_left(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "SILENCE", 2)
+    (tmp_path / "scratch").mkdir()
+    env = {**ENV, "PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1", "HOME": str(tmp_path)}
+    begin = time.monotonic()
+    with silent() as place, pytest.raises(TimedOut) as caught:
+        Repository(tmp_path / "scratch", env).fetch_remote(f"{scheme}://{place}/x.git", "main")
+    assert "`git` said nothing for 2 s" in str(caught.value)
+    assert caught.value.hint.startswith("run the command by hand to see where it waits: git ")
+    assert time.monotonic() - begin < 20
+    assert not _left(place.rpartition(":")[2]), "a program of git's still waits"
+
+
+def test_a_slow_server_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "PATIENCE", 1)
+    (tmp_path / "scratch").mkdir()
+    repository = Repository(tmp_path / "scratch", {**ENV, "NO_PROXY": "127.0.0.1"})
+    begin = time.monotonic()
+    with silent() as place, pytest.raises(EngineError, match=program.TOO_SLOW):
+        repository.fetch_remote(f"http://{place}/x.git", "main")
+    assert time.monotonic() - begin < 8
+
+
+def test_progress_is_no_part_of_an_error(repository: Repository, tmp_path: Path) -> None:
+    with pytest.raises(EngineError) as caught:
+        repository.fetch_local(tmp_path / "nowhere")
+    assert "does not appear to be a git repository" in str(caught.value)
+    said = b"remote: Counting objects: 100% (3/3), done.\rReceiving objects:  12% (1/8)\rfatal: it broke\n"
+    assert program._without_progress(said).strip() == b"fatal: it broke"
+
+
+def _left(port: str) -> list[str]:
+    """Return the processes that still have to do with a port."""
+    until = time.monotonic() + 5
+    while True:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_bytes().decode(errors="replace").split("\0")
+                found += (
+                    [" ".join(words)] if port in " ".join(words) and "git" in words[0] + words[-2] else []
+                )
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.1)

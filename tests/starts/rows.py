@@ -1,0 +1,270 @@
+"""For each place that starts a program, a call that gets there, and the program that is to be seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild import capture as capturing
+from reprobuild import proc, sandbox
+from reprobuild.apt import configured
+from reprobuild.archive import Entry
+from reprobuild.builders import apptainer as building
+from reprobuild.builders import docker as docker_builder
+from reprobuild.builders import podman as podman_builder
+from reprobuild.conda import linking
+from reprobuild.doctor import host
+from reprobuild.engines import apptainer, apptainer_gpus, podman
+from reprobuild.engines.model import Task
+from reprobuild.explain import deeper
+from reprobuild.fleet import allocation, slurm, step
+from reprobuild.image import squash, squashed
+from reprobuild.net import Net
+from reprobuild.preflight import gpus
+from reprobuild.resolve.freeze.indexes import Indexes
+from reprobuild.resolve.freeze.pip_settings import Asking
+from reprobuild.resolve.interpreter import standalone
+from reprobuild.resolve.sources.repository import Repository
+from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.restore import _Restored
+from reprobuild.running import slurm as running_slurm
+from reprobuild.ship import signing
+from reprobuild.ship.alone import unbundle
+from reprobuild.snapshot.repositories import Diff
+from reprobuild.snapshot.repositories import Repository as Captured
+from reprobuild.store import Store
+from tests.starts.scene import Scene
+
+JOB = step.Job(number="7", nodes=("n1",))
+TASK = Task(arguments=("true",))
+ROOT = Entry(path="", type="dir", mode=0o755)
+
+
+def nothing(*_: object) -> None:
+    """Take what is said, and keep none of it."""
+
+
+class Row(Struct, frozen=True):
+    """A call, and the name of the program that it starts."""
+
+    program: str
+    call: Callable[[Scene], object]
+
+
+def around(scene: Scene) -> Surroundings:
+    """Return what resolving is given."""
+    return Surroundings(
+        store=Store(scene.folder / "store"), net=Net(offline=True), env=scene.env, folder=scene.folder, now=0,
+        indexes=Indexes(find_links=(), simple=(), credentials={}), say=nothing,
+    )  # fmt: skip
+
+
+def empty(scene: Scene, name: str) -> Path:
+    """Return a new folder away from the decoys."""
+    folder = scene.folder / name
+    folder.mkdir()
+    return folder
+
+
+def ask_pip(scene: Scene) -> None:
+    """Ask pip, which must answer."""
+    with Asking(scene.env) as asking:
+        assert asking.answer()[0].startswith("http")
+
+
+def bring(scene: Scene) -> object:
+    """Let uv bring a build of Python; it has no network."""
+    build = standalone._Listed(version="3.11.7", url="", implementation="cpython", variant="default")
+    return standalone._bring(build, "x86_64", "https://example.org/python.tar.gz", around(scene))
+
+
+def list_builds(scene: Scene) -> None:
+    """Let uv list builds of Python, which it must."""
+    assert standalone._listed("3.11", "x86_64", scene.env, plain=False)
+
+
+def listen(scene: Scene) -> object:
+    """Fetch from a repository of git."""
+    repository = Repository(empty(scene, "scratch"), scene.env)
+    return repository.fetch_local(scene.decoys.place)
+
+
+def restored(scene: Scene) -> object:
+    """Ask git in a restored repository."""
+    folder = empty(scene, "restored")
+    one = Captured(
+        name="one", folder="/x", object_format="sha1", head=None, branch=None, remotes=(), base=None, prerequisites=(),
+        index="", worktree="", bundle=None, diff=Diff(file=None, start=""),
+        unmerged=(), flags={}, settings={}, attributes="", shallow=(), left_out=(), parent=None, path="",
+    )  # fmt: skip
+    restored = _Restored(one, folder, folder, scene.env)
+    restored._init()
+    return restored.git("status", purpose="test")
+
+
+def follow(scene: Scene) -> object:
+    """Run a container of Apptainer: its image is in the cache."""
+    cache = apptainer.Cache.of(scene.env)
+    digest = "sha256:" + 64 * "a"
+    (cache.folder / f"{64 * 'a'}.sif").touch()
+    (cache.folder / f"{64 * 'a'}.json").write_text(
+        json.dumps({"manifest": digest, "config": digest, "workdir": "/", "sha256": "", "size": 0})
+    )
+    cache.call("x", digest)
+    return apptainer.run("x", TASK, scene.env)
+
+
+def look_deeper(scene: Scene) -> object:
+    """Ask diffoscope of two files."""
+    folder = empty(scene, "contents")
+    files = [folder / name for name in ("a", "b")]
+    for file in files:
+        file.write_text(file.name)
+    scene.monkeypatch.setattr(deeper, "_shown", lambda *_: [("x", *files)])
+    return deeper.look_deeper(None, (), scene.folder, scene.env, nothing)  # type: ignore[arg-type]
+
+
+def run_in_root(scene: Scene) -> object:
+    """Run a command in the machine's own root."""
+    root = sandbox.Root(folder=empty(scene, "root"))
+    return sandbox.run_in_root(root, ["true"], epoch=0, purpose="test")
+
+
+def feed(scene: Scene) -> object:
+    """Write a squashfs."""
+    return squash.write_squashfs([b""], scene.folder / "x", root=ROOT, epoch=0, env=scene.env)
+
+
+def read_squashed(scene: Scene) -> object:
+    """Read a squashfs."""
+    path = scene.folder / "x.sqsh"
+    path.write_bytes(b"hsqs" + bytes(100))
+    return squashed.open_squashed(path, empty(scene, "scratch"), scene.env)
+
+
+def run_capture(scene: Scene) -> None:
+    """Capture, by a Python of the environment, a directory with a repository."""
+    out = scene.folder / "snapshot"
+    env = {name: value for name, value in scene.env.items() if not name.startswith("PYTHON")}
+    python = str(scene.programs / "python3")
+    assert capturing.capture(python, out, env=env, sink=nothing, as_json=False) == 0
+    assert (
+        f"PATH={scene.path}\0".encode() in (out / "env.nul").read_bytes()
+    )  # of the environment nothing is changed
+
+
+def granted(scene: Scene) -> None:
+    """Ask Slurm for a node."""
+    with allocation.granted(allocation.Wanted(nodes=1), scene.env, nothing):
+        pass
+
+
+def docker_run(scene: Scene) -> object:
+    """Run a command of Docker."""
+    return docker_builder._run(["buildx", "build", "."], scene.env)
+
+
+def load(scene: Scene) -> object:
+    """Load an image as unbundle.py does."""
+    try:
+        return unbundle._engine(["podman", "load"], str(scene.folder))
+    except unbundle.Refused:
+        return None
+
+
+def build_apptainer(scene: Scene) -> object:
+    """Build a definition in a folder."""
+    return building._build("apptainer", scene.folder / "root", scene.folder, (), scene.env)
+
+
+def apt_target() -> configured.Target:
+    """Return a source of apt."""
+    return configured.Target(
+        uri="http://example.org/debian", release="stable", codename="", component="main", path="", entry=""
+    )
+
+
+STATEMENTS = ["-f", "/dev/null", "-n", "x", "-s", "/dev/null"]
+_APT = "reprobuild/apt/configured.py"
+_BUILD = "reprobuild/builders"
+_ENGINE = "reprobuild/engines"
+ROWS = {
+    f"{_APT}:_update": Row(
+        "apt-config", lambda s: configured._update([apt_target()], s.env, empty(s, "apt"), ("amd64",))
+    ),
+    f"{_APT}:configured_targets": Row("apt-get", lambda s: configured.configured_targets(s.env, ("amd64",))),
+    f"{_BUILD}/apptainer.py:_build": Row("unshare", build_apptainer),
+    f"{_BUILD}/apptainer.py:_pack": Row(
+        "tar", lambda s: building._pack(s.folder, s.folder / "x.tar", (), s.env)
+    ),
+    f"{_BUILD}/apptainer.py:_remove": Row(
+        "rm", lambda s: building._remove(empty(s, "gone"), ("--user", "--map-root-user"), s.env)
+    ),
+    f"{_BUILD}/apptainer.py:_rights": Row("unshare", lambda s: building._rights(s.env)),
+    f"{_BUILD}/docker.py:_buildx": Row("docker", lambda s: docker_builder._buildx(s.env)),
+    f"{_BUILD}/docker.py:_driver": Row("docker", lambda s: docker_builder._driver(s.env)),
+    f"{_BUILD}/docker.py:_own_buildkit": Row("docker", lambda s: docker_builder._own_buildkit(s.env)),
+    f"{_BUILD}/docker.py:_run": Row("docker", docker_run),
+    f"{_BUILD}/podman.py:_built": Row(
+        "podman", lambda s: podman_builder._built(s.folder, s.folder / "id", "linux/amd64", 0, s.env)
+    ),
+    "reprobuild/capture.py:capture": Row("python3", run_capture),
+    "reprobuild_runtime/capture.py:_run": Row("git", run_capture),
+    "reprobuild/conda/linking.py:ask": Row(
+        "own-python", lambda s: linking.ask({}, empty(s, "rattler"), "test")
+    ),
+    "reprobuild/doctor/host.py:_complaint": Row(
+        "docker", lambda s: host._complaint("docker", "docker", s.env)
+    ),
+    f"{_ENGINE}/apptainer.py:_follow": Row("apptainer", follow),
+    f"{_ENGINE}/apptainer.py:_program": Row("apptainer", lambda s: apptainer.version(s.env)),
+    f"{_ENGINE}/apptainer_gpus.py:check_gpus": Row(
+        "apptainer", lambda s: apptainer_gpus.check_gpus(["apptainer", "exec"], s.folder / "x", "all", s.env)
+    ),
+    f"{_ENGINE}/podman.py:_image_id": Row("podman", lambda s: podman._image_id("x", s.env)),
+    f"{_ENGINE}/podman.py:_outputs": Row("podman", lambda s: podman._outputs("x", TASK, s.env)),
+    f"{_ENGINE}/podman.py:_start": Row("podman", lambda s: podman._start("x", TASK, s.env, nothing)),
+    f"{_ENGINE}/podman.py:call": Row("podman", lambda s: podman.call(s.env, "info", purpose="test")),
+    f"{_ENGINE}/podman.py:version": Row("podman", lambda s: podman.version(s.env)),
+    "reprobuild/explain/deeper.py:look_deeper": Row("diffoscope", look_deeper),
+    "reprobuild/fleet/allocation.py:_allocation": Row("salloc", granted),
+    "reprobuild/fleet/slurm.py:ask": Row("squeue", lambda s: slurm.ask("squeue", env=s.env)),
+    "reprobuild/fleet/slurm.py:cancel": Row("scancel", lambda s: slurm.cancel("7", s.env)),
+    "reprobuild/fleet/step.py:_step": Row(
+        "srun",
+        lambda s: step._step(
+            JOB, 1, proc.own_module("reprobuild.cli"), s.folder, s.env, deadline=60, patience=0
+        ),
+    ),
+    "reprobuild/image/squash.py:find_program": Row("mksquashfs", lambda s: squash.find_program(s.env)),
+    "reprobuild/image/squash.py:write_squashfs": Row("mksquashfs", feed),
+    "reprobuild/image/squashed.py:open_squashed": Row("sqfs2tar", read_squashed),
+    "reprobuild/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.these_gpus(s.env)),
+    "reprobuild/proc/own_python.py:check_installed": Row("own-python", lambda s: proc.check_installed()),
+    "reprobuild/resolve/freeze/pip_settings.py:Asking.__init__": Row("own-python", ask_pip),
+    "reprobuild/resolve/interpreter/standalone.py:_bring": Row("own-python", bring),
+    "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
+    "reprobuild/resolve/sources/repository.py:Repository._git": Row("git", listen),
+    "reprobuild/restore/__init__.py:_Restored.git": Row("git", restored),
+    "reprobuild/restore/git.py:fetch": Row("git", listen),
+    "reprobuild/running/slurm.py:has_pyxis": Row("srun", lambda s: running_slurm.has_pyxis(s.env)),
+    "reprobuild/running/slurm.py:start": Row(
+        "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)
+    ),
+    "reprobuild/sandbox.py:can_layer": Row("unshare", lambda s: sandbox.can_layer()),
+    "reprobuild/sandbox.py:check_namespaces": Row("unshare", lambda s: sandbox.check_namespaces()),
+    "reprobuild/sandbox.py:run_in_root": Row("unshare", run_in_root),
+    "reprobuild/ship/alone/unbundle.py:_engine": Row("podman", load),
+    "reprobuild/ship/alone/unbundle.py:run_keygen": Row(
+        "ssh-keygen", lambda s: unbundle.run_keygen(["check-novalidate", *STATEMENTS], b"")
+    ),
+    "reprobuild/ship/signing.py:looking_by.look": Row(
+        "ssh-keygen", lambda s: signing.looking_by(s.env)(["check-novalidate", *STATEMENTS], b"")
+    ),
+    "reprobuild/ship/signing.py:sign": Row(
+        "ssh-keygen", lambda s: signing.sign(b"", Path("/nonexistent"), s.env)
+    ),
+}
