@@ -29,11 +29,7 @@ ONLY_IN = {
     "docker": {"engines", "registry"},  # the SDK reads files of logins, too
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
-    "yaml": {
-        "decisions",
-        "snapshot",
-        "conda",
-    },  # of the user's own choices; of conda's environments and settings
+    "yaml": {"guard", "snapshot"},  # the bounded readers; the nodes of conda's environments
     "elftools": {"guard"},
     "packageurl": {"ship"},
     "pysequoia": {"apt"},

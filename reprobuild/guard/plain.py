@@ -46,7 +46,8 @@ def read_plain(path: Path, largest: int) -> bytes:
     with open_plain(path, links=True)[0] as stream:
         data = stream.read(largest + 1)
     if len(data) > largest:
-        raise OSError(errno.EFBIG, f"it has more than {largest >> 20} MB")
+        size = f"{largest >> 20} MB" if largest >= 1 << 20 else f"{largest} bytes"
+        raise OSError(errno.EFBIG, f"it has more than {size}")
     return data
 
 

@@ -1,0 +1,80 @@
+"""The decisions of a command: those of a file, with the options put over them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reprobuild.cli import common
+from reprobuild.decisions import (
+    Decisions,
+    find_decisions,
+    inside,
+    merge,
+    parse_archive,
+    parse_bake,
+    read_decisions,
+    stated,
+    unconfirmed,
+)
+from reprobuild.errors import UsageError
+from reprobuild.profiles import check_profile
+
+
+def make_decisions(directory: Path, decisions_path: Path | None, **options: Any) -> tuple[Decisions, Path]:
+    """Return the decisions of file and options, and the folder where relative sources start."""
+    base, folder = _read_decisions(directory, decisions_path)
+    given = Decisions(
+        python=options["python"],
+        base=options["base"],
+        platform=options["platform"],
+        devel=options["devel"],
+        sources=common.pairs("--source", options["sources"]),
+        services=common.pairs("--service", options["services"]),
+        indexes=common.pairs("--index", options["indexes"]),
+        archives=tuple(parse_archive(item) for item in options["archives"]),
+        debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
+        channels=tuple(options["channels"]),
+        bake=dict(parse_bake(item) for item in options["bake"]),
+        drop=tuple(options["drop"]),
+        accept=tuple(options["accept"]),
+        profile=None if options["profile"] is None else check_profile(options["profile"], "--profile: "),
+        seed=options["seed"],
+    )
+    return merge(base, given), folder
+
+
+def _read_decisions(directory: Path, named: Path | None) -> tuple[Decisions, Path]:
+    """Return the decisions of a file, each said on standard error, and the directory of relative paths.
+
+    Raises:
+        UsageError: a file that only lies beside the snapshot decides what the user must confirm.
+    """
+    ignored = None if named else inside(directory)
+    if ignored:
+        common.note(
+            f"{ignored} is not read, because a snapshot may come from others; {_naming(directory, ignored)}"
+        )
+    path = named or find_decisions(directory)
+    if path is None:
+        return Decisions(), directory.absolute()
+    decisions, folder = read_decisions(path), path.absolute().parent
+    for line in stated(decisions):
+        common.note(f"decisions of {path}: {line}")
+    if not named and (refused := unconfirmed(decisions, folder)):
+        raise UsageError(
+            f"{path} lies beside the snapshot, and decides what only you can: {'; '.join(refused)}",
+            hint=_naming(directory, path),
+        )
+    return decisions, folder
+
+
+def _naming(directory: Path, path: Path) -> str:
+    """Return how to confirm a file of decisions."""
+    context = click.get_current_context(silent=True)
+    verb = context.info_name if context else "lock"
+    command = shlex.join(["reprobuild", str(verb), str(directory), "--decisions", str(path)])
+    return f"read it, and to follow it run: {command}"
