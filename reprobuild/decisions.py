@@ -6,7 +6,6 @@ decides less than one that the user names: see `unconfirmed`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
@@ -239,18 +238,20 @@ def stated(decisions: Decisions) -> tuple[str, ...]:
 def _stated(name: str, value: Any) -> Iterator[str]:
     if name == "bake":  # a value may be a secret
         yield f"bake = {', '.join(value)}"
-    elif isinstance(value, dict) and name not in ("build", "workload"):
-        yield from (f"{name}.{key} = {_shown(item)}" for key, item in value.items())
-    elif isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-        yield f"{name} = {', '.join(strip_credentials(item)[0] for item in value)}"
-    elif name == "archives":
-        yield from (f"{name} = {_shown({**item, 'url': _shown(item['url'])})}" for item in value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _stated(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield f"{name} = {' '.join(_shown(part) for part in item.values())}"
     else:
         yield f"{name} = {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
-    return strip_credentials(value)[0] if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value))
+    return strip_credentials(str(value))[0]
 
 
 def merge(base: Decisions, options: Decisions) -> Decisions:

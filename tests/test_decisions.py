@@ -22,6 +22,7 @@ from reprobuild.decisions import (
 )
 from reprobuild.errors import UsageError
 from reprobuild.services import read_services
+from tests.conftest import reprobuild
 
 WHOLE = """
 python: "3.11"
@@ -182,6 +183,23 @@ def test_what_no_decision_can_be(tmp_path: Path, text: str, said: str) -> None:
     assert caught.value.hint
 
 
+def test_an_item_of_bake_is_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_decisions(written(tmp_path, "bake: [4]\n"))
+    assert caught.value.hint == "write each as NAME or NAME=VALUE"
+
+
+def test_a_bomb_ends_show_and_lock_at_once(tmp_path: Path) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
+    written(tmp_path, BOMB)
+    for verb in ("show", "lock"):
+        done = reprobuild(verb, tmp_path / "snapshot", timeout=20)
+        assert done.returncode == 2
+        assert "is not YAML: an alias" in done.stderr
+        assert "see docs/decisions.md for an example" in done.stderr
+
+
 def test_each_decision_is_stated_without_secrets() -> None:
     decisions = Decisions(
         python="3.11",
@@ -193,7 +211,7 @@ def test_each_decision_is_stated_without_secrets() -> None:
     assert stated(decisions) == (
         "python = 3.11",
         "sources.p = https://git.test/p.git",
-        'archives = {"url": "https://site.test/", "key": "AB"}',
+        "archives = https://site.test/ AB",
         "bake = TOKEN",
         "accept = withdrawn, unsigned-file",
     )
@@ -206,7 +224,7 @@ def test_each_decision_is_stated_without_secrets() -> None:
         (Decisions(services={"a": "http://x.test"}), "services.a = http://x.test"),
         (Decisions(indexes={"p": "https://x.test"}), "indexes.p = https://x.test"),
         (Decisions(channels=("x",)), "channels = x"),
-        (Decisions(archives=(ArchiveDecision(url="ppa:a/b"),)), 'archives = {"url": "ppa:a/b"}'),
+        (Decisions(archives=(ArchiveDecision(url="ppa:a/b"),)), "archives = ppa:a/b"),
         (Decisions(debs=("/etc",)), "debs = /etc"),
         (Decisions(debs=("link",)), "debs = link"),
         (Decisions(sources={"p": "/home/me/private@main"}), "sources.p = /home/me/private@main"),
@@ -252,6 +270,9 @@ def test_the_user_names_a_file_to_follow_all_of_it(
     assert capsys.readouterr().err.splitlines() == said
     decisions, _ = make_decisions(snapshot, path, **NONE)
     assert decisions.accept == ("no-hash",)
+    assert make_decisions(snapshot, None, follow=False, **NONE)[0] == decisions  # `show`
+    capsys.readouterr()
+    make_decisions(snapshot, path, **NONE)
     assert capsys.readouterr().err.splitlines() == said
 
 

@@ -24,9 +24,21 @@ from reprobuild.errors import UsageError
 from reprobuild.profiles import check_profile
 
 
-def make_decisions(directory: Path, decisions_path: Path | None, **options: Any) -> tuple[Decisions, Path]:
-    """Return the decisions of file and options, and the folder where relative sources start."""
-    base, folder = _read_decisions(directory, decisions_path)
+def make_decisions(
+    directory: Path, decisions_path: Path | None, *, follow: bool = True, **options: Any
+) -> tuple[Decisions, Path]:
+    """Return the decisions of file and options, and the directory where relative sources start.
+
+    Args:
+        directory: the snapshot.
+        decisions_path: the file that the user names.
+        follow: the decisions are acted on; without it, they are only shown, and need no confirmation.
+        options: those of `common.decision_options`.
+
+    Raises:
+        UsageError: an option or the file is wrong; or a file that only lies beside the snapshot decides what the
+            user must confirm.
+    """
     given = Decisions(
         python=options["python"],
         base=options["base"],
@@ -44,15 +56,12 @@ def make_decisions(directory: Path, decisions_path: Path | None, **options: Any)
         profile=None if options["profile"] is None else check_profile(options["profile"], "--profile: "),
         seed=options["seed"],
     )
+    base, folder = _read_decisions(directory, decisions_path, follow=follow)
     return merge(base, given), folder
 
 
-def _read_decisions(directory: Path, named: Path | None) -> tuple[Decisions, Path]:
-    """Return the decisions of a file, each said on standard error, and the directory of relative paths.
-
-    Raises:
-        UsageError: a file that only lies beside the snapshot decides what the user must confirm.
-    """
+def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
+    """Return the decisions of a file, each said on standard error, and the directory of relative paths."""
     ignored = None if named else inside(directory)
     if ignored:
         common.note(
@@ -64,7 +73,7 @@ def _read_decisions(directory: Path, named: Path | None) -> tuple[Decisions, Pat
     decisions, folder = read_decisions(path), path.absolute().parent
     for line in stated(decisions):
         common.note(f"decisions of {path}: {line}")
-    if not named and (refused := unconfirmed(decisions, folder)):
+    if follow and not named and (refused := unconfirmed(decisions, folder)):
         raise UsageError(
             f"{path} lies beside the snapshot, and decides what only you can: {'; '.join(refused)}",
             hint=_naming(directory, path),

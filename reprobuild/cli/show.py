@@ -29,7 +29,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
       reprobuild show repro/4242
     """
     snapshot = read_snapshot(directory)
-    decisions, _ = make_decisions(directory, decisions_path, **options)
+    decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
         common.print_json(
