@@ -83,6 +83,7 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
     """
     place = _place(path, store)
     try:
+        store.make()
         with alone(place.with_suffix(".lock"), Halt()), store.scratch() as folder:
             former = _read(place)
             same = former is not None and former.digest == lock.digest

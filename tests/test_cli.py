@@ -550,8 +550,8 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
         assert said(verb, given, *decided, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
         assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
-        assert said(verb, given, "-o", results) == 0
-        assert said(verb, given, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
+        assert said(verb, given, *decided, "-o", results) == 0
+        assert said(verb, given, *decided, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
         assert asked == [
             Making(singles=("sif", "sqsh")),
             Making(singles=("sqsh",), compressor="gzip"),

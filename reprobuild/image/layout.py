@@ -138,7 +138,7 @@ def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[
     Args:
         layout: where the layer is.
         index: its place, the lowest is 0.
-        packed: check the blob by the digest in the manifest, instead of the tar by its diff_id: less is hashed.
+        packed: check the blob by the digest in the manifest, too.
 
     Raises:
         BuildError: see `open_packed`.

@@ -22,7 +22,6 @@ from reprobuild.lock import Artefact, dpkg_name
 from reprobuild.net import Net, NotFound
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
-from reprobuild.whole import write_file
 
 _CHECK_DEB = "check the path that `--deb` gives"
 
@@ -77,7 +76,7 @@ class OwnStore:
     def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`; where it was found first counts, so that a lock is the same the second time."""
         if self._known is None:
-            self._known = {key: kept for path in self._files() for key, kept in _read_kept(path)}
+            self._known = {key: kept for path in self._files() for key, kept in self._read(path)}
         kept = self._known.get((package.name, package.version, package.architecture))
         if kept is None or not self._store.has(
             Deb822(kept.stanza.decode(errors="replace").splitlines()).get("SHA256", "")
@@ -96,31 +95,29 @@ class OwnStore:
         ]
         content = msgspec.json.encode(kept)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, content)
+        if self._store.signed(path) is None:
+            self._store.keep_signed(path, content)
 
     def _files(self) -> list[Path]:
         with contextlib.suppress(OSError):
             return sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
         return []
 
+    def _read(self, path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
+        try:
+            entries = msgspec.json.decode(self._store.signed(path) or b"[]", type=list[_Kept])
+        except msgspec.DecodeError:
+            return []
+        read = [(_fields(entry.stanza), entry) for entry in entries]
+        return [
+            ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
+            for fields, entry in read
+        ]
+
 
 def _fields(text: bytes) -> Deb822:
     """Return the fields of a paragraph, which may be in any encoding."""
     return Deb822(text.decode(errors="replace").splitlines())
-
-
-def _read_kept(path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
-    try:
-        entries = msgspec.json.decode(path.read_bytes(), type=list[_Kept])
-    except (OSError, msgspec.DecodeError):
-        return []
-    read = [(_fields(entry.stanza), entry) for entry in entries]
-    return [
-        ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
-        for fields, entry in read
-    ]
 
 
 class OfLaunchpad:
