@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import threading
 import time
 import weakref
@@ -164,6 +165,11 @@ class Store:
         """Make the directory of the store, private, where it is not there."""
         self.root.parent.mkdir(parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other users may write here: see `share`."""
+        return bool(self.root.stat().st_mode & stat.S_IWGRP)
 
     def release(self) -> None:
         """Let others remove things from the store, until it is used again. No thread may be at work with it."""

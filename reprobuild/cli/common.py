@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -214,6 +215,8 @@ def make_session(
     env = dict(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     steps = progress.Steps()
+    if store is None:
+        _close(cache / "reprobuild")
     return Session(
         store=Store((store or cache / "reprobuild").absolute()),
         net=Net(offline=offline),
@@ -225,6 +228,13 @@ def make_session(
         caches=user_caches(env) if caches else Caches(),
         pip=pip,
     )
+
+
+def _close(folder: Path) -> None:
+    """Close the user's own store to others, which earlier versions made open; a shared one stays shared."""
+    with contextlib.suppress(OSError):
+        if not folder.stat().st_mode & stat.S_IWGRP:
+            folder.chmod(0o700)
 
 
 def asking_pip() -> Asking:
