@@ -21,9 +21,10 @@ from msgspec import Struct
 from reprobuild.alone import alone
 from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import artefacts
+from reprobuild.guard.plain import read_plain
 from reprobuild.halt import Halt
 from reprobuild.lock import Lock, read_lock
-from reprobuild.store import Store, Used
+from reprobuild.store import LARGEST_MEMORY, Store, Used
 
 FOLDER = "kept"
 
@@ -180,6 +181,6 @@ def place_of(record: Kept) -> Path:
 
 def _read(place: Path) -> Kept | None:
     try:
-        return msgspec.json.decode(place.read_bytes(), type=Kept)
+        return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=Kept)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

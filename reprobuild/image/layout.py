@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.layering.packed import MAKE_AGAIN as MAKE_AGAIN
@@ -121,7 +122,7 @@ def _small(path: Path) -> bytes:
     seen = path.stat()
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} is no file of at most {LARGEST_JSON} bytes")
-    return path.read_bytes()
+    return read_plain(path, LARGEST_JSON)
 
 
 def _checked(read: Callable[[str], bytes], digest: str) -> bytes:

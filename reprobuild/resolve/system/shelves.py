@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,7 @@ from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.relations import NAME, VERSION
 from reprobuild.errors import FetchError, LockError, ReproError
 from reprobuild.fetch import fetch
+from reprobuild.guard.plain import open_plain
 from reprobuild.lock import Artefact, dpkg_name
 from reprobuild.net import Net, NotFound
 from reprobuild.snapshot.model import Package
@@ -206,15 +208,23 @@ class UserFiles:
             if not path.name.startswith(f"{package.name}_"):
                 continue
             try:
-                content = path.read_bytes()
+                sha256, size = self._taken(path)
             except OSError as err:
                 raise LockError(f"{path} cannot be read: {err.strerror}", hint=_CHECK_DEB) from None
-            sha256 = self._store.add(content)
-            file = Artefact(filename=path.name, sha256=sha256, size=len(content))
+            file = Artefact(filename=path.name, sha256=sha256, size=size)
             found = described(self._store.verified(sha256, path.name), file, package)
             if found is not None:
                 return found, Found(label=self.label)
         return None
+
+    def _taken(self, path: Path) -> tuple[str, int]:
+        """Copy a file into the store in pieces, and return its hash and size."""
+        with self._store.scratch() as folder, open_plain(path, links=True)[0] as stream:
+            copy = folder / "deb"
+            with copy.open("wb") as target:
+                shutil.copyfileobj(stream, target)
+            size = copy.stat().st_size
+            return self._store.adopt(copy), size
 
 
 def described(path: Path, file: Artefact, package: Package) -> PackagesFile | None:
