@@ -147,10 +147,6 @@ def read_decisions(path: Path) -> Decisions:
         )
     try:
         decisions = msgspec.convert(raw, type=Decisions)
-    except UnicodeEncodeError:  # of half a character, which an escape of YAML can name
-        raise UsageError(
-            f"{path} holds what is no text", hint="see docs/decisions.md for an example"
-        ) from None
     except msgspec.ValidationError as err:
         known = ", ".join(Decisions.__struct_fields__)
         raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None

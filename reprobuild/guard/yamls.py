@@ -7,6 +7,7 @@ their own.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -14,6 +15,9 @@ import yaml
 # People write files of some hundred items; PyYAML reads some ten thousand of them in a second.
 MOST_NODES = 50_000
 DEEPEST = 32
+_HALF = re.compile(
+    "[\ud800-\udfff]"
+)  # an escape can name a surrogate, which no text that is written can hold
 _REFUSALS = (
     yaml.YAMLError,
     ValueError,
@@ -51,11 +55,13 @@ class StrictLoader(yaml.SafeLoader):
             return "an alias"
         if not self.tags and getattr(event, "tag", None) not in (None, "!"):
             return "an explicit tag"
-        return self._excess()
+        return self._excess(event)
 
-    def _excess(self) -> str:
+    def _excess(self, event: Any) -> str:
         if self.depth > self.deepest:
             return "nested too deep"
+        if _HALF.search(getattr(event, "value", None) or ""):
+            return "half a character"
         return f"more than {MOST_NODES} items" if self.nodes > MOST_NODES else ""
 
 
@@ -78,7 +84,7 @@ class BoundedLoader(StrictLoader):
         return node
 
     def refusal(self, event: Any) -> str:
-        return self._excess()
+        return self._excess(event)
 
 
 def load_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
