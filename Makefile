@@ -3,6 +3,8 @@
 STORE ?= build/store
 OUT ?= build/cpu-train
 SNAPSHOT ?= examples/cpu-train/snapshot
+# The user's own decisions on it; empty where there are none.
+DECISIONS ?= $(wildcard $(dir $(SNAPSHOT))reprobuild.yaml)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PROOF ?= build/proof
@@ -35,7 +37,8 @@ venv:
 	@dev/setup_venv.sh
 
 demo: venv
-	$(WITH_ENGINE) .venv/bin/reprobuild from-snapshot '$(SNAPSHOT)' -o '$(OUT)' --store '$(STORE)'
+	$(WITH_ENGINE) .venv/bin/reprobuild from-snapshot '$(SNAPSHOT)' $(if $(DECISIONS),--decisions '$(DECISIONS)') \
+		-o '$(OUT)' --store '$(STORE)'
 
 test: venv check
 

@@ -20,11 +20,13 @@ from msgspec import Struct
 
 from proof import ablation, factors, fleet, gpu_train, leftovers, planted, torch_tests
 from proof.evidence import FOLDER, document, machine
+from proof.kinds import DOCUMENTS
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.realise import realise
 from reprobuild.results import LOCK
 from reprobuild.store import Store
+from tests.guard import fuzz_documents as documents
 from tests.guard.fuzz import fuzz
 from tests.snapshot import fuzz as reading
 from tests.squashfs import squashfs_tools
@@ -171,6 +173,15 @@ def run_fuzz_reading(place: Place) -> bool:
     return not found["found"]
 
 
+def run_fuzz_documents(place: Place) -> bool:
+    """Feed changed documents to everything that reads what others hand over, for ten minutes."""
+    about = machine()
+    found = documents.fuzz(seed=int(place.shard.partition("/")[0]), seconds=FUZZ_SECONDS)
+    print(found)
+    place.write("documents", DOCUMENTS, found, about)
+    return not found["found"]
+
+
 def run_planted(place: Place) -> bool:
     """Run each planted fault and each clean script fifty times, as `verify --command` does."""
     about = machine()
@@ -214,7 +225,8 @@ def run_gpu_train(place: Place) -> bool:
 
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
-    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading, "planted": run_planted, "fleet": run_fleet, "torch": run_torch,
+    "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
+    "fuzz-documents": run_fuzz_documents, "planted": run_planted, "fleet": run_fleet, "torch": run_torch,
     "gpu-train": run_gpu_train,
 }  # fmt: skip
 

@@ -160,7 +160,16 @@ class GpuTrain:
 
     def _lock(self, folder: Path, name: str) -> None:
         for argv in (
-            ("lock", str(folder / "snapshot"), "-o", str(self._path(name)), "--store", str(self.given)),
+            (
+                "lock",
+                str(folder / "snapshot"),
+                "--decisions",
+                str(folder / "reprobuild.yaml"),
+                "-o",
+                str(self._path(name)),
+                "--store",
+                str(self.given),
+            ),
             ("fetch", str(self._path(name)), "--store", str(self.given)),
         ):
             time_process([*PROGRAM, *argv])

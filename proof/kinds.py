@@ -32,6 +32,19 @@ _BENCHMARKS = (
     smoke,
     startup,
 )
+# The rooms that read documents of others.
+DOCUMENTS = (
+    "apt",
+    "conda",
+    "decisions",
+    "guard",
+    "lock",
+    "registry",
+    "results",
+    "ship",
+    "snapshot",
+    "verify",
+)
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="benchmarks",
@@ -41,6 +54,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="factors", rooms=factors.ROOMS, made_by="make proof"),
     Kind(name="ablation", rooms=factors.ROOMS, made_by="make proof"),
     Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),
+    Kind(name="documents", rooms=DOCUMENTS, made_by="make proof"),
     Kind(name="drills", rooms=DRILLS, made_by="make proof"),
     Kind(
         name="fleet", rooms=("engines", "fleet", "reprobuild_runtime/probes", "verify"), made_by="make proof"

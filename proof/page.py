@@ -146,7 +146,8 @@ def _gpu_train(evidence: Mapping[str, Any]) -> str:
 
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
-    "reading": partial(_fuzz, things="captures"), "benchmarks": _benchmarks,
+    "reading": partial(_fuzz, things="captures"), "documents": partial(_fuzz, things="documents"),
+    "benchmarks": _benchmarks,
     "planted": _planted, "fleet": _fleet, "torch": _torch, "gpu-train": _gpu_train,
 }  # fmt: skip
 

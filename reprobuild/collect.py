@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import re
@@ -17,16 +16,18 @@ from msgspec import Struct
 
 from reprobuild.alone import machine
 from reprobuild.errors import UsageError
+from reprobuild.guard.plain import read_plain
 from reprobuild.keep import FOLDER, Kept, keep, kept_locks, place_of, present, record_of
 from reprobuild.lock import read_lock
 from reprobuild.realise.root import root_key
-from reprobuild.store import Store, hash_open, is_still
+from reprobuild.signature import unsigned
+from reprobuild.store import LARGEST_MEMORY, Store, hash_open, is_still
 from reprobuild.whole import remove
 
 # Where a file system has no locks, nothing is removed that was written or used since: longer than any build.
 YOUNG = 3 * 24 * 3600.0
 WORKERS = 4
-_HASH = re.compile("[0-9a-f]{64}")
+_HASH = re.compile(rb"[0-9a-f]{64}")
 # The names of what is unfinished, and in them the machine whose it is.
 _WORK = re.compile(r"([0-9a-f]{12})\..+")
 _PART = re.compile(r"[0-9a-f]{64}\.([0-9a-f]{12})(\.lock)?")
@@ -169,8 +170,9 @@ def _needs(records: Sequence[Kept], store: Store) -> _Needs:
     blobs |= {sha256 for record in records for used in record.runs.values() for sha256 in used.blobs}
     made = {key for record in records for used in record.runs.values() for key in used.made}
     for key in made:
-        with contextlib.suppress(OSError, ValueError):
-            blobs |= set(_HASH.findall(json.dumps(json.loads((store.root / "made" / key).read_bytes()))))
+        with contextlib.suppress(OSError):
+            text = unsigned(read_plain(store.root / "made" / key, LARGEST_MEMORY))
+            blobs |= {found.decode() for found in _HASH.findall(text)}
     return _Needs(blobs=frozenset(blobs), made=frozenset(made | {root_key(sha256) for sha256 in blobs}))
 
 

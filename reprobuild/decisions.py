@@ -1,25 +1,40 @@
 """Decisions: what evidence cannot decide, from `reprobuild.yaml` beside the snapshot or from options.
 
-They are copied into the lock.
+They are copied into the lock. A file that only lies beside a snapshot may come from whoever made the snapshot, so it
+decides less than one that the user names: see `unconfirmed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
-from reprobuild.guard.plain import read_plain
+from reprobuild.guard.plain import read_plain, real_place
+from reprobuild.guard.strings import (
+    Label,
+    Line,
+    NamePattern,
+    ProjectName,
+    Reference,
+    Value,
+    VariableName,
+    Version,
+)
+from reprobuild.guard.yamls import load_yaml
 from reprobuild.profiles import check_profile
-from reprobuild.secrets import strip_credentials
+from reprobuild.secrets import redact, strip_credentials
 
-_LARGEST = 4 << 20  # of a file that people write
+_LARGEST = 1 << 20  # of a file that people write
+
+# Schemes of addresses that name a server; `file://` names a path.
+_REMOTE = ("http", "https", "ssh", "git", "git+http", "git+https", "git+ssh")
 
 FILENAME = "reprobuild.yaml"
 
@@ -27,8 +42,8 @@ FILENAME = "reprobuild.yaml"
 class WorkloadDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The user's own check: a command, and the files below `{out}` that it must write alike twice."""
 
-    command: tuple[str, ...]
-    outputs: tuple[str, ...]
+    command: tuple[Value, ...]
+    outputs: tuple[Line, ...]
 
 
 class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,10 +53,10 @@ class ArchiveDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     code name, without `components` `main`; `key` is the fingerprint of the certificate that signs it.
     """
 
-    url: str
-    key: str = ""
-    suites: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()
+    url: Line
+    key: Line = ""
+    suites: tuple[Line, ...] = ()
+    components: tuple[Line, ...] = ()
 
 
 class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,9 +67,9 @@ class BuildDecision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     known of the project.
     """
 
-    requires: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    variables: dict[str, str] = {}
+    requires: tuple[Line, ...] = ()
+    packages: tuple[Line, ...] = ()
+    variables: dict[VariableName, Value] = {}
     environment: bool | None = None
 
 
@@ -68,23 +83,23 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     the image to compile in.
     """
 
-    python: str | None = None
-    base: str | None = None
-    platform: str | None = None
-    sources: dict[str, str] = {}
-    services: dict[str, str] = {}
+    python: Version | None = None
+    base: Reference | None = None
+    platform: Label | None = None
+    sources: dict[ProjectName, Line] = {}
+    services: dict[Label, Line] = {}
     archives: tuple[ArchiveDecision, ...] = ()
-    debs: tuple[str, ...] = ()
-    indexes: dict[str, str] = {}
-    channels: tuple[str, ...] = ()
-    bake: dict[str, str | None] = {}
-    drop: tuple[str, ...] = ()
-    accept: tuple[str, ...] = ()
-    profile: str | None = None
+    debs: tuple[Line, ...] = ()
+    indexes: dict[ProjectName, Line] = {}
+    channels: tuple[Line, ...] = ()
+    bake: dict[NamePattern, Value | None] = {}
+    drop: tuple[Line, ...] = ()
+    accept: tuple[Line, ...] = ()
+    profile: Value | None = None  # `check_profile` names those that there are
     seed: int | None = None
     workload: WorkloadDecision | None = None
-    build: dict[str, BuildDecision] = {}
-    devel: str | None = None
+    build: dict[ProjectName, BuildDecision] = {}
+    devel: Reference | None = None
 
     def recorded(self) -> dict[str, Any]:
         """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
@@ -117,13 +132,13 @@ def read_decisions(path: Path) -> Decisions:
         UsageError: it cannot be read, or holds what is not a decision; the message names the key.
     """
     try:
-        raw = yaml.safe_load(read_plain(path, _LARGEST).decode()) or {}
+        raw = load_yaml(read_plain(path, _LARGEST).decode()) or {}
     except OSError as err:
         raise UsageError(f"{path} cannot be read: {err.strerror}", hint="check the path") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as err:  # a date that is none is a ValueError
+    except ValueError as err:  # broken text among them
         raise UsageError(f"{path} is not YAML: {err}", hint="see docs/decisions.md for an example") from None
     if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
-        raw["bake"] = dict(parse_bake(str(item)) for item in raw["bake"])
+        raw["bake"] = dict(_baked(item, path) for item in raw["bake"])
     if isinstance(raw, dict) and isinstance(raw.get("archives"), list):
         raw["archives"] = [{"url": one} if isinstance(one, str) else one for one in raw["archives"]]
     if isinstance(raw, dict) and isinstance(raw.get("python"), float):
@@ -138,6 +153,12 @@ def read_decisions(path: Path) -> Decisions:
     if decisions.profile is None:
         return decisions
     return msgspec.structs.replace(decisions, profile=check_profile(decisions.profile, f"{path}: "))
+
+
+def _baked(item: object, path: Path) -> tuple[str, str | None]:
+    if not isinstance(item, str):
+        raise UsageError(f"{path}: an item of bake is no text", hint="write each as NAME or NAME=VALUE")
+    return parse_bake(item)
 
 
 def is_pattern(word: str) -> bool:
@@ -163,14 +184,74 @@ def parse_archive(text: str) -> ArchiveDecision:
 
 
 def find_decisions(snapshot: Path) -> Path | None:
-    """Return the `reprobuild.yaml` in the snapshot's folder, or the one beside that folder, or None."""
-    inside, beside = snapshot / FILENAME, snapshot.resolve().parent / FILENAME
-    if inside.is_file() and beside.is_file():
-        raise UsageError(
-            f"there are two files of decisions: {inside} and {beside}",
-            hint="keep one, or name it with --decisions",
-        )
-    return inside if inside.is_file() else beside if beside.is_file() else None
+    """Return the `reprobuild.yaml` beside the directory of the snapshot, or None."""
+    beside = snapshot.resolve().parent / FILENAME
+    return beside if beside.is_file() else None
+
+
+def inside(snapshot: Path) -> Path | None:
+    """Return the `reprobuild.yaml` in the directory of the snapshot, or None; it is read only when it is named."""
+    path = snapshot / FILENAME
+    return path if path.is_file() else None
+
+
+def unconfirmed(decisions: Decisions, folder: Path) -> tuple[str, ...]:
+    """Return what a file may only decide when the user names it, as `stated` has it.
+
+    Such a file may come from others. It then must not make the program read files of the user, trust keys and
+    servers, or pass over a deviation.
+
+    Args:
+        decisions: those of one file.
+        folder: where the file is; paths below it are the file's own.
+    """
+    trusted = {"services", "archives", "indexes", "channels", "accept"}
+    found = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in trusted]
+    found += [
+        f"sources.{name} = {place}" for name, place in decisions.sources.items() if _leaves(place, folder)
+    ]
+    return (*found, *(f"debs = {place}" for place in decisions.debs if _leaves(place, folder)))
+
+
+def _leaves(place: str, folder: Path) -> bool:
+    """Tell whether `PATH[@REV]` is a path that is not below a directory; addresses of servers are none."""
+    if place.startswith("git@"):
+        return False
+    scheme = re.match(r"([A-Za-z0-9+.-]+)://", place)
+    if scheme:
+        return scheme[1].lower() not in _REMOTE
+    paths = {place, place.rpartition("@")[0] or place}
+    return any(path.startswith("~") or real_place(folder, path) is None for path in paths)
+
+
+def stated(decisions: Decisions) -> tuple[str, ...]:
+    """Return each decision as one line of text, without credentials: `sources.mylib = mylib.bundle`."""
+    defaults = Decisions()
+    return tuple(
+        redact(text)
+        for name in Decisions.__struct_fields__
+        if getattr(decisions, name) != getattr(defaults, name)
+        for text in _stated(name, msgspec.to_builtins(getattr(decisions, name)))
+    )
+
+
+def _stated(name: str, value: Any) -> Iterator[str]:
+    if name == "bake":  # a value may be a secret
+        yield f"bake = {', '.join(value)}"
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _stated(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield f"{name} = {' '.join(_shown(part) for part in item.values())}"
+    else:
+        yield f"{name} = {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value))
+    return strip_credentials(str(value))[0]
 
 
 def merge(base: Decisions, options: Decisions) -> Decisions:

@@ -63,6 +63,8 @@ def fetch(
             complete by then is kept.
     """
     everything = list(wanted)
+    if everything:
+        store.make()
     for artefact in everything:
         store.blob(artefact.sha256)  # it is a hash, not a path
     halt = Halt()

@@ -21,9 +21,10 @@ from msgspec import Struct
 from reprobuild.alone import alone
 from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import artefacts
+from reprobuild.guard.plain import read_plain
 from reprobuild.halt import Halt
 from reprobuild.lock import Lock, read_lock
-from reprobuild.store import Store, Used
+from reprobuild.store import LARGEST_MEMORY, Store, Used
 
 FOLDER = "kept"
 
@@ -83,6 +84,7 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
     """
     place = _place(path, store)
     try:
+        store.make()
         with alone(place.with_suffix(".lock"), Halt()), store.scratch() as folder:
             former = _read(place)
             same = former is not None and former.digest == lock.digest
@@ -179,6 +181,6 @@ def place_of(record: Kept) -> Path:
 
 def _read(place: Path) -> Kept | None:
     try:
-        return msgspec.json.decode(place.read_bytes(), type=Kept)
+        return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=Kept)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

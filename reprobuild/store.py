@@ -7,7 +7,9 @@
     partial/HASH.MACHINE    downloads that were interrupted
     tmp/MACHINE.*           unfinished work; removed by the next process that finds its own one gone
     in-use                  locked by every process that uses the store
+    key                     signs `made`: see `signature`
 
+The directory is private when this program makes it. Blobs are 0444 in it: folders of results hold hard links to them.
 Every file appears by rename, so an interrupted process leaves nothing half-written.
 """
 
@@ -19,6 +21,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import threading
 import time
 import weakref
@@ -31,9 +34,12 @@ from msgspec import Struct
 
 from reprobuild.alone import lock, machine
 from reprobuild.errors import FetchError
+from reprobuild.guard.plain import read_plain
+from reprobuild.signature import make_key, read_key, sign, verify
 from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
+LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
 HOUR = 3600.0
 _SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -104,6 +110,7 @@ class Store:
         self._holder: int | None = None  # the open file of the lock
         self._let_go: Callable[[], object] = lambda: None
         self._locked = False
+        self._key: bytes | None = None
 
     def blob(self, sha256: str) -> Path:
         """Return where a blob stands, or would stand; no check.
@@ -154,6 +161,16 @@ class Store:
                 if self._locked and self._holder is not None:
                     fcntl.flock(self._holder, fcntl.LOCK_SH)
 
+    def make(self) -> None:
+        """Make the directory of the store, private, where it is not there."""
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other users may write here: see `share`."""
+        return bool(self.root.stat().st_mode & stat.S_IWGRP)
+
     def release(self) -> None:
         """Let others remove things from the store, until it is used again. No thread may be at work with it."""
         with self._guard:
@@ -167,7 +184,7 @@ class Store:
         with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
             if self._holder is None:
                 if make:
-                    self.root.mkdir(parents=True, exist_ok=True)
+                    self.make()
                 way = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
                 number = os.open(self.root / "in-use", way | os.O_NOFOLLOW, 0o666)
                 self._let_go = weakref.finalize(self, os.close, number)
@@ -244,7 +261,7 @@ class Store:
         self._hold()
         self._blobs.add(digest)
         with contextlib.suppress(OSError):
-            if self.blob(digest).read_bytes() == content:
+            if read_plain(self.blob(digest), len(content)) == content:
                 self._verified.add(digest)
                 return digest
         with self.scratch() as folder:
@@ -253,20 +270,35 @@ class Store:
             return self.adopt(path, digest)
 
     def recall(self, key: str) -> Any | None:
-        """Return what `remember` kept under the key, or None."""
+        """Return what `remember` kept under the key, or None; what another key signed was never kept here."""
         self._hold()
         self._asked(self._made, key, self.root / "made" / key)
+        content = self.signed(self.root / "made" / key)
         try:
-            return json.loads((self.root / "made" / key).read_bytes())
-        except (OSError, ValueError):
+            return None if content is None else json.loads(content)
+        except (ValueError, RecursionError):
             return None
 
     def remember(self, key: str, value: Any) -> None:
         """Keep a JSON value under a key (hex digest of what it was made from)."""
-        path = self.root / "made" / key
         self._made.add(key)
+        self.keep_signed(self.root / "made" / key, json.dumps(value, sort_keys=True).encode())
+
+    def signed(self, path: Path) -> bytes | None:
+        """Return the content of a file that `keep_signed` wrote, or None where it is not, or no longer, that file."""
+        self._key = self._key or read_key(self.root)
+        if self._key is None:
+            return None
+        try:
+            return verify(self._key, path.name, read_plain(path, LARGEST_MEMORY))
+        except OSError:
+            return None
+
+    def keep_signed(self, path: Path, content: bytes) -> None:
+        """Write a file of the store, outside of `blobs`, that is believed again."""
         with self.scratch() as folder:
-            part = folder / key
-            part.write_text(json.dumps(value, sort_keys=True))
+            self._key = self._key or make_key(self.root)
+            part = folder / path.name
+            part.write_bytes(sign(self._key, path.name, content))
             path.parent.mkdir(parents=True, exist_ok=True)
             part.replace(path)

@@ -130,7 +130,16 @@ def test_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built_example(test_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The main job on the example, with every check; the session's other tests build on its store."""
     out = tmp_path_factory.mktemp("example") / "out"
-    done = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", out, "--store", test_store)
+    done = reprobuild(
+        "from-snapshot",
+        EXAMPLE / "snapshot",
+        "--decisions",
+        EXAMPLE / "reprobuild.yaml",
+        "-o",
+        out,
+        "--store",
+        test_store,
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     lock, image = read_image(out)
     return Built(

@@ -46,6 +46,7 @@ from tests.verify.samples import (
 from tests.verify.samples import document as smoke
 
 SNAPSHOT = EXAMPLE / "snapshot"
+DECIDED = ("--decisions", EXAMPLE / "reprobuild.yaml")
 VERBS = tuple(cli.VERBS)
 SECRET = "73616d706c65" + "0123456789abcdef"
 IMAGE = Image(
@@ -74,7 +75,9 @@ class Said:
         """Return code, error and hint of a command line that must fail in the one format."""
         code = self(*arguments)
         assert self.out == ""
-        found = re.fullmatch(r"(?:\[.*\] .*\n)*error: (.+?)\n\nhint: (.+)\n", self.err, re.DOTALL)
+        found = re.fullmatch(
+            r"(?:(?:\[.*\] |decisions of ).*\n)*error: (.+?)\n\nhint: (.+)\n", self.err, re.DOTALL
+        )
         assert found, self.err
         return code, found.group(1), found.group(2)
 
@@ -116,6 +119,7 @@ def test_verbs_are_the_modules() -> None:
         "__init__",
         "__main__",
         "common",
+        "decisions",
         "fleets",
         "interrupt",
         "progress",
@@ -277,7 +281,14 @@ def test_a_folder_where_the_lock_is_to_be_written(said: Said, tmp_path: Path) ->
 def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:
     write_lock(make_lock(), tmp_path / "given.lock")
     code, what, hint = said.failed(
-        "from-snapshot", SNAPSHOT, "-o", tmp_path / "out", "--lock", tmp_path / "given.lock", "--no-verify"
+        "from-snapshot",
+        SNAPSHOT,
+        *DECIDED,
+        "-o",
+        tmp_path / "out",
+        "--lock",
+        tmp_path / "given.lock",
+        "--no-verify",
     )
     assert code == 4
     assert what.startswith(f"{tmp_path}/given.lock was made from another snapshot (555555555555, not ")
@@ -287,7 +298,7 @@ def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:
 def test_a_lock_of_other_sources(said: Said, tmp_path: Path) -> None:
     write_lock(make_lock(snapshot=read_snapshot(SNAPSHOT).digest), tmp_path / "given.lock")
     code, what, hint = said.failed(
-        "from-snapshot", SNAPSHOT, "-o", tmp_path / "out", "--lock", tmp_path / "given.lock", "--no-verify",
+        "from-snapshot", SNAPSHOT, *DECIDED, "-o", tmp_path / "out", "--lock", tmp_path / "given.lock", "--no-verify",
         "--store", tmp_path / "store",
     )  # fmt: skip
     assert code == 4
@@ -320,7 +331,7 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
 
 def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path: Path) -> None:
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
-    found = reprobuild("from-snapshot", EXAMPLE / "snapshot", "-o", tmp_path / "out", env=env)
+    found = reprobuild("from-snapshot", SNAPSHOT, *DECIDED, "-o", tmp_path / "out", env=env)
     assert found.returncode == 6
     assert "no container engine answers" in found.stderr
     assert "what is missing; or leave the checks out with --no-verify\n" in found.stderr
@@ -333,7 +344,7 @@ def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path:
 def document(said: Said, code: int, *arguments: object) -> Any:
     """Return the one JSON document on standard output; prose is on standard error."""
     assert said(*arguments, "--json") == code, said.err
-    assert "{" not in said.err
+    assert not any(line.startswith("{") for line in said.err.splitlines())
     return json.loads(said.out)
 
 
@@ -520,13 +531,14 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
 
     for verdict, code in ((make_verdict(), 0), (make_verdict("drift"), 8), (None, 0)):
         monkeypatch.setattr(pipeline, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
-        found = document(said, code, "from-snapshot", SNAPSHOT, "-o", results)
+        found = document(said, code, "from-snapshot", SNAPSHOT, *DECIDED, "-o", results)
         assert found["lock"] == f"sha256:{lock.digest}"
         assert set(found["image"]) == {"reference", "tree", "config", "manifest", "builder"}
-        assert said("from-snapshot", SNAPSHOT, "-o", results) == code
+        assert said("from-snapshot", SNAPSHOT, *DECIDED, "-o", results) == code
 
     image = msgspec.structs.replace(IMAGE, sif="sha256:4", sqsh="sha256:5")
     for verb, given in (("build", results / "reprobuild.lock"), ("from-snapshot", SNAPSHOT)):
+        decided = () if verb == "build" else DECIDED
         asked: list[object] = []
         answer = (lock, image) if verb == "build" else (lock, image, None)
         monkeypatch.setattr(
@@ -534,12 +546,12 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             verb.replace("-", "_"),
             lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
-        found = document(said, 0, verb, given, "-o", results, "--sqsh", "--sif")
+        found = document(said, 0, verb, given, *decided, "-o", results, "--sqsh", "--sif")
         assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
-        assert said(verb, given, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
+        assert said(verb, given, *decided, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
         assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
-        assert said(verb, given, "-o", results) == 0
-        assert said(verb, given, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
+        assert said(verb, given, *decided, "-o", results) == 0
+        assert said(verb, given, *decided, "-o", results, "--builder", "podman", "--tag", "a:1") == 0
         assert asked == [
             Making(singles=("sif", "sqsh")),
             Making(singles=("sqsh",), compressor="gzip"),
@@ -548,12 +560,12 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         ]
 
     monkeypatch.setattr("reprobuild.resolve.compose.resolve", lambda *_: lock)
-    assert document(said, 0, "lock", SNAPSHOT, "-o", target) == {
+    assert document(said, 0, "lock", SNAPSHOT, *DECIDED, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
         "conflicts": [],
     }
-    assert said("lock", SNAPSHOT, "-o", target) == 0
+    assert said("lock", SNAPSHOT, *DECIDED, "-o", target) == 0
     assert "a: unresolved (gone): no index has it" in said.out
 
 
@@ -770,7 +782,7 @@ def test_a_reader_that_has_gone(stream: str) -> None:
     os.close(writing)
     assert done.returncode == 130
     assert not done.stdout
-    assert not done.stderr
+    assert all(line.startswith(b"decisions of ") for line in (done.stderr or b"").splitlines())
 
 
 @pytest.fixture

@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.cli.decisions import make_decisions
 from reprobuild.decisions import (
     ArchiveDecision,
     Decisions,
     WorkloadDecision,
     find_decisions,
+    inside,
     merge,
     parse_archive,
     parse_bake,
     read_decisions,
+    stated,
+    unconfirmed,
 )
 from reprobuild.errors import UsageError
 from reprobuild.services import read_services
+from tests.conftest import reprobuild
 
 WHOLE = """
 python: "3.11"
@@ -119,7 +124,7 @@ def test_a_device_is_not_read_for_ever(tmp_path: Path) -> None:
         read_decisions(Path("/dev/zero"))
     with (tmp_path / "huge").open("wb") as stream:
         stream.truncate(1 << 40)
-    with pytest.raises(UsageError, match="huge cannot be read: it has more than 4 MB"):
+    with pytest.raises(UsageError, match="huge cannot be read: it has more than 1 MB"):
         read_decisions(tmp_path / "huge")
 
 
@@ -130,9 +135,7 @@ def test_what_yaml_cannot_be(tmp_path: Path, text: str) -> None:
     assert caught.value.hint == "see docs/decisions.md for an example"
 
 
-def test_the_file_stands_in_the_snapshot_or_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_stands_beside_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = tmp_path / "job" / "snapshot"
     snapshot.mkdir(parents=True)
     assert find_decisions(snapshot) is None
@@ -141,15 +144,156 @@ def test_the_file_stands_in_the_snapshot_or_beside_it(
     assert find_decisions(snapshot) == beside
     monkeypatch.chdir(snapshot)
     assert find_decisions(Path()) == beside
-    inside = snapshot / "reprobuild.yaml"
-    inside.write_text("")
-    with pytest.raises(
-        UsageError, match=f"there are two files of decisions: {inside} and {beside}"
-    ) as caught:
-        find_decisions(snapshot)
-    assert caught.value.hint == "keep one, or name it with --decisions"
-    beside.unlink()
-    assert find_decisions(snapshot) == inside
+    assert inside(snapshot) is None
+    (snapshot / "reprobuild.yaml").write_text("")
+    assert inside(snapshot) == snapshot / "reprobuild.yaml"
+    assert find_decisions(snapshot) == beside
+
+
+BOMB = "accept:\n" + "\n".join(
+    [f"  - &a{level} [{', '.join(['*a' + str(level - 1) if level else 'x'] * 9)}]" for level in range(9)]
+)
+
+
+def test_a_bomb_of_aliases_ends_at_once(tmp_path: Path) -> None:
+    assert len(BOMB) < 600
+    with pytest.raises(UsageError, match="is not YAML: an alias") as caught:
+        read_decisions(written(tmp_path, BOMB))
+    assert caught.value.hint == "see docs/decisions.md for an example"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bake: [[A]]\n", "an item of bake is no text"),
+        ("accept: !!python/object:os.system x\n", "an explicit tag"),
+        ("seed: !!timestamp x\n", "an explicit tag"),
+        ("accept: [" + "x, " * 60_000 + "]\n", "more than 50000 items"),
+        ("accept: " + "[" * 40 + "]" * 40 + "\n", "nested too deep"),
+        ("accept: [[a]]\n", "accept[0]"),
+        ('drop: ["a\\eb"]\n', "drop[0]"),
+        ('drop: ["\\ud800"]\n', "half a character"),
+        ("build: {p: {variables: {'A B': x}}}\n", "build"),
+        ('sources: {"a b": x}\n', "sources"),
+    ],
+)
+def test_what_no_decision_can_be(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_decisions(written(tmp_path, text))
+    assert said in str(caught.value)
+    assert caught.value.hint
+
+
+def test_an_item_of_bake_is_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_decisions(written(tmp_path, "bake: [4]\n"))
+    assert caught.value.hint == "write each as NAME or NAME=VALUE"
+
+
+def test_a_bomb_ends_show_and_lock_at_once(tmp_path: Path) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
+    written(tmp_path, BOMB)
+    for verb in ("show", "lock"):
+        done = reprobuild(verb, tmp_path / "snapshot", timeout=20)
+        assert done.returncode == 2
+        assert "is not YAML: an alias" in done.stderr
+        assert "see docs/decisions.md for an example" in done.stderr
+
+
+def test_each_decision_is_stated_without_secrets() -> None:
+    decisions = Decisions(
+        python="3.11",
+        sources={"p": "https://me:s3kr1t-pa55@git.test/p.git"},
+        accept=("withdrawn", "unsigned-file"),
+        bake={"TOKEN": "s3kr1t-pa55"},
+        archives=(ArchiveDecision(url="https://me:s3kr1t-pa55@site.test/", key="AB"),),
+    )
+    assert stated(decisions) == (
+        "python = 3.11",
+        "sources.p = https://git.test/p.git",
+        "archives = https://site.test/ AB",
+        "bake = TOKEN",
+        "accept = withdrawn, unsigned-file",
+    )
+
+
+@pytest.mark.parametrize(
+    ("decisions", "what"),
+    [
+        (Decisions(accept=("no-hash",)), "accept = no-hash"),
+        (Decisions(services={"a": "http://x.test"}), "services.a = http://x.test"),
+        (Decisions(indexes={"p": "https://x.test"}), "indexes.p = https://x.test"),
+        (Decisions(channels=("x",)), "channels = x"),
+        (Decisions(archives=(ArchiveDecision(url="ppa:a/b"),)), "archives = ppa:a/b"),
+        (Decisions(debs=("/etc",)), "debs = /etc"),
+        (Decisions(debs=("link",)), "debs = link"),
+        (Decisions(sources={"p": "/home/me/private@main"}), "sources.p = /home/me/private@main"),
+        (Decisions(sources={"p": "../private"}), "sources.p = ../private"),
+        (Decisions(sources={"p": "~/private"}), "sources.p = ~/private"),
+        (Decisions(sources={"p": "link/x@v1"}), "sources.p = link/x@v1"),
+        (Decisions(sources={"p": "file:///home/me/private"}), "sources.p = file:///home/me/private"),
+        (Decisions(sources={"p": "FD::0"}), ""),
+        (Decisions(sources={"p": "own/p.bundle@v1"}, debs=("vendor",)), ""),
+        (Decisions(sources={"p": "https://git.test/p@v1"}), ""),
+        (Decisions(sources={"p": "git@git.test:p.git"}, seed=7, drop=("x",), bake={"A": "1"}), ""),
+    ],
+)
+def test_a_file_that_nobody_named_decides_less(tmp_path: Path, decisions: Decisions, what: str) -> None:
+    (tmp_path / "link").symlink_to("/")
+    assert unconfirmed(decisions, tmp_path) == ((what,) if what else ())
+
+
+NONE: dict[str, object] = {
+    "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
+    "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None, "devel": None,
+}  # fmt: skip
+
+
+def test_the_user_names_a_file_to_follow_all_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot, path = tmp_path / "snap shot", tmp_path / "reprobuild.yaml"
+    snapshot.mkdir()
+    path.write_text("sources: {private: ../victim}\naccept: [no-hash]\n")
+    with pytest.raises(UsageError) as caught:
+        make_decisions(snapshot, None, **NONE)
+    assert str(caught.value) == (
+        f"{path} lies beside the snapshot, and decides what only you can: accept = no-hash; sources.private = ../victim"
+    )
+    assert caught.value.hint == (
+        f"read it, and to follow it run: reprobuild lock '{snapshot}' --decisions {path}"
+    )
+    said = [
+        f"decisions of {path}: sources.private = ../victim",
+        f"decisions of {path}: accept = no-hash",
+    ]
+    assert capsys.readouterr().err.splitlines() == said
+    decisions, _ = make_decisions(snapshot, path, **NONE)
+    assert decisions.accept == ("no-hash",)
+    assert make_decisions(snapshot, None, follow=False, **NONE)[0] == decisions  # `show`
+    capsys.readouterr()
+    make_decisions(snapshot, path, **NONE)
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_a_file_inside_the_snapshot_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "reprobuild.yaml").write_text("seed: 5\n")
+    assert make_decisions(tmp_path, None, **NONE)[0] == Decisions()
+    said = capsys.readouterr().err
+    assert said == (
+        f"{tmp_path}/reprobuild.yaml is not read, because a snapshot may come from others; read it, and to follow it "
+        f"run: reprobuild lock {tmp_path} --decisions {tmp_path}/reprobuild.yaml\n"
+    )
+    assert make_decisions(tmp_path, tmp_path / "reprobuild.yaml", **NONE)[0].seed == 5
+
+
+def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job" / "snapshot").mkdir(parents=True)
+    (tmp_path / "job" / "reprobuild.yaml").write_text("sources: {p: p.bundle}\n")
+    monkeypatch.chdir(tmp_path)
+    for named in (None, Path("job/reprobuild.yaml")):
+        assert make_decisions(Path("job/snapshot"), named, **NONE)[1] == tmp_path / "job"
 
 
 def test_options_go_over_the_file_and_lists_are_joined() -> None:

@@ -13,9 +13,10 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
     "errors", "proc", "capture", "sandbox", "secrets", "halt", "alone", "whole", "guard", "archive", "layering",
-    "snapshot", "restore", "profiles", "decisions", "services", "lock", "net", "store", "listing", "compare", "caches",
-    "fetch", "keep", "brought", "halflife", "registry", "apt", "conda", "resolve", "payload", "wheelorder",
-    "realise", "preflight", "collect", "config", "render", "context", "image", "engines", "builders", "explain",
+    "snapshot", "restore", "profiles", "decisions", "services", "lock", "net", "signature", "store", "share", "listing",
+    "compare", "caches", "fetch", "keep", "brought", "halflife", "registry", "apt", "conda", "resolve",
+    "payload", "wheelorder", "realise", "preflight", "collect", "config", "render", "context", "image", "engines",
+    "builders", "explain",
     "environments", "verify", "report", "session", "results", "checks", "running", "ship", "fleet", "doctor",
     "pipeline", "rebuild", "cli",
 ]  # fmt: skip
@@ -29,11 +30,7 @@ ONLY_IN = {
     "docker": {"engines", "registry"},  # the SDK reads files of logins, too
     "requests": {"net", "engines"},  # the Docker SDK lets exceptions of requests through
     "urllib3": {"net"},
-    "yaml": {
-        "decisions",
-        "snapshot",
-        "conda",
-    },  # of the user's own choices; of conda's environments and settings
+    "yaml": {"guard", "snapshot"},  # the bounded readers; the nodes of conda's environments
     "elftools": {"guard"},
     "packageurl": {"ship"},
     "pysequoia": {"apt"},

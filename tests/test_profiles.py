@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dev.list_profiles import PAGE, renewed
-from reprobuild.cli.common import make_decisions
+from reprobuild.cli.decisions import make_decisions
 from reprobuild.config import image_config
 from reprobuild.errors import UsageError
 from reprobuild.lock import Setting
@@ -72,7 +72,7 @@ def test_the_option_goes_over_the_file(
     tmp_path: Path, file: str | None, option: str | None, found: str | None
 ) -> None:
     (tmp_path / "reprobuild.yaml").write_text(f"profile: {file}\n" if file else "seed: 1\n")
-    decisions, _ = make_decisions(tmp_path, None, **{**NONE, "profile": option})
+    decisions, _ = make_decisions(tmp_path / "snapshot", None, **{**NONE, "profile": option})
     assert decisions.profile == found
 
 

@@ -286,3 +286,20 @@ def test_reasons(differing: list[str], name: str, recipe: tuple[str, ...], said:
     change = Change(kind="realised", name=name, one="1" * 64, other="2" * 64)
     assert any(said in reason for reason in reasons(differing, [change] if name else [], recipe, ""))
     assert reasons([], [], (), "") == ()
+
+
+@pytest.mark.parametrize(
+    "differing", [["manifest"], ["config", "manifest"], ["sif", "sqsh"], ["manifest", "sqsh"]]
+)
+def test_nothing_is_called_the_same_that_was_not_read(differing: list[str]) -> None:
+    said = " ".join(reasons(differing, [], (), "layer 1 is not what the image states"))
+    assert "which files differ is not known: layer 1" in said
+    assert "both" in said
+    assert "was not read" in said
+    for claim in (
+        "is the same:",
+        "the same tree, packed otherwise: another",
+        "sees is the same",
+        "of the same tree",
+    ):
+        assert claim not in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +96,62 @@ def test_a_damaged_memory_is_no_memory(store: Store) -> None:
     assert store.recall("k") is None
 
 
+def test_what_another_wrote_is_not_remembered(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path / "other")
+    for one in (store, other):
+        one.remember("k", {"blob": "honest"})
+        one.remember("other", 1)
+    kept = store.root / "made" / "k"
+    honest = kept.read_bytes()
+    assert store.recall("k") == {"blob": "honest"}
+    for forged in (
+        honest.replace(b"honest", b"forged"),  # changed
+        b'{"blob": "forged"}',  # of an earlier version, or not signed
+        (other.root / "made" / "k").read_bytes(),  # with another key
+        (store.root / "made" / "other").read_bytes(),  # of another name
+        b"",
+        b"\xff" * 70,
+    ):
+        kept.write_bytes(forged)
+        assert store.recall("k") is None
+        assert Store(store.root).recall("k") is None
+    kept.write_bytes(honest)
+    assert Store(store.root).recall("k") == {"blob": "honest"}
+
+
+@pytest.mark.parametrize("change", ["opened", "foreign", "link", "short", "group"])
+def test_a_key_that_others_may_know_is_not_believed(store: Store, change: str, tmp_path: Path) -> None:
+    store.remember("k", 1)
+    key = store.root / "key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    if change == "opened":
+        key.chmod(0o604)
+    elif change == "group":
+        key.chmod(0o660)
+    elif change == "foreign":
+        os.chown(key, 12345, 12345)
+    elif change == "short":
+        key.chmod(0o600)
+        key.write_bytes(b"short")
+    else:
+        key.rename(tmp_path / "elsewhere")
+        key.symlink_to(tmp_path / "elsewhere")
+    again = Store(store.root)
+    assert again.recall("k") is None
+    again.remember("k", 2)
+    assert Store(store.root).recall("k") == 2  # with a key of its own
+    assert [path.name for path in store.root.iterdir() if path.name.startswith("key")] == ["key"]
+
+
+def test_a_new_store_is_private(store: Store) -> None:
+    before = os.umask(0o022)
+    try:
+        store.add(CONTENT)
+    finally:
+        os.umask(before)
+    assert store.root.stat().st_mode & 0o777 == 0o700
+
+
 def test_two_processes_write_at_once(store: Store) -> None:
     program = (
         "import sys; from pathlib import Path; from reprobuild.store import Store; s = Store(Path(sys.argv[1]))\n"
@@ -113,5 +169,5 @@ def test_two_processes_write_at_once(store: Store) -> None:
     assert len(blobs) == 150
     for path in blobs:
         assert hash_file(path) == path.name
-    assert json.loads((store.root / "made" / "key").read_text()) == [149] * 2000
+    assert Store(store.root).recall("key") == [149] * 2000
     assert list((store.root / "tmp").iterdir()) == []

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from reprobuild.apt.index import PackagesFile, SystemIndex, without_credentials
 from reprobuild.errors import FetchError, LockError
+from reprobuild.guard.plain import read_plain
 from reprobuild.proc import Failed, run, which
 
 # Suites that apt takes nothing from unasked (`NotAutomatic: yes` in their Release files).
@@ -71,6 +72,8 @@ _HINT = (
     "give this machine's apt a source for that release, say `base: DISTRIBUTION/RELEASE` for one that it "
     "has, or lock on a machine or in a container of that release"
 )
+# Of an unpacked index; the largest of Debian has some 60 million bytes. Of a file of sources people write lines.
+_LARGEST_LIST, _LARGEST_SOURCES = 1 << 30, 4 << 20
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -166,7 +169,7 @@ def _fetched(
             return [
                 PackagesFile(
                     uri=without_credentials(target.uri),
-                    content=Path(target.path).read_bytes(),
+                    content=read_plain(Path(target.path), _LARGEST_LIST),
                     automatic=not target.release.endswith(_NOT_AUTOMATIC),
                 )
                 for target in configured_targets(private, architectures, fetched=True)
@@ -271,7 +274,7 @@ def _options(entry: str) -> dict[str, str]:
     name, _, number = entry.rpartition(":")
     if not name or not number.isdigit():
         return {}
-    text = Path(name).read_text(errors="replace")
+    text = read_plain(Path(name), _LARGEST_SOURCES).decode(errors="replace")
     if name.endswith(".sources"):
         paragraphs = list(Deb822.iter_paragraphs(text.splitlines()))
         fields = paragraphs[int(number) - 1] if int(number) <= len(paragraphs) else {}

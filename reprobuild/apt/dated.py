@@ -22,6 +22,7 @@ from reprobuild.apt.index import PackagesFile, without_credentials
 from reprobuild.apt.signed import Keyring
 from reprobuild.errors import FetchError
 from reprobuild.fetch import fetch
+from reprobuild.guard.plain import read_plain
 from reprobuild.lock import Artefact
 from reprobuild.net import Net, NotFound
 from reprobuild.store import Store
@@ -111,7 +112,7 @@ class Indexes:
             name = listed.address.rpartition("/")[2]
             file = Artefact(filename=name, sha256=listed.sha256, size=listed.size, url=listed.address)
             fetch([file], self._store, self._net)
-        data = self._store.verified(listed.sha256, where).read_bytes()
+        data = read_plain(self._store.verified(listed.sha256, where), _LARGEST)
         content = unpack(data, listed.packed, listed.plain_size, where)
         if listed.plain_sha256 and hashlib.sha256(content).hexdigest() != listed.plain_sha256:
             raise FetchError(f"{where} unpacks to something else than its signed index says", hint=_DAMAGED)
@@ -123,7 +124,7 @@ class Indexes:
         key = hashlib.sha256(f"signed\0{address}".encode()).hexdigest()
         known = self._store.recall(key) if time is not None else None  # the past does not change
         if isinstance(known, str) and self._store.has(known):
-            content = self._store.verified(known, without_credentials(address)).read_bytes()
+            content = read_plain(self._store.verified(known, without_credentials(address)), _LONGEST_SIGNED)
         else:
             try:
                 content = self._net.page(address, most=_LONGEST_SIGNED).content

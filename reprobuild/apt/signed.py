@@ -13,6 +13,7 @@ from pathlib import Path
 from pysequoia import Cert, verify
 
 from reprobuild.errors import FetchError
+from reprobuild.guard.plain import read_plain
 
 # Where Debian and Ubuntu keep the keys of their archives, and where apt(8) looks for those of others.
 FOLDERS = (Path("/usr/share/keyrings"), Path("/etc/apt/keyrings"), Path("/etc/apt/trusted.gpg.d"))
@@ -103,6 +104,6 @@ def _key_files(folders: Iterable[Path]) -> Iterator[Path]:
 def _read(path: Path) -> list[Cert]:
     """Return the certificates of a file; none of one that cannot be read: another may have the key."""
     try:
-        return list(Cert.split_bytes(path.read_bytes()))
+        return list(Cert.split_bytes(read_plain(path, _LARGEST)))
     except Exception:  # as above; keyboxes and damaged files among them
         return []

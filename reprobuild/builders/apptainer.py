@@ -23,6 +23,7 @@ from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.config import image_config
 from reprobuild.engines import apptainer as engine
 from reprobuild.errors import BuildError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.foreign import Foreign, ForeignLayer
 from reprobuild.image.leftovers import cleaned_config
 from reprobuild.lock import Lock, read_lock
@@ -169,6 +170,9 @@ def _checked(found: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
     return clean
 
 
+_LARGEST = 4 << 20  # of a file that says what an image is
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Return what a folder `.singularity.d` says of variables, commands and labels, as an OCI configuration.
 
@@ -176,7 +180,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         BuildError: something in it is not of the form that our definition files have.
     """
     try:
-        labels = json.loads((folder / "labels.json").read_bytes())
+        labels = json.loads(read_plain(folder / "labels.json", _LARGEST))
         variables = [_export(words) for words in _words(folder / "env" / "90-environment.sh")]
         change, default, execute = _words(folder / "runscript")
         if (change[0], change[2:]) != ("cd", ["||", "exit", "1"]) or len(change) != 5:
@@ -195,7 +199,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _words(path: Path) -> list[list[str]]:
     """Return the words of each line of a script; comments and empty lines say nothing."""
-    lines = (line.strip() for line in path.read_text().split("\n"))
+    lines = (line.strip() for line in read_plain(path, _LARGEST).decode().split("\n"))
     return [shlex.split(line) for line in lines if line and not line.startswith("#")]
 
 

@@ -18,6 +18,7 @@ from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
 from reprobuild.engines import docker as engine
 from reprobuild.engines import docker_images as images
 from reprobuild.errors import EngineError, ReproError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.foreign import Foreign, open_foreign
 
 NAME = "docker"
@@ -94,9 +95,9 @@ def _through_the_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: 
     before = images.image_ids(env)
     try:
         _run([*argv[:-1], "--iidfile", str(id_file), argv[-1]], env)
-        images.save_image(id_file.read_text().strip(), archive, env)
+        images.save_image(read_plain(id_file, 4096).decode().strip(), archive, env)
     finally:
-        made = id_file.read_text().strip() if id_file.exists() else ""
+        made = read_plain(id_file, 4096).decode().strip() if id_file.exists() else ""
         if made and made not in before:
             with contextlib.suppress(EngineError):  # what went wrong before is the news
                 images.remove_image(made, env)

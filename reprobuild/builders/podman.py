@@ -14,6 +14,7 @@ from reprobuild import proc
 from reprobuild.builders.model import BUILD_SECONDS, Say, failed
 from reprobuild.engines import podman as engine
 from reprobuild.errors import EngineError, ReproError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.foreign import Foreign, open_foreign
 
 NAME = "podman"
@@ -58,7 +59,7 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
         proc.run([str(word) for word in argv], env=env, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
     except proc.Failed as err:
         raise failed(NAME, err, _refused(err)) from None
-    return id_file.read_text().strip()
+    return read_plain(id_file, 4096).decode().strip()
 
 
 def _refused(err: proc.Failed) -> ReproError | None:

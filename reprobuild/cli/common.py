@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -19,7 +20,6 @@ from reprobuild.errors import UsageError
 
 # Verbs that need little start quickly: the rooms behind these names are imported where they are used.
 if TYPE_CHECKING:
-    from reprobuild.decisions import Decisions
     from reprobuild.image.single import Kind
     from reprobuild.image.squash import Compressor
     from reprobuild.pipeline import Making
@@ -96,7 +96,12 @@ def decision_options(function: F) -> F:
     """Add the options that are decisions; they are put over `reprobuild.yaml`."""
     for option in reversed(
         [
-            click.option("--decisions", "decisions_path", type=PATH, help="Another reprobuild.yaml."),
+            click.option(
+                "--decisions",
+                "decisions_path",
+                type=PATH,
+                help="The reprobuild.yaml to follow in all that it says.",
+            ),
             click.option("--python", metavar="X.Y[.Z]", help="The Python of the environment."),
             click.option(
                 "--base",
@@ -152,38 +157,10 @@ def decision_options(function: F) -> F:
     return function
 
 
-def make_decisions(directory: Path, decisions_path: Path | None, **options: Any) -> tuple[Decisions, Path]:
-    """Return the decisions of file and options, and the folder where relative sources start."""
-    from reprobuild.decisions import (
-        Decisions,
-        find_decisions,
-        merge,
-        parse_archive,
-        parse_bake,
-        read_decisions,
-    )
-    from reprobuild.profiles import check_profile
-
-    found = decisions_path or find_decisions(directory)
-    base = read_decisions(found) if found else Decisions()
-    given = Decisions(
-        python=options["python"],
-        base=options["base"],
-        platform=options["platform"],
-        devel=options["devel"],
-        sources=pairs("--source", options["sources"]),
-        services=pairs("--service", options["services"]),
-        indexes=pairs("--index", options["indexes"]),
-        archives=tuple(parse_archive(item) for item in options["archives"]),
-        debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
-        channels=tuple(options["channels"]),
-        bake=dict(parse_bake(item) for item in options["bake"]),
-        drop=tuple(options["drop"]),
-        accept=tuple(options["accept"]),
-        profile=None if options["profile"] is None else check_profile(options["profile"], "--profile: "),
-        seed=options["seed"],
-    )
-    return merge(base, given), (found.parent if found else directory)
+def note(text: str) -> None:
+    """Print a line on standard error that belongs to no step."""
+    progress.stop()
+    click.echo(progress.harmless(text.replace("\n", "\\n")), err=True)
 
 
 _FOR_EXAMPLE = {
@@ -238,6 +215,8 @@ def make_session(
     env = _absolute_folders(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     steps = progress.Steps()
+    if store is None:
+        _close(cache / "reprobuild")
     return Session(
         store=Store((store or cache / "reprobuild").absolute()),
         net=Net(offline=offline),
@@ -259,6 +238,13 @@ def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
     """
     names = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
     return {name: value for name, value in env.items() if name not in names or Path(value).is_absolute()}
+
+
+def _close(folder: Path) -> None:
+    """Close the user's own store to others, which earlier versions made open; a shared one stays shared."""
+    with contextlib.suppress(OSError):
+        if not folder.stat().st_mode & stat.S_IWGRP:
+            folder.chmod(0o700)
 
 
 def asking_pip() -> Asking:

@@ -10,6 +10,7 @@ import click
 from reprobuild import pipeline, results
 from reprobuild.checks import Checks
 from reprobuild.cli import common
+from reprobuild.cli.decisions import make_decisions
 from reprobuild.report.text import render_text
 
 
@@ -40,7 +41,7 @@ def command(
     Example:
       reprobuild from-snapshot repro/4242 -o frozen
     """
-    decisions, folder = common.make_decisions(directory, decisions_path, **options)
+    decisions, folder = make_decisions(directory, decisions_path, **options)
     making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
     session = common.make_session(store, offline=offline, folder=folder)
     checks = Checks(

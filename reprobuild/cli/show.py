@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from reprobuild.cli import common
+from reprobuild.cli.decisions import make_decisions
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import weigh
@@ -28,7 +29,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
       reprobuild show repro/4242
     """
     snapshot = read_snapshot(directory)
-    decisions, _ = common.make_decisions(directory, decisions_path, **options)
+    decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
         common.print_json(

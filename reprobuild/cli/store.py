@@ -11,11 +11,12 @@ from reprobuild import collect
 from reprobuild.cli import common
 from reprobuild.errors import FetchError
 from reprobuild.report.storing import render_checked, render_collected
+from reprobuild.share import share as share_with
 
 
 @click.group()
 def command() -> None:
-    """Clean the store, or verify it.
+    """Clean the store, verify it, or share it.
 
     \b
     Example:
@@ -43,6 +44,21 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
         common.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_collected(found))
+
+
+@command.command()
+@click.option("--group", required=True, help="The group whose members may read and write it.")
+@common.store_option
+def share(group: str, store: Path | None) -> None:
+    """Share the store with a group; each of its members can then decide what your builds make.
+
+    \b
+    Example:
+      reprobuild store share --group lab --store /scratch/lab/store
+    """
+    session = common.make_session(store)
+    share_with(session.store, group)
+    common.tell(f"{session.store.root} is shared with the group {group}")
 
 
 @command.command()

@@ -13,10 +13,10 @@ from string import Template
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.guard.yamls import BoundedLoader, load_yaml
 from reprobuild.net import split_credentials
 from reprobuild.secrets import CONDA_TOKEN
 
@@ -164,8 +164,8 @@ def _rattler_files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
 
 def _yaml(path: Path) -> Mapping[str, Any]:
     try:
-        settings = yaml.safe_load(_read(path)) or {}
-    except yaml.YAMLError as err:
+        settings = load_yaml(_read(path), BoundedLoader) or {}
+    except ValueError as err:
         raise LockError(f"{path} is not YAML: {err}", hint=_HINT) from None
     if not isinstance(settings, dict):
         raise LockError(f"{path} holds no settings of conda", hint=_HINT)

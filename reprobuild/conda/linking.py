@@ -13,6 +13,7 @@ from msgspec import Struct
 from reprobuild import proc
 from reprobuild.conda.package import ENDINGS, Index
 from reprobuild.errors import BuildError
+from reprobuild.guard.plain import read_plain
 from reprobuild.lock import CondaPackage
 
 _HINT = "leave the package out with `--drop NAME`, or get it from where it was published"
@@ -25,6 +26,9 @@ class Linked(Struct, frozen=True, kw_only=True):
 
     package: CondaPackage
     index: Index
+
+
+_LARGEST_RECORD = 64 << 20  # of a package with some hundred thousand files
 
 
 def stem(filename: str) -> str:
@@ -65,7 +69,7 @@ def link(
     shutil.rmtree(prefix / "__clobbers__", ignore_errors=True)  # what lost where two packages have one file
     records = {one.package.file.filename: one for one in ordered}
     for path in sorted((prefix / "conda-meta").glob("*.json")):
-        written = json.loads(path.read_bytes())
+        written = json.loads(read_plain(path, _LARGEST_RECORD))
         path.unlink()
         path.write_bytes(record(written, records[written["fn"]].package))
 

@@ -21,11 +21,15 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.layout import Layout
 from reprobuild.image.single import filename
 
 FOLDER = "reprobuild-sif"
 PART = ".part"
+
+
+_LARGEST = 1 << 16
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ class Cache(Struct, frozen=True):
     def find(self, reference: str) -> Kept | None:
         """Return the image of a name, without a look at its file; None where there is none that can be read."""
         try:
-            return self._kept(self._name(reference).read_text())
+            return self._kept(read_plain(self._name(reference), _LARGEST).decode())
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -94,7 +98,7 @@ class Cache(Struct, frozen=True):
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             return None
         try:
-            kept = msgspec.json.decode((self.folder / f"{digest}.json").read_bytes(), type=Kept)
+            kept = msgspec.json.decode(read_plain(self.folder / f"{digest}.json", _LARGEST), type=Kept)
         except (OSError, msgspec.DecodeError):
             return None
         return kept if kept.manifest == f"sha256:{digest}" else None
@@ -139,7 +143,9 @@ class Cache(Struct, frozen=True):
         digest = manifest.partition(":")[2]
         self._write(self._name(reference), digest.encode())
         named = {
-            path.read_text() for path in (self.folder / "names").iterdir() if not path.name.endswith(PART)
+            read_plain(path, _LARGEST).decode()
+            for path in (self.folder / "names").iterdir()
+            if not path.name.endswith(PART)
         }
         if former and former.manifest.partition(":")[2] not in named:
             self.file(former).unlink(missing_ok=True)

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Struct, field
 
 from reprobuild.errors import SnapshotError
+from reprobuild.guard.plain import read_plain
 from reprobuild.snapshot.captured import DAMAGED, FILE
 from reprobuild.snapshot.kinds import kind_of
-from reprobuild.snapshot.text import escaped
+from reprobuild.snapshot.text import LIMIT, escaped
 
 
 class Part(Struct, frozen=True):
@@ -114,6 +115,6 @@ def read_facts(folder: Path) -> Captured | None:
     if path is None:
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Captured)
+        return msgspec.json.decode(read_plain(path, LIMIT), type=Captured)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # nested brackets
         raise SnapshotError(f"{escaped(str(path))}: {escaped(str(err))}", hint=DAMAGED) from None

@@ -22,6 +22,7 @@ from reprobuild.fleet.text import (
     titled,
     unprobed_gpus,
 )
+from reprobuild.guard.plain import read_plain
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -33,6 +34,7 @@ from reprobuild.verify.certificate import read_certificate
 from reprobuild.whole import write_file
 
 FLEET = "fleet.json"
+_LARGEST = 256 << 20  # of thousands of nodes
 
 
 def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
@@ -50,7 +52,7 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
     What the nodes said is read and compared again: that file, which may have come with the folder, is not believed.
     """
     try:
-        fleet = msgspec.json.decode((out / FLEET).read_bytes(), type=Fleet)
+        fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=Fleet)
         if fleet.tree != image.tree:
             return
         own = out / "fleet" / Path(fleet.folder).name  # OUT may have been moved since

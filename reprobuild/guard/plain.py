@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import IO
 
+_PIECE = 1 << 20
+
 
 def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
     """Return a plain file, open, and its size.
@@ -43,11 +45,25 @@ def read_plain(path: Path, largest: int) -> bytes:
     Raises:
         OSError: it cannot be read, is no plain file, or has more bytes.
     """
-    with open_plain(path, links=True)[0] as stream:
-        data = stream.read(largest + 1)
+    stream, size = open_plain(path, links=True)
+    with stream:
+        data = stream.read(min(size, largest) + 1)
+        while len(data) > size and len(data) <= largest and (more := stream.read(_PIECE)):
+            data += more  # it grew, or is a file of /proc, which has no size
     if len(data) > largest:
-        raise OSError(errno.EFBIG, f"it has more than {largest >> 20} MB")
+        bound = f"{largest >> 20} MB" if largest >= 1 << 20 else f"{largest} bytes"
+        raise OSError(errno.EFBIG, f"it has more than {bound}")
     return data
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Tell whether a plain file has this content; one of another size is not read, and no link is followed."""
+    try:
+        stream, size = open_plain(path, links=False)
+    except OSError:
+        return False
+    with stream:
+        return size == len(content) and stream.read(size) == content
 
 
 def is_unlinked(top: Path, path: str) -> bool:

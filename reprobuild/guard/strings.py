@@ -46,6 +46,11 @@ PackageName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9+
 VariableName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z", max_length=_NAME)]
 """The name of an environment variable that a shell can set."""
 
+NamePattern: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A[^\s=\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z", max_length=_NAME)
+]
+"""The name of an environment variable, or a pattern as a shell has it for several."""
+
 AbsolutePath: TypeAlias = Annotated[str, Meta(pattern=rf"\A(?:/|(?:/{_COMPONENT})+)\Z", max_length=_PATH)]
 """An absolute path without `.`, `..`, empty components and control characters."""
 

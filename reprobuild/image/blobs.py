@@ -17,9 +17,10 @@ from reprobuild.archive import CHUNK, Entry, TarWriter, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars, zips
 from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.content import Item
 from reprobuild.listing import decode_listing, encode_listing, keep_listing, known_listing
-from reprobuild.store import Store
+from reprobuild.store import LARGEST_MEMORY, Store
 
 LEVEL = 3
 # Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB whatever its size.
@@ -202,4 +203,4 @@ def _add(writer: TarWriter, item: Item) -> None:
 def read_listing(layer: Layer, store: Store) -> list[Entry]:
     """Return the entries of a layer in the store."""
     path = store.verified(layer.listing, f"the listing of the layer `{layer.title}`")
-    return list(decode_listing(path.read_bytes()))
+    return list(decode_listing(read_plain(path, LARGEST_MEMORY)))

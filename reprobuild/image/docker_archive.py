@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import IO
 
 from reprobuild.archive import CHUNK, Entry, TarWriter
-from reprobuild.image.layout import Layout, open_layer
+from reprobuild.guard.plain import read_plain
+from reprobuild.image.layout import LARGEST_JSON, Layout, open_layer
 from reprobuild.image.oci import encode
 
 
@@ -28,7 +29,7 @@ def write_docker_archive(layout: Layout, stream: IO[bytes]) -> None:
     tags = [layout.reference] if layout.reference else []
     manifest = encode([{"Config": f"{config}.json", "Layers": names, "RepoTags": tags}])
     writer.file("manifest.json", manifest)
-    writer.file(f"{config}.json", layout.blob(config).read_bytes())
+    writer.file(f"{config}.json", read_plain(layout.blob(config), LARGEST_JSON))
     for index, name in enumerate(names):
         if name in names[:index]:
             continue

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.layering.packed import MAKE_AGAIN as MAKE_AGAIN
@@ -121,7 +122,7 @@ def _small(path: Path) -> bytes:
     seen = path.stat()
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST_JSON:
         raise ValueError(f"{path.name} is no file of at most {LARGEST_JSON} bytes")
-    return path.read_bytes()
+    return read_plain(path, LARGEST_JSON)
 
 
 def _checked(read: Callable[[str], bytes], digest: str) -> bytes:
@@ -138,7 +139,7 @@ def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[
     Args:
         layout: where the layer is.
         index: its place, the lowest is 0.
-        packed: check the blob by the digest in the manifest, instead of the tar by its diff_id: less is hashed.
+        packed: check the blob by the digest in the manifest, too.
 
     Raises:
         BuildError: see `open_packed`.

@@ -61,7 +61,7 @@ def open_packed(
         kind: the media type; its end says how the blob is packed.
         diff_id: the sha256 (hex) of the uncompressed bytes; empty where nothing is stated.
         origin: what the user knows the blob by.
-        packed: the sha256 (hex) of the packed bytes, to be checked instead.
+        packed: the sha256 (hex) of the packed bytes, to be checked, too.
         again: what helps against damage.
 
     Raises:
@@ -80,15 +80,15 @@ def open_packed(
                 )
             elif packing == "gzip":
                 stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
-            checked = source if packed else _Checked(stream)
-            yield stream if packed else cast("IO[bytes]", checked)
-            for rest in (stream, source) if packed else (checked,):
+            plain = _Checked(stream)
+            yield cast("IO[bytes]", plain)
+            for rest in (plain, source) if packed else (plain,):
                 while rest.read(CHUNK):
                     pass
     except (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE) as err:
         if isinstance(err, OSError) and err.errno == errno.ENOSPC:  # of what is written with what was read
             raise
         raise BuildError(f"{origin} cannot be read: {err}", hint=again) from None
-    stated = packed or diff_id
-    if stated and checked.digest.hexdigest() != stated:
+    found = ((packed, source), (diff_id, plain))
+    if any(stated and checked.digest.hexdigest() != stated for stated, checked in found):
         raise BuildError(f"{origin} is not what it states", hint=again)

@@ -15,6 +15,7 @@ from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
 from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.plain import read_plain
 from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.root import place_script
@@ -115,7 +116,7 @@ def compiled(folder: Path) -> dict[str, bytes]:
         for name in names
         if name.endswith(".pyc")
     )
-    return {name: left_behind(folder / name, "the compiler").read_bytes() for name in found}
+    return {name: read_plain(left_behind(folder / name, "the compiler"), zips.LONGEST_TEXT) for name in found}
 
 
 def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:

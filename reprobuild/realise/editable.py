@@ -13,7 +13,7 @@ from pathlib import Path
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
 from reprobuild.guard.names import HOSTILE
-from reprobuild.guard.plain import open_plain, real_place
+from reprobuild.guard.plain import holds, real_place
 from reprobuild.lock import Source
 from reprobuild.realise.unpack import make_folder
 
@@ -76,22 +76,12 @@ def _root_of(
     for root in _ROOTS:
         found = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
         there = {name: path for name, path in found.items() if path and path.is_file()}
-        if there and all(_holds(path, _read(archive, name, origin)) for name, path in there.items()):
+        if there and all(holds(path, _read(archive, name, origin)) for name, path in there.items()):
             return root
     raise BuildError(
         f"{origin} has its packages in no one folder of the source, so nothing can lead to them there",
         hint=f"install {source.name} from its repository without `-e`, and capture again",
     )
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    """Tell whether a file has this content; one of another size is not read."""
-    try:
-        stream, size = open_plain(path, links=False)
-    except OSError:
-        return False
-    with stream:
-        return size == len(content) and stream.read() == content
 
 
 def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> str:

@@ -26,8 +26,9 @@ def kept_root(base: str, store: Store) -> Path:
     Raises:
         FetchError: the tree is not in the store, or damaged.
     """
-    folder = store.root / "roots" / base
-    key = root_key(base)
+    # A tree has modes of its own, and closed directories: each user of a shared store has one.
+    folder = store.root / "roots" / (f"{base}.{os.geteuid()}" if store.shared else base)
+    key = root_key(folder.name)
     with _alone(folder):
         if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
             with store.scratch() as scratch:

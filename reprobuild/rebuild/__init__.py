@@ -14,6 +14,7 @@ from reprobuild.compare import Change, compare_locks
 from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
 from reprobuild.explain import Explanation, explain
 from reprobuild.fetch import of_image
+from reprobuild.guard.plain import holds, read_plain
 from reprobuild.image.build import Image
 from reprobuild.image.difference import LEVELS
 from reprobuild.image.single import KINDS, Kind, filename
@@ -32,6 +33,7 @@ Level = Literal["tree", "config", "manifest", "all"]
 # From where on two images count as equal: what programs see, also the configuration, the packing, the single files.
 ACCEPTED: tuple[Level, ...] = ("tree", "config", "manifest", "all")
 SUFFIX = "-rebuilt"
+_LARGEST_TEXT = 64 << 20  # of a recipe that was just rendered
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -184,5 +186,5 @@ def _other_recipe(out: Path, new: Path) -> tuple[str, ...]:
     """Return the files of the recipe that are not the same in both folders; one that is not there is not compared."""
     return tuple(
         name for name in RECIPE
-        if (out / name).is_file() and (out / name).read_bytes() != (new / name).read_bytes()
+        if (out / name).is_file() and not holds(out / name, read_plain(new / name, _LARGEST_TEXT))
     )  # fmt: skip

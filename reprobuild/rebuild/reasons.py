@@ -43,13 +43,17 @@ def _reasons(
         )
     if recipe:
         yield f"{' and '.join(recipe)}: this reprobuild writes them otherwise than the one that made the first"
-    if "tree" not in differing and "manifest" in differing:
+    if "tree" not in differing and "manifest" in differing and unread:
+        yield "both images state the same tree, packed otherwise; whether it is the same was not read"
+    elif "tree" not in differing and "manifest" in differing:
         yield (
             "the same tree, packed otherwise: another version of reprobuild, of the builder, or of zstd. What a "
             "program in the container sees is the same"
         )
     singles = sorted(differing & set(KINDS))
-    if singles and "tree" not in differing:
+    if singles and "tree" not in differing and unread:
+        yield f"{' and '.join(singles)}: of trees that both state as the same, which was not read"
+    elif singles and "tree" not in differing:
         yield (
             f"{' and '.join(singles)}: of the same tree, by another mksquashfs, libzstd or reprobuild; "
             "`reprobuild diff` compares such files as trees"

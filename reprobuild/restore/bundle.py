@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
+from typing import IO
 
 from reprobuild.errors import SnapshotError
+from reprobuild.guard.plain import open_plain
 from reprobuild.snapshot.captured import DAMAGED
-from reprobuild.snapshot.repositories import Repository
+from reprobuild.snapshot.repositories import Bundle, Repository
 from reprobuild.snapshot.text import escaped
 
 # https://git-scm.com/docs/gitformat-bundle
+_MAGIC = b"# v"
 _HEADERS = {"sha1": b"# v2 git bundle\n", "sha256": b"# v3 git bundle\n@object-format=sha256\n"}
+
+# A capture has budgets of some hundred megabytes; git takes the pack from memory.
+LARGEST = 4 << 30
+_PIECE = 1 << 20
 
 
 def damaged(one: Repository, what: str) -> SnapshotError:
@@ -39,14 +47,29 @@ def read_pack(one: Repository, folder: Path) -> bytes:
     path = folder / bundle.file
     if path.is_symlink() or not path.is_file():
         raise damaged(one, f"{bundle.file} is missing or no file")
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != bundle.sha256:
-        raise damaged(one, f"{bundle.file} is not the file that was written")
     prerequisites = b"".join(f"-{oid}\n".encode() for oid in one.prerequisites)
     refs = b"".join(f"{oid} refs/reprobuild/{ref}\n".encode() for ref, oid in sorted(bundle.refs.items()))
     header = _HEADERS[one.object_format] + prerequisites + refs + b"\n"
+    with open_plain(path, links=False)[0] as stream:
+        data = _checked(one, bundle, stream)
     if not data.startswith(header + b"PACK"):
         raise damaged(one, f"{bundle.file} holds other refs or prerequisites than capture.json says")
     if one.head is not None and bundle.refs.get("head") != one.head:
         raise damaged(one, f"{bundle.file} holds another HEAD than capture.json says")
     return data[len(header) :]
+
+
+def _checked(one: Repository, bundle: Bundle, stream: IO[bytes]) -> bytes:
+    """Return the content of a bundle that is the one of capture.json; another one is not taken into memory."""
+    size = os.fstat(stream.fileno()).st_size
+    if size > LARGEST:
+        raise damaged(one, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
+    digest = hashlib.sha256()
+    if stream.read(len(_MAGIC)) == _MAGIC:
+        stream.seek(0)
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    if digest.hexdigest() != bundle.sha256:
+        raise damaged(one, f"{bundle.file} is not the file that was written")
+    stream.seek(0)
+    return stream.read(size)

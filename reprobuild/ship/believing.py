@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reprobuild.errors import BuildError, LockError, ShipError, UsageError
 from reprobuild.explain import LABEL
+from reprobuild.guard.plain import holds
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, layout_digest, read_layout
 from reprobuild.lock import Lock
@@ -42,7 +43,7 @@ def check_results(out: Path, *, certificate: bool) -> tuple[Lock, Image]:
     if image.layout != LAYOUT or layout.config_digest != image.config or missing:
         raise ShipError("the image of the bundle is not the one that its image.json names", hint=_HOSTILE)
     legacy = layout.folder / "manifest.json"
-    if legacy.exists() and legacy.read_bytes() != legacy_manifest(layout, image):
+    if legacy.exists() and not holds(legacy, legacy_manifest(layout, image)):
         raise ShipError("the manifest.json of the bundle names another image than its index", hint=_HOSTILE)
     _check_tree(layout, lock, image)
     if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
@@ -71,7 +72,7 @@ def doubtful(out: Path, lock: Lock, image: Image) -> tuple[str, ...]:
     ours = {name: text.encode() for name, text in render(lock).items()}
     ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
     there = ((out / name, content) for name, content in ours.items() if (out / name).is_file())
-    return tuple(sorted(path.name for path, content in there if path.read_bytes() != content))
+    return tuple(sorted(path.name for path, content in there if not holds(path, content)))
 
 
 def own_page(out: Path, lock: Lock, image: Image) -> bool:
@@ -92,7 +93,7 @@ def own_page(out: Path, lock: Lock, image: Image) -> bool:
         place.unlink()
         return True
     page = render_html(lock, image, verdict).encode()
-    if place.read_bytes() == page:
+    if holds(place, page):
         return False
     write_file(place, page)
     return True

@@ -17,7 +17,9 @@ from msgspec import Struct
 from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.errors import FetchError, LockError, ShipError
 from reprobuild.explain import LABEL
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import Image
+from reprobuild.image.layout import LARGEST_JSON
 from reprobuild.lock import BaseImage, Lock, read_lock
 from reprobuild.net import NotFound
 from reprobuild.registry.manifest import OTHER
@@ -90,7 +92,7 @@ def lock_named(repository: Repository, found: BaseImage, store: Store) -> str:
     Raises:
         ShipError: the configuration cannot be read.
     """
-    content = store.verified(found.config.sha256, "the configuration").read_bytes()
+    content = read_plain(store.verified(found.config.sha256, "the configuration"), LARGEST_JSON)
     try:
         runtime = msgspec.json.decode(content, type=_Config).config
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from reprobuild import __version__
 from reprobuild.errors import ShipError, UsageError
+from reprobuild.guard.plain import open_plain
 from reprobuild.results import VERDICT, read_image
 from reprobuild.ship.alone.unbundle import Refused, begins_bundle, is_part
 from reprobuild.ship.contents import PROGRAM, File, Part, contents, program
@@ -130,9 +131,14 @@ def bundle(
     )  # fmt: skip
 
 
+def _head(path: Path) -> bytes:
+    with open_plain(path, links=True)[0] as stream:
+        return stream.read(1000)
+
+
 def _refuse_others(target: Path, beside: Path) -> None:
     """Stop where a file would be replaced that is none of ours."""
-    if beside.exists() and b"bundle of reprobuild" not in beside.read_bytes()[:1000]:
+    if beside.exists() and b"bundle of reprobuild" not in _head(beside):
         raise ShipError(f"{beside} is another program", hint="write the bundle into another folder")
     if target.is_dir():
         raise ShipError(f"{target} is a folder", hint="name a file with -o")

@@ -14,6 +14,7 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.brought import take_runtime
 from reprobuild.errors import BuildError, ShipError, UsageError
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, read_layout
 from reprobuild.image.single import filename
@@ -34,6 +35,7 @@ PROGRAM = "unbundle.py"
 _RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
 # A recipe with thousands of packages has 2 MB. Archives are packed, or were looked into when they were made.
 _LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar")
+_LARGEST_VERDICT = 64 << 20
 # Layers and inputs were looked into where they came in, and the lock where it was made: its digest holds it.
 _LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
 _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
@@ -156,10 +158,10 @@ def _searched(file: File) -> bytes:
     if isinstance(content, bytes):
         return content
     if file.path == VERDICT:  # of any size that a certificate can have: what programs said is in it
-        return content.read_bytes()
+        return read_plain(content, _LARGEST_VERDICT)
     known = file.path in (LOCK, filename("sif")) or file.path.startswith(_LOOKED_INTO)
     packed = file.path.endswith(_ARCHIVES) or content.stat().st_size > _LARGEST_TEXT
-    return b"" if known or packed else content.read_bytes()
+    return b"" if known or packed else read_plain(content, _LARGEST_TEXT)
 
 
 def _layout(out: Path, image: Image) -> Layout:

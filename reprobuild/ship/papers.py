@@ -16,6 +16,7 @@ from msgspec import Struct
 from reprobuild import secrets
 from reprobuild.errors import ShipError, UsageError
 from reprobuild.explain import LABEL
+from reprobuild.guard.plain import open_plain
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, encode
 from reprobuild.registry import repository
@@ -96,7 +97,8 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Paper]:
     ]
     place = out / VERDICT
     if place.exists():
-        content = place.read_bytes()[: LARGEST + 1]
+        with open_plain(place, links=True)[0] as stream:
+            content = stream.read(LARGEST + 1)
         if certified(content, lock, image) is None:
             raise ShipError(
                 f"{place} is no certificate of this image",

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from reprobuild.errors import ShipError
 from reprobuild.explain import LABEL
+from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import Image
-from reprobuild.image.layout import checked_hex, read_layout
+from reprobuild.image.layout import LARGEST_JSON, checked_hex, read_layout
 from reprobuild.lock import Lock
 from reprobuild.registry.reference import Reference, parse_reference
 from reprobuild.registry.repository import MANIFEST, Descriptor, Repository
@@ -132,7 +133,7 @@ def push(
 def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
     """Return the manifest of a layout, and its blobs: each once, the configuration last."""
     try:
-        content = (layout / "blobs" / "sha256" / checked_hex(image.manifest)).read_bytes()
+        content = read_plain(layout / "blobs" / "sha256" / checked_hex(image.manifest), LARGEST_JSON)
         manifest = msgspec.json.decode(content, type=_Image)
         if digest_of(content) != image.manifest:
             raise ValueError("its bytes are others")

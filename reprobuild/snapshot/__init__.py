@@ -12,6 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
+from reprobuild.guard.plain import read_plain
 from reprobuild.snapshot import apt_lists, captured, conda, text
 from reprobuild.snapshot.joined import conda_versions, exact_variables, last_line
 from reprobuild.snapshot.kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
@@ -173,7 +174,7 @@ def _bytes(path: Path, folder: Path) -> bytes:
                 f"`{shown}` is not a regular file", hint="put the captured text there, or remove it"
             )
         text.check_size(path.stat().st_size, shown)
-        return path.read_bytes()
+        return read_plain(path, text.LIMIT)
     except (OSError, RuntimeError) as err:  # RuntimeError: a loop of links, before Python 3.13
         reason = getattr(err, "strerror", None) or "a loop of links"
         raise SnapshotError(

@@ -15,6 +15,7 @@ import yaml
 from msgspec.structs import replace
 
 from reprobuild import secrets
+from reprobuild.guard.yamls import StrictLoader
 from reprobuild.snapshot import text
 from reprobuild.snapshot.conda import NAME, PYPI, VERSION, package, unique
 from reprobuild.snapshot.model import CondaPackage, Place, Remark
@@ -43,21 +44,11 @@ class Asked(NamedTuple):
     text: str
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(StrictLoader):
     """Composes a tree of nodes, but no deep one, and none that refers to itself."""
 
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        what = "an alias" if self.check_event(yaml.AliasEvent) else "nested too deep"
-        self.depth += 1
-        if what == "an alias" or self.depth > _DEPTH:
-            event = self.peek_event()  # type: ignore[no-untyped-call]  # types-PyYAML leaves it out
-            raise yaml.composer.ComposerError(None, None, what, event.start_mark)
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
+    deepest = _DEPTH
+    tags = True  # nodes are read, and nothing is constructed
 
 
 def parse(data: bytes, file: str = "environment.yml") -> Read:

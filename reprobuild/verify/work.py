@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError, UsageError
+from reprobuild.guard.plain import read_plain
 from reprobuild.lock import FILES, PREFIX, Workload
 from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
 from reprobuild.verify.verdict import Comparison
@@ -220,7 +221,7 @@ def _index(folder: Path) -> Index | None:
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
         return None
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Index)
+        found = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=Index)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     whole = all((folder / entry.stored).is_file() for entry in found.files if entry.kind == "file")

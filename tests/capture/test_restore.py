@@ -19,6 +19,7 @@ from reprobuild.restore import restore
 from reprobuild.snapshot.captured import DAMAGED, read_captured, unquoted
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, document, git, new_origin, take, write
+from tests.guard.fuzz import resident
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -368,3 +369,21 @@ def test_any_other_byte_in_a_bundle(good: Path, place: int, flip: int) -> None:
     bundle[place % len(bundle)] ^= flip
     found["repositories"][0]["bundle"]["sha256"] = hashlib.sha256(bundle).hexdigest()
     tried(good, found, bytes(bundle))
+
+
+@pytest.mark.parametrize(
+    ("size", "match"),
+    [
+        (12 << 30, "has 12884901888 bytes, and at most 4294967296 are read"),
+        (3 << 30, "not the file that was written"),
+    ],
+)
+def test_a_sparse_bundle_is_not_taken_into_memory(snapshot: Path, size: int, match: str) -> None:
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc_pid_clear_refs(5)
+    before = resident("VmRSS")
+    (path,) = snapshot.glob("*.bundle")
+    with path.open("r+b") as stream:
+        stream.truncate(0)
+        stream.truncate(size)
+    refused(snapshot, match)
+    assert resident("VmHWM") - before < 300 << 20

@@ -111,3 +111,14 @@ def test_a_mirror_stands_for_the_channel_of_its_name() -> None:
     assert own.of("https://conda.anaconda.org/conda-forge") == [
         Place("conda-forge", "file:///srv/conda/conda-forge")
     ]
+
+
+def test_anchors_are_followed_and_a_bomb_of_them_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "condarc"
+    path.write_text("x: &x [https://site.test/main]\nchannels: *x\n")
+    assert read_channels({"CONDARC": str(path)}, (), tmp_path).order == ("https://site.test/main",)
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]" for n in range(9)]
+    for text in ("\n".join(levels), "channels: &a [*a]"):
+        path.write_text(text)
+        with pytest.raises(LockError, match="is not YAML: more than 50000 items"):
+            read_channels({"CONDARC": str(path)}, (), tmp_path)

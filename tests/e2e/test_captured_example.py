@@ -23,7 +23,16 @@ def built(test_store: Path, built_example: Built, tmp_path_factory: pytest.TempP
     """The main job on it, with the store of the other example."""
     out = tmp_path_factory.mktemp("captured") / "out"
     done = reprobuild(
-        "from-snapshot", SNAPSHOT, "-o", out, "--store", built_example.store, "--no-smoke", "--json"
+        "from-snapshot",
+        SNAPSHOT,
+        "--decisions",
+        SNAPSHOT.parent / "reprobuild.yaml",
+        "-o",
+        out,
+        "--store",
+        built_example.store,
+        "--no-smoke",
+        "--json",
     )
     assert done.returncode == 9, done.stderr + done.stdout
     lock, image = read_image(out)

@@ -39,6 +39,8 @@ def test_a_shuffle_seeded_by_the_clock_is_drift(
     done = reprobuild(
         "from-snapshot",
         example_copy / "snapshot",
+        "--decisions",
+        example_copy / "reprobuild.yaml",
         "-o",
         tmp_path / "out",
         "--store",

@@ -121,7 +121,19 @@ def test_all_kinds_of_lines_at_once(
         url = server.give(f"/{DIRECT}", wheel.read_bytes())
         lines = freeze(repositories, f"direct @ {url}#sha256={hash_file(wheel)}")
         capture(snapshot, lines, packages)
-        locked = reprobuild("lock", snapshot, "-o", lock, "--store", store, "--accept", "withdrawn", env=env)
+        locked = reprobuild(
+            "lock",
+            snapshot,
+            "--decisions",
+            snapshot / "reprobuild.yaml",
+            "-o",
+            lock,
+            "--store",
+            store,
+            "--accept",
+            "withdrawn",
+            env=env,
+        )
         assert locked.returncode == 0, locked.stderr
         fetched = reprobuild("fetch", lock, "--store", store, env=env)
         assert fetched.returncode == 0, fetched.stderr

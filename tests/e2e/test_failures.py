@@ -12,7 +12,16 @@ SNAPSHOT = EXAMPLE / "snapshot"
 
 def build(example: Path, out: Path, built: Built, *options: str) -> tuple[int, str]:
     done = reprobuild(
-        "from-snapshot", example / "snapshot", "-o", out, "--store", built.store, "--no-verify", *options
+        "from-snapshot",
+        example / "snapshot",
+        "--decisions",
+        example / "reprobuild.yaml",
+        "-o",
+        out,
+        "--store",
+        built.store,
+        "--no-verify",
+        *options,
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr

@@ -105,7 +105,7 @@ def test_the_tour(env: dict[str, str], tmp_path: Path) -> None:
 
 def test_on_a_laptop(env: dict[str, str], tmp_path: Path) -> None:
     command = "python train.py --steps 2 --out /results/out.ckpt"
-    yours = {"SNAPSHOT": EXAMPLE / "snapshot", "COMMAND": command}
+    yours = {"SNAPSHOT": EXAMPLE / "snapshot", "DECISIONS": EXAMPLE / "reprobuild.yaml", "COMMAND": command}
     run_guide(guide("laptop"), tmp_path, {"here": here(env)}, yours)
 
 
@@ -165,7 +165,8 @@ def test_on_a_cluster_without_docker(
     path = f"{Path(sys.executable).parent}:{apptainer_env['PATH']}"
     nodes = {**env, "PATH": path, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
     machines = {"cluster": here(nodes, (*SLURM, "--folder", PACKAGES, "--")), "login": here(env)}
-    run_guide(guide("slurm-without-docker"), tmp_path, machines, {"SNAPSHOT": EXAMPLE / "snapshot"})
+    yours = {"SNAPSHOT": EXAMPLE / "snapshot", "DECISIONS": EXAMPLE / "reprobuild.yaml"}
+    run_guide(guide("slurm-without-docker"), tmp_path, machines, yours)
 
 
 def test_at_a_site_without_a_network(

@@ -138,7 +138,8 @@ def changed(
 ) -> None:
     """After a change of one line of the project only its layer travels, and what tells of the image."""
     edit(example / "snapshot" / "tinytrain.diff", out.with_name("edited"))
-    done("from-snapshot", example / "snapshot", "-o", out, "--store", built.store, "--no-verify", env=env)
+    given = ("--decisions", example / "reprobuild.yaml", "--store", built.store)
+    done("from-snapshot", example / "snapshot", "-o", out, *given, "--no-verify", env=env)
     before, gone = held(registry), counted.up
     pushed = done("push", out, f"{counted.host}/team/train:2", env=env)
     new = {digest: size for digest, size in held(registry).items() if digest not in before}

@@ -23,6 +23,7 @@ from tests.conftest import EXAMPLE, PROGRAM, ROOT, Built, reprobuild
 from tests.e2e.test_planted_secrets import below
 
 SNAPSHOT = EXAMPLE / "snapshot"
+DECISIONS = EXAMPLE / "reprobuild.yaml"
 
 
 def train(built: Built, seed: int | None) -> Finished:
@@ -62,6 +63,8 @@ def test_again_everything_but_the_verdict_is_reused(built_example: Built) -> Non
     done = reprobuild(
         "from-snapshot",
         SNAPSHOT,
+        "--decisions",
+        DECISIONS,
         "-o",
         built_example.out,
         "--store",
@@ -105,7 +108,8 @@ def test_two_empty_stores_one_lock_equal_manifests(built_example: Built, tmp_pat
     env = {**os.environ, "HOME": str(mine), "TZ": "Pacific/Kiritimati", "LC_ALL": "C", "USER": "someone"}
     env.pop("XDG_CACHE_HOME", None)
     done = reprobuild(
-        "from-snapshot", SNAPSHOT, "-o", mine / "deep" / "er" / "out", "--store", mine / "store", "--lock", lock,
+        "from-snapshot", SNAPSHOT, "--decisions", DECISIONS, "-o", mine / "deep" / "er" / "out",
+        "--store", mine / "store", "--lock", lock,
         "--no-verify", "--json", env=env, cwd=mine,
         prefix=["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "--inh-caps=+dac_read_search",
                 "--ambient-caps=+dac_read_search", "sh", "-c", 'umask 077; exec "$@"', "sh"],
@@ -180,7 +184,18 @@ def test_the_planted_token_is_nowhere(built_example: Built) -> None:
 
 def test_ctrl_c_leaves_nothing_half_written(built_example: Built, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = [*PROGRAM, "from-snapshot", SNAPSHOT, "-o", out, "--store", built_example.store, "--no-verify"]
+    command = [
+        *PROGRAM,
+        "from-snapshot",
+        SNAPSHOT,
+        "--decisions",
+        DECISIONS,
+        "-o",
+        out,
+        "--store",
+        built_example.store,
+        "--no-verify",
+    ]
     with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr
         said = ""

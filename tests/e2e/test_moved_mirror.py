@@ -77,7 +77,7 @@ def moved_mirror(built_example: Built, tmp_path: Path) -> Iterator[dict[str, str
 
 def test_the_difference_is_named(built_example: Built, moved_mirror: dict[str, str], tmp_path: Path) -> None:
     lock = tmp_path / "later.lock"
-    store = ["--store", str(tmp_path / "store")]
+    store = ["--store", str(tmp_path / "store"), "--decisions", str(EXAMPLE / "reprobuild.yaml")]
     done = reprobuild("lock", EXAMPLE / "snapshot", "-o", lock, *store, env=moved_mirror)
     assert done.returncode == 0, done.stderr
     assert f"{MOVED}: replaced (withdrawn)" in done.stdout

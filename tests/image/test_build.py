@@ -415,3 +415,35 @@ def test_layouts_of_other_builders_are_read(full: Made, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="unknown kind application/x") as caught:
         layout_digest(read_layout(tmp_path / "image"))
     assert caught.value.hint == MAKE_AGAIN
+
+
+@pytest.mark.parametrize("first", [0, 65])
+def test_a_poisoned_memory_never_comes_under_the_honest_digest(
+    full: Made, tmp_path: Path, first: int
+) -> None:
+    """Each remembered layer is replaced by a valid one with a file more; its `diff_id` stays."""
+    honest = build(full, tmp_path / "honest")
+    for path in sorted((full.store.root / "made").iterdir()):
+        kept = full.store.recall(path.name)
+        if not isinstance(kept, dict) or "diff_id" not in kept:
+            continue
+        evil = io.BytesIO(
+            zstandard.ZstdDecompressor()
+            .decompressobj()
+            .decompress(full.store.blob(kept["blob"]).read_bytes())
+        )
+        with tarfile.open(fileobj=evil, mode="a") as tar:
+            info = tarfile.TarInfo("usr/bin/evil")
+            info.mode, info.size = 0o4755, 4
+            tar.addfile(info, io.BytesIO(b"evil"))
+        blob = full.store.add(zstandard.ZstdCompressor().compress(evil.getvalue()))
+        size = full.store.blob(blob).stat().st_size
+        path.write_bytes(
+            path.read_bytes()[:first] + json.dumps({**kept, "blob": blob, "size": size}).encode()
+        )
+    image = build_image(
+        full.lock(), Store(full.store.root), tmp_path / "out", files=FILES, reference="demo:1"
+    )
+    assert image == honest
+    layout = read_layout(tmp_path / "out" / "image")
+    assert "usr/bin/evil" not in layout_tree(layout)

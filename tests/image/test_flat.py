@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from reprobuild.archive import Entry, list_tar
@@ -241,3 +242,14 @@ def test_the_time_of_an_image(image: dict[str, Any], epoch: int) -> None:
 def test_an_empty_folder_of_a_name_that_looks_like_a_path(tmp_path: Path) -> None:
     with flattened(write_image(tmp_path / "image", [[folder("a b"), folder("-x")]]), tmp_path) as found:
         assert set(found.tree) == {"", "a b", "-x"}
+
+
+def test_a_layer_that_the_configuration_does_not_name_is_refused(tmp_path: Path) -> None:
+    """The manifest is right, and names a layer with a file more than the tree that the image states."""
+    honest = write_image(tmp_path / "honest", [TREE])
+    evil = write_image(tmp_path / "evil", [[*TREE, file("usr/bin/evil", b"evil", mode=0o4755)]])
+    (kind, _, diff_id), (_, digest, _) = honest.layers[0], evil.layers[0]
+    mixed = msgspec.structs.replace(evil, layers=((kind, digest, diff_id),))
+    with pytest.raises(BuildError, match=digest) as caught:
+        flat(mixed, tmp_path)
+    assert caught.value.hint == MAKE_AGAIN

@@ -144,10 +144,10 @@ def test_a_huge_file_is_not_read(folder: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, largest: int) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("reprobuild.snapshot.read_plain", refuse)
     with pytest.raises(SnapshotError, match="cannot be read: Permission denied") as err:
         read_snapshot(folder)
     assert err.value.hint == "check who owns it, and what it links to"

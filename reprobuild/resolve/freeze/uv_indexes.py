@@ -20,8 +20,10 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.guard.plain import read_plain
 
 _FLAT = "flat"  # a page or a folder of links: https://docs.astral.sh/uv/concepts/indexes/#flat-indexes
+_LARGEST = 4 << 20  # a pyproject.toml among them
 
 
 class UvIndex(Struct, frozen=True, kw_only=True):
@@ -156,7 +158,7 @@ class _File(_Pip, frozen=True, rename="kebab"):
 
 def _file(path: Path) -> _Layer:
     try:
-        raw: dict[str, Any] = msgspec.toml.decode(path.read_bytes())
+        raw: dict[str, Any] = msgspec.toml.decode(read_plain(path, _LARGEST))
         read = msgspec.convert(raw, type=_File)
     except (msgspec.DecodeError, msgspec.ValidationError) as err:
         raise LockError(f"{path}: {err}", hint="uv itself will refuse this file; mend it") from None

@@ -58,6 +58,7 @@ class System:
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
         self.roots = wanted.roots
         self._own = OwnStore(around.store, release.distribution, release.codename)
+        around.store.make()
         lists = around.store.root / "apt"
         lists.mkdir(parents=True, exist_ok=True)
         try:

@@ -107,6 +107,7 @@ def _index(
     system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: Surroundings
 ) -> SystemIndex:
     """Return the packages of an image's release; where this machine has no source of them, none."""
+    around.store.make()
     lists = around.store.root / "apt"
     lists.mkdir(parents=True, exist_ok=True)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -18,11 +19,11 @@ from reprobuild.apt.launchpad import Launchpad
 from reprobuild.apt.relations import NAME, VERSION
 from reprobuild.errors import FetchError, LockError, ReproError
 from reprobuild.fetch import fetch
+from reprobuild.guard.plain import open_plain
 from reprobuild.lock import Artefact, dpkg_name
 from reprobuild.net import Net, NotFound
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
-from reprobuild.whole import write_file
 
 _CHECK_DEB = "check the path that `--deb` gives"
 
@@ -77,7 +78,7 @@ class OwnStore:
     def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
         """As `Shelf.find`; where it was found first counts, so that a lock is the same the second time."""
         if self._known is None:
-            self._known = {key: kept for path in self._files() for key, kept in _read_kept(path)}
+            self._known = {key: kept for path in self._files() for key, kept in self._read(path)}
         kept = self._known.get((package.name, package.version, package.architecture))
         if kept is None or not self._store.has(
             Deb822(kept.stanza.decode(errors="replace").splitlines()).get("SHA256", "")
@@ -96,31 +97,29 @@ class OwnStore:
         ]
         content = msgspec.json.encode(kept)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, content)
+        if self._store.signed(path) is None:
+            self._store.keep_signed(path, content)
 
     def _files(self) -> list[Path]:
         with contextlib.suppress(OSError):
             return sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
         return []
 
+    def _read(self, path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
+        try:
+            entries = msgspec.json.decode(self._store.signed(path) or b"[]", type=list[_Kept])
+        except msgspec.DecodeError:
+            return []
+        read = [(_fields(entry.stanza), entry) for entry in entries]
+        return [
+            ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
+            for fields, entry in read
+        ]
+
 
 def _fields(text: bytes) -> Deb822:
     """Return the fields of a paragraph, which may be in any encoding."""
     return Deb822(text.decode(errors="replace").splitlines())
-
-
-def _read_kept(path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
-    try:
-        entries = msgspec.json.decode(path.read_bytes(), type=list[_Kept])
-    except (OSError, msgspec.DecodeError):
-        return []
-    read = [(_fields(entry.stanza), entry) for entry in entries]
-    return [
-        ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
-        for fields, entry in read
-    ]
 
 
 class OfLaunchpad:
@@ -209,15 +208,23 @@ class UserFiles:
             if not path.name.startswith(f"{package.name}_"):
                 continue
             try:
-                content = path.read_bytes()
+                sha256, size = self._taken(path)
             except OSError as err:
                 raise LockError(f"{path} cannot be read: {err.strerror}", hint=_CHECK_DEB) from None
-            sha256 = self._store.add(content)
-            file = Artefact(filename=path.name, sha256=sha256, size=len(content))
+            file = Artefact(filename=path.name, sha256=sha256, size=size)
             found = described(self._store.verified(sha256, path.name), file, package)
             if found is not None:
                 return found, Found(label=self.label)
         return None
+
+    def _taken(self, path: Path) -> tuple[str, int]:
+        """Copy a file into the store in pieces, and return its hash and size."""
+        with self._store.scratch() as folder, open_plain(path, links=True)[0] as stream:
+            copy = folder / "deb"
+            with copy.open("wb") as target:
+                shutil.copyfileobj(stream, target)
+            size = copy.stat().st_size
+            return self._store.adopt(copy), size
 
 
 def described(path: Path, file: Artefact, package: Package) -> PackagesFile | None:

@@ -1,0 +1,103 @@
+"""YAML of others, in bounded time and memory.
+
+An alias repeats what its anchor holds, so some hundred bytes stand for billions of items
+(https://en.wikipedia.org/wiki/Billion_laughs_attack). An explicit tag makes PyYAML's constructors fail in ways of
+their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+# People write files of some hundred items; PyYAML reads some ten thousand of them in a second.
+MOST_NODES = 50_000
+DEEPEST = 32
+_HALF = re.compile(
+    "[\ud800-\udfff]"
+)  # an escape can name a surrogate, which no text that is written can hold
+_REFUSALS = (
+    yaml.YAMLError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+class StrictLoader(yaml.SafeLoader):
+    """A loader that refuses aliases, explicit tags, deep nesting and too many nodes."""
+
+    deepest = DEEPEST
+    tags = False
+    nodes = 0
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # types-PyYAML leaves it out
+        self.nodes += 1
+        self.depth += 1
+        if reason := self.refusal(event):
+            raise yaml.composer.ComposerError(None, None, reason, event.start_mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def refusal(self, event: Any) -> str:
+        """Return why the node that an event begins is refused, empty where it is not."""
+        if isinstance(event, yaml.AliasEvent):
+            return "an alias"
+        if not self.tags and getattr(event, "tag", None) not in (None, "!"):
+            return "an explicit tag"
+        return self._excess(event)
+
+    def _excess(self, event: Any) -> str:
+        if self.depth > self.deepest:
+            return "nested too deep"
+        if _HALF.search(getattr(event, "value", None) or ""):
+            return "half a character"
+        return f"more than {MOST_NODES} items" if self.nodes > MOST_NODES else ""
+
+
+class BoundedLoader(StrictLoader):
+    """A loader for the user's own files: aliases are allowed, while what they repeat stays within the bound."""
+
+    def __init__(self, stream: str | bytes) -> None:
+        super().__init__(stream)
+        self._sizes: dict[str, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # as above
+        before = self.nodes
+        if isinstance(event, yaml.AliasEvent):
+            # An anchor that is not complete repeats itself.
+            self.nodes += self._sizes.get(str(event.anchor), MOST_NODES)
+        node = super().compose_node(parent, index)
+        if event.anchor and not isinstance(event, yaml.AliasEvent):
+            self._sizes[event.anchor] = self.nodes - before
+        return node
+
+    def refusal(self, event: Any) -> str:
+        return self._excess(event)
+
+
+def load_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
+    """Return what a document holds.
+
+    Args:
+        text: the document; its size is the caller's to bound.
+        loader: what it may use: see the two classes.
+
+    Raises:
+        ValueError: it is not YAML, or uses what the loader refuses; the message names the place.
+    """
+    try:
+        return yaml.load(text, Loader=loader)  # a SafeLoader, see above
+    except _REFUSALS as err:
+        raise ValueError(str(err) or type(err).__name__) from None

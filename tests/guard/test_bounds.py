@@ -1,0 +1,105 @@
+"""No file is read whole without a bound, but for those of the list below, each with its reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent.parent / "reprobuild"
+# Reads of a file in /proc or /etc, which the kernel or the administrator of this machine writes.
+_HOST = "the host's own"
+# Reads of an archive's member, whose size was compared with a bound before.
+_MEMBER = "the size of the member was checked"
+ALLOWED = {
+    "alone.py": (1, _HOST),
+    "apt/deb.py": (1, _MEMBER),
+    "archive/reading.py": (1, "guard.tars bounds what an archive may unpack to"),
+    "cli/common.py": (1, _HOST),
+    "conda/package.py": (1, _MEMBER),
+    "conda/rattling.py": (1, "what the parent process, which is ours, writes"),
+    "conda/unpacked.py": (1, _MEMBER),
+    "doctor/disks.py": (1, _HOST),
+    "engines/apptainer.py": (1, "results of the user's own command, which are returned in memory"),
+    "engines/gpu.py": (1, _HOST),
+    "engines/kept.py": (1, "results of the user's own command, which are returned in memory"),
+    "engines/limits.py": (1, _HOST),
+    "engines/podman_options.py": (1, _HOST),
+    "environments/image.py": (1, "the extraction is bounded"),
+    "checks.py": (1, "the user's own certificate, which is only copied"),
+    "explain/__init__.py": (2, "the extraction is bounded"),
+    "explain/deeper.py": (3, "the extraction is bounded, and so is what diffoscope writes of it"),
+    "guard/sdists.py": (1, "guard.tars bounds what an archive may unpack to"),
+    "image/wheel.py": (1, "a text that the installer made in memory"),
+    "payload.py": (1, "our own package"),
+    "preflight/__init__.py": (1, _HOST),
+    "proc/flowing.py": (2, "the output of a program that was started for it; it has a time limit"),
+    "realise/finish.py": (1, "guard.tars bounds what an archive may unpack to"),
+    "realise/replaced.py": (1, _MEMBER),
+    "resolve/sources/repository.py": (1, "a file of a scratch repository that git wrote"),
+    "resolve/system/image_system.py": (1, _MEMBER),
+    "ship/own.py": (5, "the files of this installation"),
+}  # fmt: skip
+
+
+def unbounded(source: str) -> int:
+    """Count the calls that read a file whole; those of files of a package (`importlib.resources`) are left out."""
+    return sum(_is_unbounded(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+
+
+def _is_unbounded(call: ast.Call) -> bool:
+    function = call.func
+    if not isinstance(function, ast.Attribute):
+        return False
+    names = {node.id for node in ast.walk(function.value) if isinstance(node, ast.Name)}
+    if "files" in names or (
+        function.attr == "read_text" and call.args
+    ):  # of a resource; `zips.read_text` has a bound
+        return (
+            function.attr == "read_text" and bool(call.args) and "zips" not in names and "files" not in names
+        )
+    if function.attr == "read":
+        return not call.args or (isinstance(call.args[0], ast.UnaryOp) and not call.keywords)
+    if function.attr == "load":
+        return bool(names & {"json", "yaml", "pickle", "tomllib"}) and "Loader" not in {
+            word.arg for word in call.keywords
+        }
+    return function.attr in ("read_bytes", "read_text", "readlines", "readall")
+
+
+def test_every_read_has_a_bound_or_a_reason() -> None:
+    found = Counter[str]()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(
+            ("ship/alone/", "realise/in_sandbox/")
+        ):  # programs of their own; see test_hostile
+            found[name] += unbounded(path.read_text())
+    assert {name: count for name, count in found.items() if count} == {
+        name: count for name, (count, _) in ALLOWED.items()
+    }
+    assert all(reason for _, reason in ALLOWED.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("path.read_bytes()", 1),
+        ("Path(x).read_text()", 1),
+        ("path.read_text('utf-8', 'replace')", 1),
+        ("stream.read()", 1),
+        ("stream.read(-1)", 1),
+        ("stream.readlines()", 1),
+        ("json.load(stream)", 1),
+        ("yaml.load(stream)", 1),
+        ("stream.read(5)", 0),
+        ("zips.read_text(archive, info, name)", 0),
+        ("files('a').joinpath('b').read_bytes()", 0),
+        ("yaml.load(text, Loader=loader)", 0),
+        ("read_plain(path, 5)", 0),
+    ],
+)
+def test_reads_are_counted(source: str, count: int) -> None:
+    assert unbounded(source) == count

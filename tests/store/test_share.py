@@ -1,0 +1,113 @@
+"""A store that a group shares, with users of this machine's kernel; the tests run as root."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reprobuild import share as sharing
+from reprobuild.errors import UsageError
+from reprobuild.fetch import fetch
+from reprobuild.lock import Artefact
+from reprobuild.net import Net
+from reprobuild.realise.root import kept_root
+from reprobuild.share import share
+from reprobuild.store import Store
+from tests.image.made import folder as directory
+from tests.image.made import make_tar
+
+ALICE, BOB, EVE = 12345, 12346, 12347
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def does(user: int, group: int, task: Callable[[], object]) -> int:
+    """Do it as another user, and return 0, or the number of the OSError that came."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.umask(0o077)
+            os.setgroups([])
+            os.setresgid(group, group, group)
+            os.setresuid(user, user, user)
+            task()
+            code = 0
+        except OSError as err:
+            code = err.errno or 98
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_members_share_and_others_are_kept_out(place: Path) -> None:
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid())
+    store.remember("before", 1)
+    share(store, group.gr_name)
+    tar = store.add(make_tar([directory("closed", 0o700)]))
+
+    def writes() -> None:
+        Store(place / "store").add(b"of alice")
+        Store(place / "store").remember("k", {"made by": "alice"})
+        with Store(place / "store").scratch():
+            pass
+        kept_root(tar, Store(place / "store"))
+
+    def reads() -> None:
+        mine = Store(place / "store")
+        assert mine.recall("k") == {"made by": "alice"}
+        assert mine.recall("before") == 1
+        assert mine.blob(mine.add(b"of alice")).read_bytes() == b"of alice"
+        mine.add(b"of bob")
+        mine.remember("k", {"made by": "bob"})
+        kept_root(tar, mine)
+        sha256 = mine.add(b"x")
+        fetch([Artefact(filename="x", sha256=sha256, size=1)], mine, Net(offline=True))
+
+    def looks() -> None:
+        list((place / "store").iterdir())
+
+    assert does(ALICE, group.gr_gid, writes) == 0
+    assert does(BOB, group.gr_gid, reads) == 0
+    assert does(EVE, EVE, looks) == errno.EACCES
+    assert Store(place / "store").recall("k") == {"made by": "bob"}
+    assert (place / "store" / "key").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_somebody_without_the_key_wrote_is_not_believed(place: Path) -> None:
+    """The directory is open to all by mistake."""
+    store = Store(place / "store")
+    store.remember("k", "honest")
+    for folder in (store.root, store.root / "made", store.root / "tmp"):
+        folder.chmod(0o777)
+
+    def forges() -> None:
+        (store.root / "key").rename(store.root / "away")
+        Store(place / "store").remember("k", "forged")
+
+    assert does(EVE, EVE, forges) == 0
+    assert Store(place / "store").recall("k") is None
+
+
+def test_what_cannot_be_shared(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(place / "store")
+    with pytest.raises(UsageError, match="there is no group 'no such'") as caught:
+        share(store, "no such")
+    assert caught.value.hint == "`id -Gn` shows those of yours"
+    proc = Path("/proc/self")
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    with pytest.raises(UsageError, match="the file system of /proc/self has no ACLs of POSIX") as caught:
+        sharing._open(proc, os.getgid())
+    assert caught.value.hint == "put the store on a file system that has them, as ext4, xfs and Lustre do"
