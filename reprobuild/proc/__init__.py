@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reprobuild.proc.collect import MOST_OUTPUT as MOST_OUTPUT
 from reprobuild.proc.failures import TAIL_LINES as TAIL_LINES
 from reprobuild.proc.failures import Failed as Failed
 from reprobuild.proc.failures import TimedOut as TimedOut
@@ -12,6 +13,7 @@ from reprobuild.proc.flowing import stream as stream
 from reprobuild.proc.handing import Handing as Handing
 from reprobuild.proc.handing import hand_on as hand_on
 from reprobuild.proc.handing import handed_on as handed_on
+from reprobuild.proc.session import end_all as end_all
 from reprobuild.proc.whole import Begun as Begun
 from reprobuild.proc.whole import run as run
 

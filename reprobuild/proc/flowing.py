@@ -16,9 +16,9 @@ from typing import IO
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.proc.failures import failed, late, unstarted
 from reprobuild.proc.handing import LAST_SECONDS, Handing, handed_on
+from reprobuild.proc.session import GRACE_SECONDS, end, kill, running
 
 PIECE = 1 << 16
-GRACE_SECONDS = 10  # from SIGTERM to SIGKILL
 
 
 def feed(
@@ -42,7 +42,12 @@ def feed(
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
             child = subprocess.Popen(
-                list(argv), env=dict(env), stdin=subprocess.PIPE, stdout=said, stderr=complained
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=complained,
+                start_new_session=True,
             )
         except OSError as err:
             raise unstarted(err, argv, purpose, None, missing, hint) from None
@@ -57,13 +62,13 @@ def feed(
         clock.daemon = True
         clock.start()
         try:
-            _pour(stream, pieces)
-            child.wait()
+            with running(child):
+                _pour(stream, pieces)
+                child.wait()
         finally:
             clock.cancel()
-            child.kill()  # nothing happens where it has ended
+            kill(child)
             _close(stream)
-            child.wait()
         said.seek(0)
         complained.seek(0)
         if expired.is_set():
@@ -95,8 +100,7 @@ def stream(
         sink: takes a stream's number (1 standard output, 2 standard error) and bytes.
         timeout: seconds until it is ended; 0 for none.
         hint: what to do when it is absent.
-        handing: it is told of the signals that this program gets, in this way; and by nobody else, so it is not in the
-            foreground of the terminal, whose signals it would hear twice. Else it is not told, and stays there.
+        handing: it is told of the signals that this program gets, in this way. Else it is not told.
 
     Raises:
         TimedOut: it ran past `timeout`.
@@ -115,7 +119,7 @@ def stream(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=handing is not None,
+                start_new_session=True,
             )
         except OSError as err:
             raise unstarted(err, argv, purpose, None, EngineError, hint) from None
@@ -129,10 +133,10 @@ def stream(
                     if _hand_on({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, deadline):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
-                _end(child, LAST_SECONDS if handing else GRACE_SECONDS)
+                end(child, LAST_SECONDS if handing else GRACE_SECONDS)
                 raise
             finally:
-                _end(child, GRACE_SECONDS)
+                end(child, GRACE_SECONDS)
     raise late(argv, purpose, timeout)
 
 
@@ -174,18 +178,6 @@ def _hand_on(streams: Mapping[int, int], sink: Callable[[int, bytes], None], dea
                 else:
                     selector.unregister(key.fd)
     return True
-
-
-def _end(child: subprocess.Popen[bytes], seconds: float) -> None:
-    if child.poll() is not None:
-        return
-    child.terminate()
-    try:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(seconds)
-    finally:
-        child.kill()  # nothing happens where it has ended
-        child.wait()
 
 
 def _pour(stream: IO[bytes], pieces: Iterable[bytes]) -> None:

@@ -31,6 +31,8 @@ _OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never")
 # A server that sends less than this for so many seconds is left; the user's own settings go first.
 SLOWEST, PATIENCE = 1000, 120
 
+_MOST = 8 << 30  # of what git writes: the files of a tree together
+
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
@@ -70,7 +72,7 @@ class Repository:
         place = ("--git-dir", str(self._folder / "git"), "--work-tree", str(self._work)) if bare else ()
         return proc.run(
             ["git", *_OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
-            cwd=self._work, missing=LockError,
+            cwd=self._work, missing=LockError, terminal=env is not None, most=_MOST,
         )  # fmt: skip
 
     def fetch_local(self, path: Path) -> None:
