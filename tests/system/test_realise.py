@@ -34,7 +34,9 @@ for file in $(find /proc/sys /proc/irq /proc/fs /proc/bus /proc/sysrq-trigger -t
     sh -c ': >> "$0"' "$file" 2>/dev/null && echo "ESCAPED to the kernel: $file"
 done
 echo x > /run/reprobuild/plan/0000 && echo ESCAPED to the plan
-for blob in /run/reprobuild/blobs/*/*; do echo x > "$blob" && echo ESCAPED to the store; break; done
+for deb in /run/reprobuild/debs/*; do echo x > "$deb" && echo ESCAPED to the store; break; done
+echo packages: $(ls /run/reprobuild/debs | wc -l)
+grep -r PRIVATE-PROJECT-OF-ALICE /run/reprobuild /mnt /tmp && echo ESCAPED to another project
 perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0); connect(S, sockaddr_in(53, inet_aton("1.1.1.1")))
     and print "ESCAPED to the network"; print "$!\n"'
 n=0; while [ $n -lt 200 ]; do sleep 98764 & n=$((n + 1)); done
@@ -193,9 +195,12 @@ def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: S
     broken = add_deb(store, "aaa", ar_bytes(parts))
     essential = tuple(deb for deb in base.packages if deb.essential)
     worse = msgspec.structs.replace(base, packages=(*essential, broken))
+    other = store.add(b"PRIVATE-PROJECT-OF-ALICE")  # a source of another lock
     with pytest.raises(BuildError, match=r"(?s)could not install the base.*this is why.*aaa") as err:
         realise_base(worse, store, EPOCH)
+    assert store.has(other)
     said = str(err.value)
+    assert f"packages: {len(essential) + 1}" in said
     assert "ESCAPED" not in said
     assert said.count("Network is unreachable") == 1
     assert "diverted: 0" in said
