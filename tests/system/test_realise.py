@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from reprobuild.archive import Entry, list_tar, read_tar
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.listing import decode_listing, known_listing
 from reprobuild.lock import Base
-from reprobuild.realise.base import _key, realise_base
+from reprobuild.realise.base import _key, _link, realise_base
 from reprobuild.realise.root import kept_root
 from reprobuild.sandbox import Root, run_in_root
 from reprobuild.store import Store
@@ -213,6 +214,18 @@ def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: S
     assert err.value.hint == (
         "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
     )
+
+
+def test_a_package_is_copied_where_it_can_have_no_second_name(tmp_path: Path) -> None:
+    path = tmp_path / "one.deb"
+    path.write_bytes(b"content")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert Path(other).stat().st_dev != tmp_path.stat().st_dev
+        _link(path, Path(other) / "one.deb")
+        assert (Path(other) / "one.deb").read_bytes() == b"content"
+    for _ in range(2):  # two packages of one lock may have one file
+        _link(path, tmp_path / "two.deb")
+    assert (tmp_path / "two.deb").samefile(path)
 
 
 def test_without_fakeroot_there_is_no_base(base: Base, store: Store) -> None:
