@@ -7,7 +7,7 @@ import selectors
 import subprocess
 import time
 from collections import deque
-from typing import IO
+from typing import IO, cast
 
 PIECE = 1 << 16
 MOST_OUTPUT = 1 << 30
@@ -70,7 +70,7 @@ def collect(
             for key, _ in selector.select(_left(deadline, child)):
                 if not key.data(key.fd):
                     selector.unregister(key.fileobj)
-                    _close(key.fileobj)
+                    cast("IO[bytes]", key.fileobj).close()
     child.wait(_left(deadline, child))
     return bytes(exchange.output), exchange.complaint.content()
 
@@ -107,8 +107,3 @@ def _left(deadline: float, child: subprocess.Popen[bytes]) -> float:
     if left <= 0:
         raise subprocess.TimeoutExpired(child.args, 0)
     return left
-
-
-def _close(stream: object) -> None:
-    assert isinstance(stream, IO) or hasattr(stream, "close")
-    stream.close()
