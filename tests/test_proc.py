@@ -18,6 +18,7 @@ from reprobuild.proc import (
     Begun,
     Failed,
     TimedOut,
+    collect,
     feed,
     flowing,
     own_code,
@@ -272,6 +273,41 @@ def test_standard_output_into_a_file(tmp_path: Path) -> None:
 def test_any_path_can_stand_between_commas() -> None:
     fields = ["type=oci", 'dest=/a, "b"/c', ""]
     assert next(csv.reader([proc.comma_separated(fields)])) == fields
+
+
+# --- bounds ----------------------------------------------------------------------------------------
+
+ENDLESS = "import os\nwhile True: os.write(1, bytes(65536))"
+
+
+def test_output_without_an_end_is_an_error() -> None:
+    with pytest.raises(
+        EngineError, match=r"could not test: `.*` wrote more than 3 MiB to its standard output"
+    ) as err:
+        python(ENDLESS, most=3 << 20)
+    assert (
+        err.value.hint == "nothing of it was used; a program that writes so much here is hostile, or broken"
+    )
+    assert python("print('x' * 9, end='')", most=9) == b"x" * 9
+
+
+def test_of_long_complaints_the_end_is_kept() -> None:
+    script = (
+        "import os, sys\nfor _ in range(600): os.write(2, bytes(65536))\nos.write(2, b'why'); sys.exit(3)"
+    )
+    with pytest.raises(Failed, match="exited 3") as err:
+        python(script)
+    assert err.value.stderr.endswith("why")
+    assert len(err.value.stderr) <= collect.MOST_COMPLAINT + collect.PIECE
+
+
+def test_a_program_that_stands_for_another_is_named_as_that() -> None:
+    with pytest.raises(Failed, match="could not test: `inner` exited 4"):
+        python("import sys; sys.exit(4)", command=["inner", "--option"])
+
+
+def test_a_program_that_ends_before_it_has_read_all() -> None:
+    assert python("print('enough')", stdin=bytes(3_000_000)) == b"enough\n"
 
 
 # --- begun, and asked later ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import signal
 import threading
 from types import FrameType
 
-from reprobuild.proc import hand_on
+from reprobuild.proc import end_all, hand_on
 
 AGAIN_SECONDS = 0.3
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,6 +48,7 @@ def listen() -> None:
         while not heard.is_set():
             signal.pthread_kill(main, came[0])
             heard.wait(AGAIN_SECONDS)
+        end_all()  # other threads wait for programs, which do not hear the terminal
 
     threading.Thread(target=decide, daemon=True, name="signals").start()
 

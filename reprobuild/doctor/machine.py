@@ -11,7 +11,7 @@ GB = 1e9
 _LEAST, _ROOM = 2 * GB, 20 * GB  # of a disk: nothing fits; a small environment with CUDA takes the second
 _MEMORY = 2 << 30
 _LOCKED = 1 << 30
-_PACKAGES = {"hostname": "hostname", "chroot": "coreutils", "sh": "coreutils"}
+_PACKAGES = {"hostname": "hostname", "sh": "coreutils"}
 # Rootless podman has no storage there: https://github.com/containers/podman/blob/main/rootless.md
 _NETWORK_DISKS = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs", "9p")
 

@@ -119,7 +119,7 @@ class Host(Struct, frozen=True, kw_only=True):
 
 
 # What is looked for on PATH. The first row is what the sandbox of a build is made of.
-SANDBOX = ("unshare", "setpriv", "prlimit", "mount", "hostname", "chroot", "sh")
+SANDBOX = ("unshare", "mount", "hostname", "sh")
 PROGRAMS = (*SANDBOX, "git", "apt-get", "newuidmap", "nvidia-ctk", "runc")
 
 

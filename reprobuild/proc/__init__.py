@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reprobuild.proc.collect import MOST_OUTPUT as MOST_OUTPUT
 from reprobuild.proc.failures import TAIL_LINES as TAIL_LINES
 from reprobuild.proc.failures import Failed as Failed
 from reprobuild.proc.failures import TimedOut as TimedOut
@@ -19,6 +20,7 @@ from reprobuild.proc.own_python import own_module as own_module
 from reprobuild.proc.programs import absolute_path as absolute_path
 from reprobuild.proc.programs import which as which
 from reprobuild.proc.programs import with_absolute as with_absolute
+from reprobuild.proc.session import end_all as end_all
 from reprobuild.proc.whole import Begun as Begun
 from reprobuild.proc.whole import run as run
 

@@ -59,6 +59,14 @@ def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = Fa
     )
 
 
+def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
+    """Return the error for a program that wrote more than is taken into memory."""
+    return EngineError(
+        f"could not {purpose}: `{argv[0]}` wrote more than {most >> 20} MiB to its standard output",
+        hint="nothing of it was used; a program that writes so much here is hostile, or broken",
+    )
+
+
 def failed(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> Failed:
     """Return the error for a program that exited with `code`; the message ends with the tail of what it complained."""
     stderr = complaint.decode(errors="replace")

@@ -18,9 +18,9 @@ from reprobuild.errors import EngineError, ReproError
 from reprobuild.proc.failures import failed, late, unstarted
 from reprobuild.proc.handing import LAST_SECONDS, Handing, handed_on
 from reprobuild.proc.programs import absolute_path, with_program
+from reprobuild.proc.session import GRACE_SECONDS, end, kill, running
 
 PIECE = 1 << 16
-GRACE_SECONDS = 10  # from SIGTERM to SIGKILL
 
 
 def feed(
@@ -45,7 +45,7 @@ def feed(
         try:
             child = subprocess.Popen(
                 with_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=said,
-                stderr=complained,
+                stderr=complained, start_new_session=True,
             )  # fmt: skip
         except OSError as err:
             raise unstarted(err, argv, env, purpose, None, missing, hint) from None
@@ -60,13 +60,13 @@ def feed(
         clock.daemon = True
         clock.start()
         try:
-            _pour(stream, pieces)
-            child.wait()
+            with running(child):
+                _pour(stream, pieces)
+                child.wait()
         finally:
             clock.cancel()
-            child.kill()  # nothing happens where it has ended
+            kill(child)
             _close(stream)
-            child.wait()
         said.seek(0)
         complained.seek(0)
         if expired.is_set():
@@ -86,6 +86,7 @@ def stream(
     silence: float = 0,
     cwd: Path | None = None,
     exact: bool = False,
+    terminal: bool = False,
     hint: str = "",
     handing: Handing | None = None,
 ) -> int:
@@ -104,9 +105,9 @@ def stream(
         silence: seconds without output until it is ended; 0 for none.
         cwd: its working directory.
         exact: the environment is the subject of the program, which gets PATH as it is.
+        terminal: it asks the user for a password, and stays on the terminal.
         hint: what to do when it is absent.
-        handing: it is told of the signals that this program gets, in this way; and by nobody else, so it is not in the
-            foreground of the terminal, whose signals it would hear twice. Else it is not told, and stays there.
+        handing: it is told of the signals that this program gets, in this way. Else it is not told.
 
     Raises:
         TimedOut: it ran past `timeout`, or was silent for `silence`.
@@ -126,7 +127,7 @@ def stream(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
-                start_new_session=handing is not None,
+                start_new_session=not terminal,
             )
         except OSError as err:
             raise unstarted(err, argv, env, purpose, cwd, EngineError, hint) from None
@@ -141,10 +142,10 @@ def stream(
                     if _hand_on(streams, sink, deadline, silence or None):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
-                _end(child, LAST_SECONDS if handing else GRACE_SECONDS)
+                end(child, LAST_SECONDS if handing else GRACE_SECONDS)
                 raise
             finally:
-                _end(child, GRACE_SECONDS)
+                end(child, GRACE_SECONDS)
     passed = deadline is not None and time.monotonic() >= deadline
     raise late(argv, purpose, timeout if passed else silence, silent=not passed)
 
@@ -195,18 +196,6 @@ def _hand_on(
                 else:
                     selector.unregister(key.fd)
     return True
-
-
-def _end(child: subprocess.Popen[bytes], seconds: float) -> None:
-    if child.poll() is not None:
-        return
-    child.terminate()
-    try:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(seconds)
-    finally:
-        child.kill()  # nothing happens where it has ended
-        child.wait()
 
 
 def _pour(stream: IO[bytes], pieces: Iterable[bytes]) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.proc.failures import failed, late, unstarted
+from reprobuild.proc.collect import MOST_OUTPUT, Overflow, collect
+from reprobuild.proc.failures import failed, late, overflowed, unstarted
 from reprobuild.proc.programs import absolute_path, with_program
+from reprobuild.proc.session import GRACE_SECONDS, end, kill, running
 
 
 def run(
@@ -23,6 +25,9 @@ def run(
     timeout: float = 3600,
     missing: type[ReproError] = EngineError,
     hint: str = "",
+    most: int = MOST_OUTPUT,
+    terminal: bool = False,
+    command: Sequence[str] = (),
 ) -> bytes:
     """Run a program to its end and return its standard output.
 
@@ -36,27 +41,49 @@ def run(
         timeout: seconds until it is killed.
         missing: the error raised when the program is absent.
         hint: what to do when it is absent.
+        most: bytes of its standard output that are taken into memory.
+        terminal: it may ask the user at the terminal; any other program has a session without one.
+        command: the name of the program in messages, and its arguments, where `argv` starts it for another.
 
     Raises:
         Failed: it exited with another code than 0; the message ends with the tail of its standard error.
         TimedOut: it ran past `timeout`.
-        EngineError: it is absent or cannot be run (or `missing`).
+        EngineError: it is absent or cannot be run (or `missing`), or wrote more than `most`.
     """
+    shown = command or argv
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(output.open("wb")) if output else subprocess.PIPE
         try:
-            done = subprocess.run(
-                with_program(argv, env), env=absolute_path(env), input=stdin, stdout=target,
-                stderr=subprocess.PIPE, cwd=cwd, timeout=timeout, check=False,
-                stdin=subprocess.DEVNULL if stdin is None else None,
+            child = stack.enter_context(
+                subprocess.Popen(
+                    with_program(argv, env), env=absolute_path(env), stdout=target, stderr=subprocess.PIPE, cwd=cwd,
+                    stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, start_new_session=not terminal,
+                )
             )  # fmt: skip
         except OSError as err:
             raise unstarted(err, argv, env, purpose, cwd, missing, hint) from None
-        except subprocess.TimeoutExpired:
-            raise late(argv, purpose, timeout) from None
-    if done.returncode:
-        raise failed(argv, purpose, done.returncode, done.stderr)
-    return done.stdout or b""
+        said, complained = _result(child, stdin, timeout, most, shown, purpose)
+    if child.returncode:
+        raise failed(shown, purpose, child.returncode, complained)
+    return said
+
+
+def _result(
+    child: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, most: int, argv: Sequence[str], purpose: str
+) -> tuple[bytes, bytes]:  # fmt: skip
+    """Return what a program wrote when it has ended; it is ended where nobody waits for it any longer."""
+    try:
+        with running(child):
+            return collect(child, stdin, timeout, most)
+    except subprocess.TimeoutExpired:
+        raise late(argv, purpose, timeout) from None
+    except Overflow:
+        raise overflowed(argv, purpose, most) from None
+    except KeyboardInterrupt:
+        end(child, GRACE_SECONDS)  # it may have something to take along
+        raise
+    finally:
+        kill(child)
 
 
 class Begun:
@@ -84,6 +111,7 @@ class Begun:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                start_new_session=True,
             )
         except OSError as err:
             raise unstarted(err, argv, env, purpose, None, missing, "") from None
@@ -95,19 +123,16 @@ class Begun:
             Failed: it exited with another code than 0. TimedOut: it did not end within `timeout` seconds.
         """
         try:
-            said, complained = self._child.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
+            said, complained = _result(self._child, None, timeout, MOST_OUTPUT, self._argv, self._purpose)
+        finally:
             self.end()
-            raise late(self._argv, self._purpose, timeout) from None
         if self._child.returncode:
             raise failed(self._argv, self._purpose, self._child.returncode, complained)
         return said
 
     def end(self) -> None:
         """End it where it still works; nothing happens where it has ended."""
-        if self._child.poll() is None:
-            self._child.kill()
+        kill(self._child)
         for stream in (self._child.stdout, self._child.stderr):
             if stream:
                 stream.close()
-        self._child.wait()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,9 +121,9 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
 
 def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
     """Install the packages, over the image where there is one, and return the tar of all."""
-    names = ("root", "tools", "plan", "out", "owners")
-    root, tools, plan, out, owners = (folder / name for name in names)
-    for made in (root, tools, plan, out, owners):
+    names = ("root", "tools", "plan", "out", "owners", "debs")
+    root, tools, plan, out, owners, debs = (folder / name for name in names)
+    for made in (root, tools, plan, out, owners, debs):
         make_folder(made)
     if base.image:
         flat = folder / "flat.tar"
@@ -133,8 +134,8 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
         _bootstrap(base, store, root)
     for deb in base.tools:
         _unpack(deb, store, tools)
-    _write_plan(base, store, plan)
-    _install(store, root, tools, plan, out, owners, epoch)
+    _write_plan(base, store, plan, debs)
+    _install(store, folder, epoch)
     return left_behind(out / "tree.tar", "the installation of the base")
 
 
@@ -178,8 +179,11 @@ def _unpack(deb: Deb, store: Store, folder: Path) -> None:
         extract(tar, folder, deb.file.filename, packed=path.stat().st_size)
 
 
-def _write_plan(base: Base, store: Store, plan: Path) -> None:
-    """Write the foreign architectures, a line each, and the batches: a file of paths in the sandbox for each."""
+def _write_plan(base: Base, store: Store, plan: Path, debs: Path) -> None:
+    """Write the foreign architectures, a line each, and the batches: a file of paths in the sandbox for each.
+
+    The packages themselves go to `debs`: of the store, the sandbox sees these files alone.
+    """
     native = base.native
     controls: list[Control] = []
     files: dict[str, str] = {}
@@ -193,7 +197,8 @@ def _write_plan(base: Base, store: Store, plan: Path) -> None:
                 hint="make the lock again with `reprobuild lock DIR`",
             )
         controls.append(control)
-        files[_key_of(deb, native)] = f"{_PLACE}/blobs/{path.relative_to(store.root / 'blobs')}"
+        _link(path, debs / f"{deb.file.sha256}.deb")
+        files[_key_of(deb, native)] = f"{_PLACE}/debs/{deb.file.sha256}.deb"
     foreign = sorted({deb.architecture for deb in base.packages} - {native, "all"})
     (plan / "foreign").write_text("".join(f"{name}\n" for name in foreign))
     ordered = batches(controls, [_key_of(deb, native) for deb in base.packages if deb.essential], native)
@@ -201,25 +206,33 @@ def _write_plan(base: Base, store: Store, plan: Path) -> None:
         (plan / f"{number:04}").write_text("".join(f"{files[key]}\n" for key in keys))
 
 
+def _link(path: Path, target: Path) -> None:
+    """Make a second name of a file, or a copy where its disk or its owner allows none."""
+    try:
+        target.hardlink_to(path)
+    except FileExistsError:  # one file under two names of packages
+        return
+    except OSError:
+        shutil.copyfile(path, target)
+
+
 def _key_of(deb: Deb, native: str) -> str:
     return dpkg_name(deb.name, deb.architecture, native)
 
 
-def _install(
-    store: Store, root: Path, tools: Path, plan: Path, out: Path, owners: Path, epoch: int
-) -> None:  # fmt: skip
+def _install(store: Store, folder: Path, epoch: int) -> None:
     binds = [
-        Bind(source=store.root / "blobs", target=f"{_PLACE}/blobs"),
-        Bind(source=tools, target=f"{_PLACE}/tools"),
-        Bind(source=plan, target=f"{_PLACE}/plan"),
-        Bind(source=owners, target=f"{_PLACE}/owners"),
-        Bind(source=out, target=f"{_PLACE}/out", writable=True),
+        *(
+            Bind(source=folder / name, target=f"{_PLACE}/{name}")
+            for name in ("debs", "tools", "plan", "owners")
+        ),
+        Bind(source=folder / "out", target=f"{_PLACE}/out", writable=True),
     ]
     settings = {"DEBIAN_FRONTEND": "noninteractive", "DEBCONF_NONINTERACTIVE_SEEN": "true"}
     try:
         run_in_root(
-            Root(folder=root), ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch, purpose="install the base",
-            binds=binds, env=settings,
+            Root(folder=folder / "root"), ["/bin/sh", "-c", _START, "base", _INSTALL], epoch=epoch,
+            purpose="install the base", binds=binds, env=settings,
         )  # fmt: skip
     except Failed as err:
         raise BuildError(str(err), hint=_remedy(err, store)) from None

@@ -41,6 +41,7 @@ _SETTINGS = {
     "core.precomposeunicode": r"true|false",
 }
 _AT_ONCE = 64 << 20  # bytes of files in memory
+_HEADER = 128  # git's line before each of them, and the end of line behind it
 
 
 class _File(Struct, frozen=True):
@@ -116,10 +117,12 @@ class _Restored:
         self._index()
         self._head()
 
-    def git(self, *words: str, purpose: str, stdin: bytes | None = None) -> bytes:
+    def git(
+        self, *words: str, purpose: str, stdin: bytes | None = None, most: int = proc.MOST_OUTPUT
+    ) -> bytes:
         """Return the output of git in the new work tree."""
         argv = ["git", *program.OPTIONS, *words]
-        return proc.run(argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target)
+        return proc.run(argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target, most=most)
 
     def refused(self, what: str) -> SnapshotError:
         """Return the error that names this repository; the caller raises it."""
@@ -237,7 +240,10 @@ class _Restored:
                 size += files[end].size
                 end += 1
             request = b"".join(file.oid + b"\n" for file in files[start:end])
-            out = self.git("cat-file", "--batch", purpose="read the files of a tree", stdin=request)
+            most = size + _HEADER * (end - start)
+            out = self.git(
+                "cat-file", "--batch", purpose="read the files of a tree", stdin=request, most=most
+            )
             at = 0
             for file in files[start:end]:
                 words = out[at : out.index(b"\n", at)].split(b" ")

@@ -109,8 +109,15 @@ def fetch(
     few = [f"--depth={depth}"] if depth else []
     argv = ["git", *OPTIONS, f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
     code = proc.stream(
-        argv, env=env, purpose=purpose, sink=take, timeout=3600, silence=SILENCE, cwd=repository
-    )
+        argv,
+        env=env,
+        purpose=purpose,
+        sink=take,
+        timeout=3600,
+        silence=SILENCE,
+        cwd=repository,
+        terminal=True,
+    )  # ssh asks for the passphrase of a key
     if code:
         raise failed(argv, purpose, code, _without_progress(bytes(said)))
 

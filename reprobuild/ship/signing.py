@@ -42,7 +42,7 @@ def sign(content: bytes, key: Path, env: Mapping[str, str]) -> bytes:
     try:
         return proc.run(
             argv, env=env, purpose="sign the bundle", stdin=content, missing=ShipError,
-            hint=_NO_SIGN, timeout=_SIGN_SECONDS,
+            hint=_NO_SIGN, timeout=_SIGN_SECONDS, terminal=True,  # it asks for the key's passphrase
         )  # fmt: skip
     except proc.Failed as err:
         if is_too_old(err.stderr):

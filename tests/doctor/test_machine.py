@@ -31,8 +31,8 @@ def test_all_is_well() -> None:
         ({"system": "Darwin"}, "system", "problem", "Debian", "use a Linux machine"),
         ({"programs": without("unshare")}, "sandbox", "problem", "not on PATH: unshare",
          "`sudo apt-get install util-linux mount`"),
-        ({"programs": without("hostname", "chroot"), "root": True, "manager": "pacman"}, "sandbox", "problem",
-         "not on PATH: hostname, chroot", "`pacman -S inetutils`; `pacman -S coreutils`"),
+        ({"programs": without("hostname", "sh"), "root": True, "manager": "pacman"}, "sandbox", "problem",
+         "not on PATH: hostname, sh", "`pacman -S inetutils`; `pacman -S coreutils`"),
         ({"namespaces": Namespaces(complaint="no", settings={"kernel.unprivileged_userns_clone": "0"})}, "sandbox",
          "problem", "no", "`sudo sysctl -w kernel.unprivileged_userns_clone=1`; a file in /etc/sysctl.d keeps it"),
         ({"namespaces": Namespaces(complaint="no", settings={

@@ -313,13 +313,13 @@ def test_what_nobody_can_judge_is_not_asked_for(made: Made, shell: Path) -> None
 @pytest.mark.parametrize(
     "script",
     [
-        "truncate --size=4T /mnt/out/answer.json",
+        "truncate --size=60G /mnt/out/answer.json",
         "printf '{\"x\":' > /mnt/out/answer.json; printf '%0500000d' 0 | tr 0 '[' >> /mnt/out/answer.json",
         'printf \'{"requires":["\\377"]}\' > /mnt/out/answer.json',
     ],
 )
 def test_an_answer_that_is_none(made: Made, shell: Path, script: str) -> None:
-    """One with a hole of terabytes is not read into memory."""
+    """One with a hole of many gigabytes is not read into memory; a larger one cannot be made."""
     source = made.source("proj", [file("a.py", b"")])
     lock = made.lock(interpreter=program(shell, script))
     with pytest.raises(BuildError, match="the backend of proj left no wheel"):

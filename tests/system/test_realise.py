@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from reprobuild.archive import Entry, list_tar, read_tar
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.listing import decode_listing, known_listing
 from reprobuild.lock import Base
-from reprobuild.realise.base import _key, realise_base
+from reprobuild.realise.base import _key, _link, realise_base
 from reprobuild.realise.root import kept_root
 from reprobuild.sandbox import Root, run_in_root
 from reprobuild.store import Store
@@ -34,7 +35,9 @@ for file in $(find /proc/sys /proc/irq /proc/fs /proc/bus /proc/sysrq-trigger -t
     sh -c ': >> "$0"' "$file" 2>/dev/null && echo "ESCAPED to the kernel: $file"
 done
 echo x > /run/reprobuild/plan/0000 && echo ESCAPED to the plan
-for blob in /run/reprobuild/blobs/*/*; do echo x > "$blob" && echo ESCAPED to the store; break; done
+for deb in /run/reprobuild/debs/*; do echo x > "$deb" && echo ESCAPED to the store; break; done
+echo packages: $(ls /run/reprobuild/debs | wc -l)
+grep -r PRIVATE-PROJECT-OF-ALICE /run/reprobuild /mnt /tmp && echo ESCAPED to another project
 perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0); connect(S, sockaddr_in(53, inet_aton("1.1.1.1")))
     and print "ESCAPED to the network"; print "$!\n"'
 n=0; while [ $n -lt 200 ]; do sleep 98764 & n=$((n + 1)); done
@@ -193,9 +196,12 @@ def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: S
     broken = add_deb(store, "aaa", ar_bytes(parts))
     essential = tuple(deb for deb in base.packages if deb.essential)
     worse = msgspec.structs.replace(base, packages=(*essential, broken))
+    other = store.add(b"PRIVATE-PROJECT-OF-ALICE")  # a source of another lock
     with pytest.raises(BuildError, match=r"(?s)could not install the base.*this is why.*aaa") as err:
         realise_base(worse, store, EPOCH)
+    assert store.has(other)
     said = str(err.value)
+    assert f"packages: {len(essential) + 1}" in said
     assert "ESCAPED" not in said
     assert said.count("Network is unreachable") == 1
     assert "diverted: 0" in said
@@ -208,6 +214,18 @@ def test_a_failing_maintainer_script_is_told_with_its_words(base: Base, store: S
     assert err.value.hint == (
         "the last lines name the package; `--drop NAME` leaves one out that nothing else needs"
     )
+
+
+def test_a_package_is_copied_where_it_can_have_no_second_name(tmp_path: Path) -> None:
+    path = tmp_path / "one.deb"
+    path.write_bytes(b"content")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert Path(other).stat().st_dev != tmp_path.stat().st_dev
+        _link(path, Path(other) / "one.deb")
+        assert (Path(other) / "one.deb").read_bytes() == b"content"
+    for _ in range(2):  # two packages of one lock may have one file
+        _link(path, tmp_path / "two.deb")
+    assert (tmp_path / "two.deb").samefile(path)
 
 
 def test_without_fakeroot_there_is_no_base(base: Base, store: Store) -> None:

@@ -27,6 +27,8 @@ _QUIET = {
 # A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
 # local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
 _CONFIG = "[safe]\n\tdirectory = *\n"
+_MOST = 8 << 30  # bytes of what git writes: the files of a tree together
+
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
@@ -66,7 +68,7 @@ class Repository:
         place = ("--git-dir", str(self._bare), "--work-tree", str(self._work)) if bare else ()
         return proc.run(
             ["git", *program.OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
-            cwd=self._work, missing=LockError,
+            cwd=self._work, missing=LockError, most=_MOST,
         )  # fmt: skip
 
     def fetch_local(self, path: Path) -> None:

@@ -1,0 +1,109 @@
+"""What a program writes, taken while it runs, with a bound on what is kept."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+from collections import deque
+from typing import IO, cast
+
+PIECE = 1 << 16
+MOST_OUTPUT = 1 << 30
+MOST_COMPLAINT = 1 << 20
+
+
+class Overflow(Exception):
+    """A program wrote more to its standard output than is kept."""
+
+
+class Tail:
+    """The last bytes of a stream, `MOST_COMPLAINT` or a little more."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Take a piece, and forget the oldest where there are enough without it."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        while self._size - len(self._pieces[0]) >= MOST_COMPLAINT:
+            self._size -= len(self._pieces.popleft())
+
+    def content(self) -> bytes:
+        """Return the bytes."""
+        return b"".join(self._pieces)
+
+
+def collect(
+    child: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, most: int
+) -> tuple[bytes, bytes]:
+    """Feed a program, and wait for its end.
+
+    Args:
+        child: a program with pipes.
+        stdin: what it gets.
+        timeout: seconds in which it must end.
+        most: bytes of its standard output that are kept.
+
+    Returns:
+        Its standard output, empty where that is no pipe, and the end of its standard error.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time.
+        Overflow: it wrote more than `most`.
+    """
+    deadline = time.monotonic() + timeout
+    exchange = _Exchange(stdin or b"", most)
+    with selectors.DefaultSelector() as selector:
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream:
+                os.set_blocking(stream.fileno(), False)
+                writing = stream is child.stdin
+                selector.register(
+                    stream, selectors.EVENT_WRITE if writing else selectors.EVENT_READ,
+                    exchange.give if writing else exchange.take if stream is child.stdout else exchange.note,
+                )  # fmt: skip
+        while selector.get_map():
+            for key, _ in selector.select(_left(deadline, child)):
+                if not key.data(key.fd):
+                    selector.unregister(key.fileobj)
+                    cast("IO[bytes]", key.fileobj).close()
+    child.wait(_left(deadline, child))
+    return bytes(exchange.output), exchange.complaint.content()
+
+
+class _Exchange:
+    """What goes to a program and comes from it; each method tells whether there is more."""
+
+    def __init__(self, stdin: bytes, most: int) -> None:
+        self.output, self.complaint = bytearray(), Tail()
+        self._stdin, self._most = memoryview(stdin), most
+
+    def give(self, descriptor: int) -> bool:
+        try:
+            self._stdin = self._stdin[os.write(descriptor, self._stdin[:PIECE]) :]
+        except BrokenPipeError:  # a program that ends before it has read all has its reasons
+            return False
+        return bool(self._stdin)
+
+    def take(self, descriptor: int) -> bool:
+        piece = os.read(descriptor, PIECE)
+        self.output += piece
+        if len(self.output) > self._most:
+            raise Overflow
+        return bool(piece)
+
+    def note(self, descriptor: int) -> bool:
+        piece = os.read(descriptor, PIECE)
+        self.complaint.add(piece)
+        return bool(piece)
+
+
+def _left(deadline: float, child: subprocess.Popen[bytes]) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise subprocess.TimeoutExpired(child.args, 0)
+    return left

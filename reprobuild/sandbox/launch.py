@@ -1,0 +1,203 @@
+"""Becomes a command in namespaces of its own: `sys.executable -I -S launch.py JOB`, where JOB is JSON.
+
+util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
+can be started any more. So one process makes the namespaces, lets `setup.sh` make the root, and gives up its rights.
+Nothing is imported or opened once the namespaces are made: there, the user's rights may not reach where Python lies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+# linux/sched.h: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+MS_REC, MS_PRIVATE, MS_MOVE = 1 << 14, 1 << 18, 1 << 13
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+KEYCTL_JOIN_SESSION_KEYRING = 1
+SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1, 1 << 2
+NUMBERS = {"x86_64": {"keyctl": 250, "seccomp": 317}, "aarch64": {"keyctl": 219, "seccomp": 277}}
+# CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT,
+# MKNOD, AUDIT_WRITE, SETFCAP: those of container engines, and one more of files.
+CAPABILITIES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31}
+LARGEST_FILE = 64 << 30
+UNREACHABLE, ABSENT = 126, 127  # exit codes, as chroot(1) has them
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
+
+
+class Program(ctypes.Structure):
+    """`struct sock_fprog` of linux/filter.h."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def main(job: dict[str, Any]) -> int:
+    """Run the command of a job to its end and return its exit code."""
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+        signal.signal(signum, signal.SIG_DFL)
+    os.umask(0o022)
+    limit(job["processes"])
+    isolate(job["parent"])
+    join_keyring()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        end_with_parent(reading, writing)
+        become(job)
+    return follow(child)
+
+
+def limit(processes: int) -> None:
+    """Limit what is inherited: processes, files, cores; and offer all to the kernel where memory runs out."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, most in ((resource.RLIMIT_NPROC, processes), (resource.RLIMIT_FSIZE, LARGEST_FILE)):
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+    try:
+        with open("/proc/self/oom_score_adj", "w") as stream:
+            stream.write("1000")
+    except OSError:
+        pass  # it is a help, and no limit
+
+
+def isolate(parent: int) -> None:
+    """Make the namespaces, with the caller as their only user, and end with the process that asked for them."""
+    user, group = os.geteuid(), os.getegid()
+    check("make namespaces", LIBC.unshare(NAMESPACES))
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+    check("make mounts private", LIBC.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    # After the change of rights, which would undo it.
+    check("end with the parent", LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def join_keyring() -> None:
+    """Begin a session keyring: keys of the caller's session are his alone. A kernel without keys has none."""
+    if (
+        LIBC.syscall(number("keyctl"), KEYCTL_JOIN_SESSION_KEYRING, None) < 0
+        and ctypes.get_errno() != errno.ENOSYS
+    ):
+        check("begin a keyring", -1)
+
+
+def end_with_parent(reading: int, writing: int) -> None:
+    """End where the parent ends, even if it has ended before this could be asked for."""
+    check("end with the parent", LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
+    os.close(writing)
+    fcntl.fcntl(reading, fcntl.F_SETFL, os.O_NONBLOCK)
+    try:
+        if os.read(reading, 1) == b"":
+            os._exit(1)
+    except BlockingIOError:
+        pass
+    os.close(reading)
+
+
+def become(job: dict[str, Any]) -> NoReturn:
+    """Make the root, enter it without a way back, give up rights, and become the command."""
+    code = 1
+    try:
+        code = set_up(job["setup"], job["environment"])
+        if code == 0:
+            enter(job["root"])
+            give_up(bytes.fromhex(job["filter"]))
+            code = start(job["command"], {})
+    except OSError as err:
+        complain(err)
+    finally:
+        os._exit(code)
+
+
+def set_up(argv: list[str], environment: dict[str, str]) -> int:
+    """Run the set-up and return its exit code."""
+    child = os.fork()
+    if child == 0:
+        os._exit(start(argv, environment))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def enter(root: str) -> None:
+    """Move the root over `/`: of the machine's files, those that are mounted below it are left."""
+    os.chdir(root)
+    check("move the root", LIBC.mount(b".", b"/", None, MS_MOVE, None))
+    os.chroot(".")
+    os.chdir("/")
+
+
+def give_up(program: bytes) -> None:
+    """Give up rights that no build needs, for good."""
+    for capability in range(64):
+        if capability not in CAPABILITIES and LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
+            if ctypes.get_errno() == errno.EINVAL:  # the kernel has no more of them
+                break
+            check("drop capabilities", -1)
+    check("set no_new_privs", LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    content = ctypes.create_string_buffer(program, len(program))
+    loaded = Program(len(program) // 8, ctypes.addressof(content))
+    # Without the flag, kernels before 5.16 slow the command down; those before 4.17 do not know it.
+    for flags in (SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0):
+        if LIBC.syscall(number("seccomp"), SECCOMP_SET_MODE_FILTER, flags, ctypes.byref(loaded)) == 0:
+            return
+    check("load the filter of system calls", -1)
+
+
+def start(argv: list[str], env: dict[str, str]) -> int:
+    """Become a program; return the exit code of one that cannot be started."""
+    try:
+        os.execve(argv[0], argv, env)
+    except OSError as err:
+        os.write(2, f"sandbox: cannot run {argv[0]}: {err.strerror}\n".encode())
+        return ABSENT if err.errno == errno.ENOENT else UNREACHABLE
+
+
+def follow(child: int) -> int:
+    """Wait for the end of a process and return its exit code, or end by the signal that it ended by."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def number(name: str) -> int:
+    """Return the number of a system call on this machine."""
+    return NUMBERS[os.uname().machine][name]
+
+
+def check(purpose: str, result: int) -> None:
+    """Raise the error of a call that failed."""
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), purpose)
+
+
+def complain(err: OSError) -> None:
+    """Say why there is no sandbox."""
+    os.write(2, f"sandbox: could not {err.filename}: {err.strerror}\n".encode())
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(json.loads(sys.argv[1])))
+    except OSError as err:
+        complain(err)
+        sys.exit(1)

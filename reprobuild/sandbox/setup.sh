@@ -1,0 +1,85 @@
+# Makes the root of the sandbox. `launch.py` runs it in the new namespaces, moves the root over `/`, and limits itself.
+#
+# $1 root, $2 host name, $3 whether to layer, $4 the most process numbers or 0, then SOURCE TARGET ro|rw for each bind.
+#
+# Settings of the kernel belong to the machine's root, who is also root inside: they are mounted read-only, and what
+# tells of the machine is masked, as container engines do it (`readonlyPaths` and `maskedPaths` of
+# https://github.com/opencontainers/runtime-spec/blob/main/config-linux.md).
+# `mount -n` keeps its hands off the host's /run/mount. A mount from outside keeps flags that a user
+# namespace may not clear, hence the attempts at `ro`.
+set -eu
+root=$1 name=$2 layered=$3 processes=$4
+shift 4
+hostname "$name"
+cd -- "$root"
+if [ "$layered" = yes ]; then
+    mount -n -t tmpfs -o mode=0700,size=40% tmpfs tmp
+    mkdir tmp/written tmp/work tmp/root
+    mount -n -t overlay -o lowerdir=.,upperdir=tmp/written,workdir=tmp/work overlay tmp/root
+    root=$root/tmp/root
+else
+    mount -n --rbind -- "$root" "$root"
+fi
+cd -- "$root"
+mkdir -p dev proc sys run tmp
+mount -n -t tmpfs -o mode=0755,size=1m tmpfs dev
+for node in null zero full random urandom; do
+    : > "dev/$node"
+    mount -n --bind "/dev/$node" "dev/$node"
+done
+mkdir dev/shm dev/pts
+mount -n -t tmpfs -o mode=1777,size=10% tmpfs dev/shm
+mount -n -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+ln -s /proc/self/fd/0 dev/stdin
+ln -s /proc/self/fd/1 dev/stdout
+ln -s /proc/self/fd/2 dev/stderr
+mount -n -t proc proc proc 2>/dev/null || mount -n --rbind /proc proc
+if [ "$processes" -gt 0 ]; then
+    echo "$processes" > proc/sys/kernel/pid_max 2>/dev/null || :
+fi
+for name in sys sysrq-trigger irq bus fs; do
+    if [ -e "proc/$name" ]; then
+        mount -n --rbind "proc/$name" "proc/$name"
+        for flags in ro ro,nosuid,nodev,noexec last; do
+            if [ "$flags" = last ]; then
+                echo "/proc/$name cannot be mounted read-only" >&2
+                exit 1
+            fi
+            if mount -n -o "remount,bind,$flags" "proc/$name" 2>/dev/null; then break; fi
+        done
+    fi
+done
+for name in acpi asound scsi; do
+    if [ -d "proc/$name" ]; then
+        mount -n -t tmpfs -o ro,size=0,nr_inodes=1 tmpfs "proc/$name"
+    fi
+done
+for name in config.gz interrupts kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats \
+    modules sched_debug slabinfo timer_list timer_stats vmallocinfo; do
+    if [ -e "proc/$name" ]; then
+        mount -n --bind dev/null "proc/$name"
+    fi
+done
+mount -n -t tmpfs -o mode=1777,size=40% tmpfs tmp
+mount -n -t tmpfs -o mode=0755,size=5% tmpfs run
+while [ "$#" -gt 0 ]; do
+    if [ -d "$1" ]; then
+        mkdir -p -- "./$2"
+    else
+        mkdir -p -- "$(dirname -- "./$2")"
+        [ -e "./$2" ] || : > "./$2"
+    fi
+    mount -n --rbind -- "$1" "./$2"
+    if [ "$3" = ro ]; then
+        for flags in ro ro,nosuid ro,nodev ro,nosuid,nodev ro,nosuid,nodev,noexec last; do
+            if [ "$flags" = last ]; then
+                echo "$1 cannot be mounted read-only" >&2
+                exit 1
+            fi
+            if mount -n -o "remount,bind,$flags" -- "./$2" 2>/dev/null; then break; fi
+        done
+    fi
+    shift 3
+done

@@ -1,0 +1,94 @@
+"""The filter of system calls: its table against libseccomp's, and its program for each ABI by an interpreter of BPF."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+
+import pytest
+
+from reprobuild.errors import EngineError
+from reprobuild.sandbox.filter import make_filter, read_table
+
+ALLOWED, KILLED = "allowed", "killed"
+TABLE = read_table()
+ABIS = [(machine, abi) for machine, abis in TABLE.machines.items() for abi in abis]
+NEWUSER, NEWTIME = 0x10000000, 0x80
+# Newer than the libseccomp of Debian 12: the same number on every machine. Its number for i386 is not the kernel's.
+UNKNOWN, MULTIPLEXED = {"open_tree_attr": 467}, {"socket": 359}
+
+
+def judge(machine: str, abi: str, number: int, *arguments: int) -> str:
+    """Return what the kernel would do with a call."""
+    values = [*arguments, *[0] * (6 - len(arguments))]
+    data = struct.pack("<IIQ6Q", number, TABLE.architectures.get(abi, 1), 0, *values)
+    program = list(struct.iter_unpack("=HBBI", make_filter(machine)))
+    place, word = 0, 0
+    while True:
+        code, then, other, value = program[place]
+        place += 1
+        if code == 0x20:
+            (word,) = struct.unpack_from("<I", data, value)
+        elif code == 0x05:
+            place += value
+        elif code == 0x06:
+            break
+        else:
+            holds = {0x15: word == value, 0x35: word >= value, 0x45: bool(word & value)}[code]
+            place += then if holds else other
+    if value == 0x7FFF0000:
+        return ALLOWED
+    return KILLED if value == 0x80000000 else errno.errorcode[value & 0xFFFF]
+
+
+@pytest.mark.parametrize(("machine", "abi"), ABIS)
+def test_each_call_of_the_table_is_answered(machine: str, abi: str) -> None:
+    numbers = TABLE.numbers[abi]
+    refused = [name for name in TABLE.refused if name in numbers]
+    assert len(refused) >= 45
+    assert {judge(machine, abi, numbers[name]) for name in refused} == {"EPERM"}
+    assert {judge(machine, abi, numbers[name]) for name in TABLE.absent} == {"ENOSYS"}
+    answered = set(numbers.values())
+    others = [number for number in range(470) if number not in answered]
+    assert {judge(machine, abi, number, 17, 17) for number in others} == {ALLOWED}
+
+
+@pytest.mark.parametrize(("machine", "abi"), ABIS)
+def test_some_arguments_are_refused(machine: str, abi: str) -> None:
+    numbers = TABLE.numbers[abi]
+    for request in (0x5412, 0x541C, 0x5423):
+        assert judge(machine, abi, numbers["ioctl"], 0, request) == "EPERM"
+        assert (
+            judge(machine, abi, numbers["ioctl"], 0, request | 1 << 32) == "EPERM"
+        )  # the kernel takes the low half
+    assert judge(machine, abi, numbers["ioctl"], 0, 0x5413) == ALLOWED
+    assert judge(machine, abi, numbers["clone"], NEWUSER | 17) == "EPERM"
+    assert judge(machine, abi, numbers["clone"], NEWTIME | 17) == ALLOWED  # there, it is a signal
+    assert judge(machine, abi, numbers["clone"], 0x003D0F00) == ALLOWED  # a thread
+    assert judge(machine, abi, numbers["unshare"], NEWTIME) == "EPERM"
+    assert judge(machine, abi, numbers["unshare"], 0x400) == ALLOWED  # CLONE_FILES
+    assert [judge(machine, abi, numbers["socket"], one) for one in (0, 1, 2, 10, 16)] == [ALLOWED] * 5
+    assert [judge(machine, abi, numbers["socket"], one) for one in (17, 38, 40)] == ["EAFNOSUPPORT"] * 3
+
+
+def test_calls_of_other_abis() -> None:
+    assert judge("x86_64", "i386", TABLE.numbers["i386"]["socketcall"], 1) == "EPERM"
+    assert judge("x86_64", "i386", TABLE.numbers["i386"]["socketcall"], 8) == ALLOWED  # a pair of its own
+    assert judge("x86_64", "x86_64", 0x40000000 | 39) == "ENOSYS"  # getpid of x32
+    assert judge("x86_64", "mips", 39) == KILLED
+    assert judge("aarch64", "x86_64", 39) == KILLED
+    with pytest.raises(EngineError, match="the sandbox has no filter of system calls for riscv64") as err:
+        make_filter("riscv64")
+    assert err.value.hint == "build on one of these machines: x86_64, aarch64"
+
+
+@pytest.mark.parametrize("abi", TABLE.numbers)
+def test_the_numbers_are_those_of_libseccomp(abi: str) -> None:
+    """It is on every Debian: apt is linked with it."""
+    find = ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name_arch
+    find.argtypes = [ctypes.c_uint32, ctypes.c_char_p]
+    names = (*TABLE.refused, *TABLE.absent, *TABLE.by_argument)
+    numbers = {name: find(TABLE.architectures[abi], name.encode()) for name in names}
+    known = {name: number for name, number in numbers.items() if number >= 0} | UNKNOWN
+    assert TABLE.numbers[abi] == (known | MULTIPLEXED if abi == "i386" else known)
