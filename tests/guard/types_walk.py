@@ -39,7 +39,9 @@ def _walk(kind: inspect.Type, path: str, above: tuple[Any, ...]) -> Iterator[tup
         kind = kind.type
     if isinstance(kind, (inspect.StrType, inspect.AnyType, inspect.RawType)):
         yield path, kind
-    elif (fields := getattr(kind, "fields", None)) is not None:  # a Struct, dataclass, NamedTuple or TypedDict
+    elif (
+        fields := getattr(kind, "fields", None)
+    ) is not None:  # a Struct, dataclass, NamedTuple or TypedDict
         if kind.cls not in above:
             for field in fields:
                 name = getattr(field, "encode_name", None) or field.name
@@ -57,4 +59,3 @@ def _walk(kind: inspect.Type, path: str, above: tuple[Any, ...]) -> Iterator[tup
         yield from _walk(kind.item_type, f"{path}[...]", above)
     elif isinstance(kind, inspect.CustomType):
         raise AssertionError(f"{path}: msgspec does not check {kind.cls}")
-
