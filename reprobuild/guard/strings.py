@@ -94,6 +94,14 @@ AbsolutePath: TypeAlias = Annotated[
 ]
 """An absolute path in an image without `.`, `..`, empty components and control characters."""
 
+PlainPath: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._+@-]+)+\Z", max_length=_PATH)
+]
+"""An absolute path of letters, digits and `._+@-`: it means the same in a shell, a Dockerfile and JSON."""
+
+PlainWord: TypeAlias = Annotated[str, Meta(pattern=r"\A(?!-)[A-Za-z0-9._+@:/-]+\Z", max_length=_PATH)]
+"""A word that means the same in a shell, a Dockerfile and JSON: the name of a file or of a label."""
+
 LibraryPath: TypeAlias = Annotated[str, Meta(pattern=rf"\A/{_LINE_OF}*\Z", max_length=_PATH)]
 """An absolute path as LD_PRELOAD has it, where `..` and double slashes are common. It is only looked up."""
 

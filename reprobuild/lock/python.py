@@ -7,7 +7,6 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.guard.strings import (
-    AbsolutePath,
     Architecture,
     Channel,
     CondaBuild,
@@ -17,6 +16,7 @@ from reprobuild.guard.strings import (
     OptionalRelativePath,
     OptionalVersion,
     PackageName,
+    PlainPath,
     ProjectName,
     RepositoryUrl,
     Sha256,
@@ -34,7 +34,7 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     version: Version
-    executable: AbsolutePath
+    executable: PlainPath
     evidence: Text
     kind: Literal["system", "standalone", "conda"] = "system"
     file: Artefact | None = None
@@ -125,7 +125,7 @@ class Source(Struct, frozen=True, kw_only=True):
     commit: GitObject
     tree: GitObject
     patch: Sha256 | None
-    path: AbsolutePath
+    path: PlainPath
     editable: bool
     epoch: Epoch
     file: Artefact
