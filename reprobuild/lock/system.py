@@ -14,6 +14,7 @@ from reprobuild.guard.strings import (
     FileUrl,
     Label,
     LibraryPath,
+    Line,
     PackageName,
     Reference,
     Sha256,
@@ -86,6 +87,14 @@ class Setting(Struct, frozen=True, kw_only=True):
     needs: tuple[LibraryPath, ...] = ()
 
 
+class InheritedSetting(Setting, frozen=True, kw_only=True):
+    """One environment variable that an image brings. Its value is printable: others are left out of a lock."""
+
+    name: VariableName
+    value: Line
+    needs: tuple[LibraryPath, ...] = ()
+
+
 class BaseImage(Struct, frozen=True, kw_only=True):
     """An image of a registry that the base begins with.
 
@@ -98,7 +107,7 @@ class BaseImage(Struct, frozen=True, kw_only=True):
     config: ImageBlob
     layers: tuple[ImageLayer, ...]
     packages: tuple[Installed, ...] = ()
-    environment: tuple[Setting, ...] = ()
+    environment: tuple[InheritedSetting, ...] = ()
 
 
 def dpkg_name(name: str, architecture: str, native: str) -> str:
