@@ -99,8 +99,10 @@ PlainPath: TypeAlias = Annotated[
 ]
 """An absolute path of letters, digits and `._+@-`: it means the same in a shell, a Dockerfile and JSON."""
 
-PlainWord: TypeAlias = Annotated[str, Meta(pattern=r"\A(?!-)[A-Za-z0-9._+@:/-]+\Z", max_length=_PATH)]
-"""A word that means the same in a shell, a Dockerfile and JSON: the name of a file or of a label."""
+PlainWord: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A(?!-|\.\.?(?:/|\Z)|.*/\.\.?(?:/|\Z))[A-Za-z0-9._+@:/-]+\Z", max_length=_PATH)
+]
+"""A word that means the same in a shell, a Dockerfile and JSON: a path without `..`, or the name of a label."""
 
 LibraryPath: TypeAlias = Annotated[str, Meta(pattern=rf"\A/{_LINE_OF}*\Z", max_length=_PATH)]
 """An absolute path as LD_PRELOAD has it, where `..` and double slashes are common. It is only looked up."""

@@ -166,11 +166,17 @@ def test_an_encoded_slash_is_no_directory(served: Served, around: Around) -> Non
     """A build tag takes any text, so that packaging reads `tool-1.0-1/../../victim-py3-none-any.whl` as a wheel."""
     index = Index(served)
     url = served.give(f"/elsewhere/{OUT}", BYTES)
-    for text in (f"tool @ {url}", f"tool @ {url}#sha256={HASH}", f"tool @ file:///elsewhere/{OUT}#sha256={HASH}"):
+    for text in (
+        f"tool @ {url}",
+        f"tool @ {url}#sha256={HASH}",
+        f"tool @ file:///elsewhere/{OUT}#sha256={HASH}",
+    ):
         found = resolved(lists(index.url), text, around=around)
         assert found.wheels == ()
         assert one(found)[:2] == ("unresolved", "archive-line")
-    assert "is no name of a wheel of tool" in one(resolved(lists(index.url), f"tool @ {url}", around=around))[2]
+    assert (
+        "is no name of a wheel of tool" in one(resolved(lists(index.url), f"tool @ {url}", around=around))[2]
+    )
 
 
 def test_an_index_that_lists_a_path_lists_no_file(served: Served) -> None:
