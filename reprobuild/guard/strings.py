@@ -63,13 +63,8 @@ OptionalVersion: TypeAlias = Annotated[
 ]
 """A version, or empty where it is not known before the build."""
 
-PythonRelease: TypeAlias = Annotated[
-    str, Meta(pattern=r"\A3\.[0-9]{1,3}(?:\.[0-9]{1,3})?[A-Za-z0-9+.]{0,30}\Z")
-]
-"""A version of Python 3: `3.11`, `3.11.2`, `3.13.0rc1`."""
-
 Architecture: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*\Z", max_length=64)]
-"""The name of a machine architecture: `amd64`, `x86_64`, `all`."""
+"""The name of a machine architecture: `amd64`, `x86_64`, `all`; or a folder of a channel: `linux-64`."""
 
 Platform: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9]+)?\Z", max_length=64)]
 """A platform of the OCI image specification: `linux/amd64`."""
