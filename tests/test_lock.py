@@ -13,16 +13,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.errors import LockError
+from reprobuild import realise as realise_room
+from reprobuild.decisions import Decisions
+from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import (
     Artefact,
     Base,
     BaseImage,
+    Built,
     Bytecode,
     Deb,
     ImageBlob,
     ImageLayer,
+    InheritedSetting,
     Installed,
     Lock,
     Realised,
@@ -37,9 +41,11 @@ from reprobuild.lock import (
     distributions,
     encode,
     read_lock,
+    readable,
     write_lock,
 )  # fmt: skip
 from reprobuild.payload import pack_runtime, payload
+from reprobuild.resolve.compose import _recorded
 from tests.conftest import unreadable
 from tests.image.made import Made
 from tests.verify import samples
@@ -105,7 +111,7 @@ def on_image(packages: tuple[str, ...], variables: tuple[str, ...]) -> Base:
             ImageLayer(file=blob(name), media_type="m", diff_id="0" * 64) for name in ("upper", "lower")
         ),
         packages=tuple(Installed(name=name, version="1", architecture="amd64") for name in packages),
-        environment=tuple(Setting(name=name, value="1") for name in variables),
+        environment=tuple(InheritedSetting(name=name, value="1") for name in variables),
     )  # fmt: skip
     return Base(distribution="debian", release="x", packages=(deb("b"),), image=image)
 
@@ -324,3 +330,44 @@ def test_the_distributions_of_an_image_are_those_of_everything_that_brings_some(
         "a": {"1"}, "b": {"3", "3.0"}, "my-lib": {"7"}, "over": {"2"}, "torch": set(), "unbuilt": set(),
         "untold": {"6"},
     }  # fmt: skip
+
+
+def test_a_lock_that_could_not_be_read_again_is_not_made(lock: Lock) -> None:
+    """What decides an image comes from others: a value that no lock can hold is said before anything is built."""
+    assert readable(lock) == canonical(lock)
+    bad = msgspec.structs.replace(lock, sources=(source("p", url="fd::0"),))
+    with pytest.raises(
+        LockError, match=r"a lock cannot hold a value: .* - at `\$\.sources\[0\]\.url`"
+    ) as caught:
+        readable(bad)
+    assert "leave its project or package out with `--drop NAME`" in str(caught.value.hint)
+    with pytest.raises(LockError, match="is no wheel of a") as caught:
+        readable(msgspec.structs.replace(lock, wheels=(msgspec.structs.replace(wheel("other"), name="a"),)))
+    assert "correct it" in str(caught.value.hint)
+
+
+def test_a_build_that_leaves_what_no_lock_can_hold(lock: Lock) -> None:
+    assert lock.realised is not None
+    built = (Built(name="p", wheel="a" * 64, files=("a\nb.so",)),)
+    bad = msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, builds=built))
+    with pytest.raises(BuildError, match=r"at `\$\.realised\.builds\[0\]\.files\[0\]`") as caught:
+        realise_room._readable(bad)
+    assert caught.value.hint == "a build left it; build that project by hand, and name its wheel"
+
+
+def test_a_decision_that_no_lock_can_hold() -> None:
+    assert _recorded(Decisions(seed=3, sources={"a": "b c"})).as_dict() == {
+        "seed": 3,
+        "sources": {"a": "b c"},
+    }
+    with pytest.raises(LockError, match=r"a lock cannot hold a decision: .*`\$\.accept\[0\]`") as caught:
+        _recorded(Decisions(accept=("a\x1b[0m",)))
+    assert caught.value.hint == "write it in printable words"
+
+
+def test_the_decisions_of_a_lock_are_those_of_the_file(lock: Lock) -> None:
+    """Each decision that a lock keeps has a field here, and the bytes are those of a sorted map."""
+    assert set(RecordedDecisions.__struct_fields__) == set(Decisions.__struct_fields__) - {"services", "debs"}
+    document = json.loads(encode(lock))["decisions"]
+    assert list(document) == sorted(document)
+    assert document == {"accept": ["z", "a"], "bake": {"a": "1", "z": None}}
