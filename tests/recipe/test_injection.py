@@ -140,7 +140,13 @@ _KNOWN: dict[tuple[str, str], list[tuple[str, ...]]] = {}
 
 
 def baseline(honest: Lock, path: str, new: str) -> Shape:
-    """Return what the honest recipes do; a value with a line break is no part of them, but of `environ.json`."""
+    """Return what the honest recipes do.
+
+    A value with a line break is no part of them, but of `environ.json`. What was built is for the source of its name.
+    """
+    if path in ("$.sources[...].name", "$.realised.builds[...].name"):
+        steps = next(steps for one, steps, _ in texts(honest) if one == path)
+        return shape(replaced(honest, steps, "tcejorp"))
     if path == "$.environment[...].value" and re.search(r"[\0-\x1f\x7f]", new):
         return shape(replaced(honest, ("environment", 0, "value"), "one\ntwo"))
     return shape(honest)
@@ -149,6 +155,7 @@ def baseline(honest: Lock, path: str, new: str) -> Shape:
 def assert_same(before: Shape, lock: Lock, text: str, new: str, path: str) -> None:
     """Compare what the recipes of a lock do with what those of the honest one did."""
     after = shape(lock)
+    text = "tcejorp" if path == "$.sources[...].name" else text
     for name, commands in before.items():
         assert len(after[name]) == len(commands), (path, new, name)
         for one, other in zip(commands, after[name], strict=True):
