@@ -130,9 +130,10 @@ def quote_workdir(path: str) -> str:
     r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks.
 
     Raises:
-        BuildError: it holds a control character, which would end the line, or ends with a backslash.
+        BuildError: it holds a control character, which would end the line, ends with a backslash, which would join
+            the next one, or has blanks at an end, which would go.
     """
-    if not path.isprintable() or path.endswith("\\"):  # it would join the next line
+    if not path.isprintable() or path != path.strip() or path.endswith("\\"):
         raise BuildError(f"the working folder {path[:80]!r} cannot stand in a recipe", hint=_AGAIN)
     return re.sub(r"""([\\"'$])""", r"\\\1", path)
 

@@ -277,7 +277,7 @@ def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> s
     """Return where commands start: where the job did, else in the only source."""
     command = snapshot.captured.command if snapshot.captured else None
     found = places.move(text_of(command.folder)) if command and command.folder else None
-    if found and found.isprintable() and is_valid(found, AbsolutePath) and not found.endswith("\\"):
+    if found and found.isprintable() and is_valid(found, AbsolutePath) and found == found.rstrip(" \\"):
         return found
     return sources[0].path if len(sources) == 1 else "/workspace"
 
