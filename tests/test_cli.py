@@ -52,9 +52,9 @@ SECRET = "73616d706c65" + "0123456789abcdef"
 IMAGE = Image(
     layout="image",
     reference="reprobuild:test",
-    tree="sha256:1",
-    config="sha256:2",
-    manifest="sha256:3",
+    tree=f"sha256:{'1' * 64}",
+    config=f"sha256:{'2' * 64}",
+    manifest=f"sha256:{'3' * 64}",
     layers=1,
 )
 

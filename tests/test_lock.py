@@ -16,20 +16,26 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild import realise as realise_room
 from reprobuild.archive import TarWriter
-from reprobuild.errors import LockError
+from reprobuild.decisions import Decisions
+from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import (
     EPOCH,
     Artefact,
     Base,
     BaseImage,
+    Built,
     Bytecode,
     Deb,
+    ImageBlob,
     ImageLayer,
+    InheritedSetting,
     Installed,
     Lock,
     Realised,
+    RecordedDecisions,
     Ruling,
     Sdist,
     Setting,
@@ -40,9 +46,11 @@ from reprobuild.lock import (
     distributions,
     encode,
     read_lock,
+    readable,
     write_lock,
 )  # fmt: skip
 from reprobuild.payload import pack_runtime, payload
+from reprobuild.resolve.compose import _recorded
 from tests.conftest import unreadable
 from tests.image.made import Made
 from tests.verify import samples
@@ -52,16 +60,27 @@ def artefact(name: str) -> Artefact:
     return Artefact(filename=name, sha256=hashlib.sha256(name.encode()).hexdigest(), size=len(name))
 
 
+def blob(name: str) -> ImageBlob:
+    return msgspec.convert(msgspec.to_builtins(artefact(name)), ImageBlob)
+
+
 def deb(name: str, architecture: str = "amd64") -> Deb:
     return Deb(name=name, version="1", architecture=architecture, essential=False, file=artefact(name))
 
 
 def wheel(name: str, role: Any = "environment") -> Wheel:
-    return Wheel(name=name, version="1", role=role, file=artefact(name))
+    return Wheel(name=name, version="1", role=role, file=artefact(f"{name}-1-py3-none-any.whl"))
 
 
 def source(name: str, **more: Any) -> Source:
-    fields = {"url": "", "commit": "c", "tree": "t", "patch": None, "path": f"/src/{name}", "editable": True}
+    fields = {
+        "url": "",
+        "commit": "c" * 40,
+        "tree": "7" * 40,
+        "patch": None,
+        "path": f"/src/{name}",
+        "editable": True,
+    }
     return Source(**{"name": name, "epoch": 1, "file": artefact(name), **fields, **more})
 
 
@@ -78,26 +97,26 @@ def lock(tmp_path: Path) -> Lock:
         sources=(source("p"), source("q")),
         environment=(Setting(name="A", value="\u00fc", needs=("/z", "/a")), Setting(name="B", value="2")),
         workload=Workload(command=("z", "a"), outputs=("y", "b")),
-        decisions={"bake": {"z": None, "a": "1"}, "accept": ["z", "a"]},
+        decisions=RecordedDecisions(bake={"z": None, "a": "1"}, accept=("z", "a")),
         rulings=(
             ruling("a.txt", 2, "x"), ruling("a.txt", 10, "x"), ruling("a.txt", 10, "y"), ruling("b.txt", 0, "m"),
             ruling("b.txt", 0, "m", "another"), ruling("c", 1, "u", outcome="unresolved"),
         ),
         realised=Realised(
-            base="0" * 64, runtime="1" * 64, wheels=(wheel("a"), wheel("b")),
-            bytecode=(Bytecode(artefact="a", tar="t"), Bytecode(artefact="b", tar="t")),
+            base="0" * 64, runtime="1" * 64, wheels=(wheel("p"), wheel("q")),
+            bytecode=(Bytecode(artefact="a" * 64, tar="c" * 64), Bytecode(artefact="b" * 64, tar="c" * 64)),
         ),
     )  # fmt: skip
 
 
 def on_image(packages: tuple[str, ...], variables: tuple[str, ...]) -> Base:
     image = BaseImage(
-        reference="registry.test/x:1", digest="sha256:" + "a" * 64, config=artefact("config"),
+        reference="registry.test/x:1", digest="sha256:" + "a" * 64, config=blob("config"),
         layers=tuple(
-            ImageLayer(file=artefact(name), media_type="m", diff_id="0" * 64) for name in ("upper", "lower")
+            ImageLayer(file=blob(name), media_type="m", diff_id="0" * 64) for name in ("upper", "lower")
         ),
         packages=tuple(Installed(name=name, version="1", architecture="amd64") for name in packages),
-        environment=tuple(Setting(name=name, value="1") for name in variables),
+        environment=tuple(InheritedSetting(name=name, value="1") for name in variables),
     )  # fmt: skip
     return Base(distribution="debian", release="x", packages=(deb("b"),), image=image)
 
@@ -132,8 +151,8 @@ def shuffled(lock: Lock, seed: int) -> Lock:
     realised = msgspec.structs.replace(
         lock.realised, wheels=mixed(lock.realised.wheels), bytecode=mixed(lock.realised.bytecode)
     )
-    decisions = dict(reversed(lock.decisions.items()))
-    decisions["bake"] = dict(reversed(decisions["bake"].items()))
+    baked = dict(reversed(lock.decisions.bake.items()))
+    decisions = msgspec.structs.replace(lock.decisions, bake=baked)
     return msgspec.structs.replace(
         lock, base=base, realised=realised, decisions=decisions, wheels=mixed(lock.wheels),
         sources=mixed(lock.sources), environment=mixed(lock.environment), rulings=mixed(lock.rulings),
@@ -151,7 +170,7 @@ def test_what_has_an_order_keeps_it(lock: Lock) -> None:
     kept = canonical(lock)
     assert kept.environment[0].needs == ("/z", "/a")
     assert kept.workload == Workload(command=("z", "a"), outputs=("y", "b"))
-    assert kept.decisions["accept"] == ["z", "a"]
+    assert kept.decisions.accept == ("z", "a")
     assert [r.line for r in kept.rulings if r.file == "a.txt"] == [2, 10, 10]
 
 
@@ -159,7 +178,7 @@ def test_other_content_has_another_digest(lock: Lock) -> None:
     changes: list[dict[str, Any]] = [
         {"seed": 1}, {"epoch": lock.epoch + 1}, {"platform": "linux/arm64"}, {"realised": None},
         {"wheels": lock.wheels[1:]}, {"environment": (Setting(name="A", value="u"), lock.environment[1])},
-        {"decisions": {}}, {"rulings": lock.rulings[1:]}, {"workload": None}, {"snapshot": "6" * 64},
+        {"decisions": RecordedDecisions()}, {"rulings": lock.rulings[1:]}, {"workload": None}, {"snapshot": "6" * 64},
     ]  # fmt: skip
     digests = [msgspec.structs.replace(lock, **change).digest for change in changes]
     assert len({lock.digest, *digests}) == len(changes) + 1
@@ -246,7 +265,8 @@ def test_what_is_no_lock(lock: Lock, tmp_path: Path, change: Any, said: str) -> 
     path.write_bytes(change(encode(lock)))
     with pytest.raises(LockError, match=rf"reprobuild\.lock is not a lock: .*{said}") as caught:
         read_lock(path)
-    assert caught.value.hint == "make it again with `reprobuild lock DIR`"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("make it again with `reprobuild lock DIR`")
 
 
 @pytest.mark.parametrize("more", [{}, {"something": "new"}])
@@ -349,3 +369,47 @@ def test_the_distributions_of_an_image_are_those_of_everything_that_brings_some(
         "a": {"1"}, "b": {"3", "3.0"}, "my-lib": {"7"}, "over": {"2"}, "torch": set(), "unbuilt": set(),
         "untold": {"6"},
     }  # fmt: skip
+
+
+def test_a_lock_that_could_not_be_read_again_is_not_made(lock: Lock) -> None:
+    """What decides an image comes from others: a value that no lock can hold is said before anything is built."""
+    assert readable(lock) == canonical(lock)
+    bad = msgspec.structs.replace(lock, sources=(source("p", url="fd::0"),))
+    with pytest.raises(
+        LockError, match=r"a lock cannot hold a value: .* - at `\$\.sources\[0\]\.url`"
+    ) as caught:
+        readable(bad)
+    assert caught.value.hint == (
+        "it is one of a captured line, of an index or of a decision: correct it, or leave its project or package out "
+        "with `--drop NAME`"
+    )
+    with pytest.raises(LockError, match="is no wheel of a") as caught:
+        readable(msgspec.structs.replace(lock, wheels=(msgspec.structs.replace(wheel("other"), name="a"),)))
+    assert "correct it" in str(caught.value.hint)
+
+
+def test_a_build_that_leaves_what_no_lock_can_hold(lock: Lock) -> None:
+    assert lock.realised is not None
+    built = (Built(name="p", wheel="a" * 64, files=("a\nb.so",)),)
+    bad = msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, builds=built))
+    with pytest.raises(BuildError, match=r"at `\$\.realised\.builds\[0\]\.files\[0\]`") as caught:
+        realise_room._readable(bad)
+    assert caught.value.hint == "a build left it; build that project by hand, and name its wheel"
+
+
+def test_a_decision_that_no_lock_can_hold() -> None:
+    assert _recorded(Decisions(seed=3, sources={"a": "b c"})).as_dict() == {
+        "seed": 3,
+        "sources": {"a": "b c"},
+    }
+    with pytest.raises(LockError, match=r"a lock cannot hold a decision: .*`\$\.accept\[0\]`") as caught:
+        _recorded(Decisions(accept=("a\x1b[0m",)))
+    assert caught.value.hint == "write it in printable words"
+
+
+def test_the_decisions_of_a_lock_are_those_of_the_file(lock: Lock) -> None:
+    """Each decision that a lock keeps has a field here, and the bytes are those of a sorted map."""
+    assert set(RecordedDecisions.__struct_fields__) == set(Decisions.__struct_fields__) - {"services", "debs"}
+    document = json.loads(encode(lock))["decisions"]
+    assert list(document) == sorted(document)
+    assert document == {"accept": ["z", "a"], "bake": {"a": "1", "z": None}}

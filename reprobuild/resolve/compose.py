@@ -10,20 +10,22 @@ from packaging.utils import canonicalize_name
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
+from reprobuild.guard.strings import AbsolutePath, is_valid
 from reprobuild.lock import (
     EPOCH,
     VERSION,
     Artefact,
     Base,
     Lock,
+    RecordedDecisions,
     Ruling,
     Source,
     Wheel,
     Workload,
-    canonical,
     conflicts,
     distributions,
     in_short,
+    readable,
 )
 from reprobuild.profiles import DEFAULT, suggestions
 from reprobuild.resolve.acceptance import accept
@@ -125,14 +127,14 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
-        decisions=decisions.recorded(),
+        decisions=_recorded(decisions),
         rulings=accept([*others, *python.rulings, *libraries, *cuda], decisions.accept),
     )
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     for suggestion in suggestions(distributions(lock), lock.profile):
         around.say(f"note: {suggestion}")
-    return canonical(lock)
+    return readable(lock)
 
 
 def _with_conda(subject: Subject, around: Surroundings) -> Subject:
@@ -256,9 +258,16 @@ def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> s
     """Return where commands start: where the job did, else in the only source."""
     command = snapshot.captured.command if snapshot.captured else None
     found = places.move(text_of(command.folder)) if command and command.folder else None
-    if found and found.isprintable():
+    if found and found.isprintable() and is_valid(found, AbsolutePath) and found == found.rstrip(" \\"):
         return found
     return sources[0].path if len(sources) == 1 else "/workspace"
+
+
+def _recorded(decisions: Decisions) -> RecordedDecisions:
+    try:
+        return msgspec.convert(decisions.recorded(), RecordedDecisions)
+    except msgspec.ValidationError as err:
+        raise LockError(f"a lock cannot hold a decision: {err}", hint="write it in printable words") from None
 
 
 def _workload(decisions: Decisions) -> Workload | None:

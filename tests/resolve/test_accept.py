@@ -173,7 +173,7 @@ def test_a_made_system_and_a_source_become_a_lock(
     lock = resolve(snapshot, decisions, around)
     assert [s.tree for s in lock.sources] == [project.worktree_id()]
     assert (lock.workdir, lock.epoch, lock.seed) == ("/src/proj", lock.sources[0].epoch, 3)
-    assert lock.decisions == {"base": "debian/bookworm", "sources": {"Proj": "proj"}, "seed": 3}
+    assert lock.decisions.as_dict() == {"base": "debian/bookworm", "sources": {"Proj": "proj"}, "seed": 3}
     assert {r.subject: r.outcome for r in lock.rulings} == {
         "python3.11": "pinned", "libc6": "pinned", "proj": "pinned", "apt-packages.txt": "in base",
     }  # fmt: skip

@@ -188,7 +188,7 @@ def test_a_folder_with_a_newline_reaches_no_recipe(tmp_path: Path, store: Store)
     assert _workdir(snapshot, triage_snapshot(snapshot, Decisions()).places, sources) == "/src/clone"
     with pytest.raises(BuildError, match="cannot stand in a recipe") as err:
         quote_workdir("/src/a\nRUN x")
-    assert err.value.hint == "make the lock again"
+    assert err.value.hint == "make the lock again with `reprobuild lock DIR`"
 
 
 def test_a_password_of_the_users_source_is_not_told(tmp_path: Path, store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.lock import Setting
+from reprobuild.lock import InheritedSetting, Setting
 from reprobuild.resolve.system.image_environment import inherit_environment
 
 TOKEN = "hf_" + "a1B2c3D4e5" * 3
@@ -35,7 +35,7 @@ def test_each_variable_is_decided(variable: str, outcome: str, kind: str) -> Non
     kept, (ruling,) = inherit_environment([variable], OURS, ["DROPPED_*"])
     assert (ruling.outcome, ruling.kind) == (outcome, kind)
     name, _, value = variable.partition("=")
-    expected = [Setting(name=name, value=value)] if outcome in ("in base", "replaced") else []
+    expected = [InheritedSetting(name=name, value=value)] if outcome in ("in base", "replaced") else []
     assert list(kept) == expected
     assert TOKEN not in repr((kept, ruling))
     assert ruling.subject.isprintable()
@@ -43,5 +43,5 @@ def test_each_variable_is_decided(variable: str, outcome: str, kind: str) -> Non
 
 def test_the_last_of_several_values_counts() -> None:
     kept, rulings = inherit_environment(["A=1", "A=2", "B=1", f"B={TOKEN}"], (), ())
-    assert kept == (Setting(name="A", value="2"),)
+    assert kept == (InheritedSetting(name="A", value="2"),)
     assert [ruling.subject for ruling in rulings] == ["A", "B"]

@@ -49,7 +49,8 @@ def out(tmp_path: Path) -> Path:
     folder.mkdir()
     write_lock(lock, folder / "reprobuild.lock")
     image = Image(
-        layout="image", reference="reprobuild:test", tree="sha256:1", config="sha256:2", manifest="sha256:3", layers=1,
+        layout="image", reference="reprobuild:test", layers=1,
+        tree=f"sha256:{'1' * 64}", config=f"sha256:{'2' * 64}", manifest=f"sha256:{'3' * 64}",
         lock=lock.digest, sqsh=f"sha256:{hashlib.sha256(SQUASHFS).hexdigest()}",
     )  # fmt: skip
     (folder / "image.json").write_bytes(msgspec.json.encode(image))

@@ -46,7 +46,8 @@ def job(folder: Path, end: str = SAVES) -> Iterator[tuple[subprocess.Popen[str],
     (folder / "out").mkdir()
     write_lock(lock, folder / "out" / "reprobuild.lock")
     image = Image(
-        layout="image", reference="reprobuild:test", tree="sha256:1", config="sha256:2", manifest="sha256:3", layers=1,
+        layout="image", reference="reprobuild:test", layers=1,
+        tree=f"sha256:{'1' * 64}", config=f"sha256:{'2' * 64}", manifest=f"sha256:{'3' * 64}",
         lock=lock.digest,
     )  # fmt: skip
     (folder / "out" / "image.json").write_bytes(msgspec.json.encode(image))

@@ -22,6 +22,7 @@ from reprobuild.lock import (
     Interpreter,
     Lock,
     Realised,
+    RecordedDecisions,
     Ruling,
     Sdist,
     Setting,
@@ -53,7 +54,7 @@ def make_lock(**more: Any) -> Lock:
         base=Base(distribution="debian", release="bookworm", packages=(deb("bash"), deb("dpkg"))),
         wheels=(wheel("torch"),), sources=(source("mylib", "7" * 40),),
         environment=(Setting(name="A", value="1"), Setting(name="LINES", value="one\ntwo")),
-        workdir="/src", workload=None, decisions={},
+        workdir="/src", workload=None, decisions=RecordedDecisions(),
         rulings=(ruling("torch", "torch==1.0"), ruling("mylib", "-e git+https://example.org/mylib@c#egg=mylib")),
     )  # fmt: skip
     return msgspec.structs.replace(lock, **more)
