@@ -31,6 +31,7 @@ from msgspec import Struct
 
 from reprobuild.alone import lock, machine
 from reprobuild.errors import FetchError
+from reprobuild.guard.strings import Sha256
 from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
@@ -82,8 +83,8 @@ class DamagedError(FetchError):
 class Used(Struct, frozen=True, kw_only=True):
     """What was asked of a store, sorted: hashes of blobs, keys of `made`."""
 
-    blobs: tuple[str, ...] = ()
-    made: tuple[str, ...] = ()
+    blobs: tuple[Sha256, ...] = ()
+    made: tuple[Sha256, ...] = ()
 
 
 class Store:

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
+from reprobuild.guard.strings import AbsolutePathOrEmpty, Digest, Sha256
 from reprobuild.image.layout import Layout
 from reprobuild.image.single import filename
 
@@ -31,10 +32,10 @@ PART = ".part"
 class Kept(Struct, frozen=True, kw_only=True):
     """A SIF: the digests of the image ("sha256:...") and of the file (hex), and the folder a command starts in."""
 
-    manifest: str
-    config: str
-    workdir: str
-    sha256: str
+    manifest: Digest
+    config: Digest
+    workdir: AbsolutePathOrEmpty
+    sha256: Sha256
     size: int
 
 

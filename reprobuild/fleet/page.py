@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.fleet.answers import plain
@@ -22,6 +23,7 @@ from reprobuild.fleet.text import (
     titled,
     unprobed_gpus,
 )
+from reprobuild.guard.strings import AbsolutePathOrEmpty, Digest, Line, Text
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -33,6 +35,15 @@ from reprobuild.verify.certificate import read_certificate
 from reprobuild.whole import write_file
 
 FLEET = "fleet.json"
+
+
+class _Former(Struct, frozen=True, kw_only=True):
+    """What is read of OUT/fleet.json: which image it is of, and where the answers of the nodes lie."""
+
+    tree: Digest
+    folder: AbsolutePathOrEmpty = ""
+    notes: tuple[Text, ...] = ()
+    made: Line = ""
 
 
 def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
@@ -50,7 +61,7 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
     What the nodes said is read and compared again: that file, which may have come with the folder, is not believed.
     """
     try:
-        fleet = msgspec.json.decode((out / FLEET).read_bytes(), type=Fleet)
+        fleet = msgspec.json.decode((out / FLEET).read_bytes(), type=_Former)
         if fleet.tree != image.tree:
             return
         own = out / "fleet" / Path(fleet.folder).name  # OUT may have been moved since

@@ -17,6 +17,7 @@ from msgspec import Struct
 from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.errors import FetchError, LockError, ShipError
 from reprobuild.explain import LABEL
+from reprobuild.guard.strings import Key, Text
 from reprobuild.image.build import Image
 from reprobuild.lock import BaseImage, Lock, read_lock
 from reprobuild.net import NotFound
@@ -72,7 +73,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class _Runtime(Struct, rename="pascal"):
-    labels: dict[str, str] | None = None
+    labels: dict[Key, Text] | None = None
 
 
 class _Config(Struct):
