@@ -28,6 +28,7 @@ from reprobuild.lock import (
     Interpreter,
     Lock,
     Realised,
+    RecordedDecisions,
     Ruling,
     Setting,
     Source,
@@ -114,7 +115,7 @@ def make_lock(wheels: int = WHEELS, debs: int = DEBS) -> Lock:
             base=Base(distribution="debian", release="bookworm", packages=tuple(system)),
             wheels=tuple(python), sources=(source,),
             environment=tuple(Setting(name=f"VARIABLE_{n}", value=str(n)) for n in range(20)),
-            workdir="/src/project", workload=None, decisions={}, rulings=tuple(rulings),
+            workdir="/src/project", workload=None, decisions=RecordedDecisions(), rulings=tuple(rulings),
             realised=Realised(base=_hash("base"), runtime=_hash("runtime"), wheels=(built,), bytecode=tuple(bytecode)),
         )
     )  # fmt: skip

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.archive import TarWriter, parents
 from reprobuild.config import environ_file
+from reprobuild.guard.below import link_below
 from reprobuild.lock import PREFIX, Lock, Source
 from reprobuild.payload import payload
 from reprobuild.render import base_file, interpreter_file, own_folder, parts_file, source_file
@@ -54,7 +53,7 @@ def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
     with ThreadPoolExecutor() as pool:  # hashing lets other threads run
         paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
     for name, path in zip(blobs, paths, strict=True):
-        _place(path, part / name)
+        link_below(path, part, name)
     (part / own / "requirements.txt").write_text(texts["requirements.txt"])
     (part / own / "install.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     # Ours, not that of the sealed lock: it must know what this version writes into install.json.
@@ -95,13 +94,6 @@ def _direct_url(source: Source) -> dict[str, Any]:
     """Return PEP 610's record of an editable source."""
     place = "/".join(part for part in (source.path, source.subdirectory) if part)
     return {"dir_info": {"editable": True}, "url": f"file://{place}"}
-
-
-def _place(blob: Path, target: Path) -> None:
-    with contextlib.suppress(OSError):
-        target.hardlink_to(blob)
-        return
-    shutil.copyfile(blob, target)
 
 
 def _write_payload(lock: Lock, store: Store, path: Path) -> None:

@@ -126,7 +126,7 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
     if not path.exists():
         return None
     lock = read_lock(path)
-    if lock.snapshot == snapshot.digest and lock.decisions == decisions.recorded():
+    if lock.snapshot == snapshot.digest and lock.decisions.as_dict() == decisions.recorded():
         return lock
     session.say(f"lock: {path} is of another snapshot or other decisions; making a new one")
     return None

@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,18 @@ import jinja2
 import tomli_w
 from packaging.utils import canonicalize_name
 
-from reprobuild.config import environment_lines, image_config, runscript_lines, split_environment
+from reprobuild.config import image_config, runscript_lines, split_environment
 from reprobuild.errors import BuildError
+from reprobuild.guard.strings import PlainWord, ProjectName, Sha256, Size, VariableName, Version, is_valid
 from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel, read_requirement
+
+_AGAIN = "make the lock again with `reprobuild lock DIR`"
+
+# Filters of templates for values that stand unquoted; each is a type of `guard.strings`.
+_GRAMMARS: Mapping[str, Any] = {
+    "digest": Sha256, "plain": PlainWord, "variable": VariableName, "project": ProjectName, "version": Version,
+    "number": Size,
+}  # fmt: skip
 
 TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
@@ -85,7 +94,16 @@ def _environment() -> jinja2.Environment:
     environment.filters["json"] = _json_string
     environment.filters["line"] = _one_line
     environment.filters["comment"] = _definition_comment
+    for name, kind in _GRAMMARS.items():
+        environment.filters[name] = partial(_checked, kind)
     return environment
+
+
+def _checked(kind: Any, value: Any) -> Any:
+    """Return a value that stands unquoted, after a look at its grammar: a lock may come without `read_lock`."""
+    if not is_valid(value, kind):
+        raise BuildError(f"{str(value)[:80]!r} cannot stand in a recipe", hint=_AGAIN)
+    return value
 
 
 def template_folder() -> Path:
@@ -101,7 +119,9 @@ def quote_dockerfile(value: str) -> str:
     written; such values never get here (`config.split_environment`).
     """
     if any(ord(character) < 32 and character != "\t" for character in value):
-        raise BuildError(f"{value[:20]!r}... has a control character, which a Dockerfile cannot carry")
+        raise BuildError(
+            f"{value[:20]!r}... has a control character, which a Dockerfile cannot carry", hint=_AGAIN
+        )
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{escaped}"'
 
@@ -110,10 +130,10 @@ def quote_workdir(path: str) -> str:
     r"""Return a path for WORKDIR, which takes the rest of its line and keeps quotation marks.
 
     Raises:
-        BuildError: it holds a control character, which would end the line.
+        BuildError: it holds a control character, which would end the line, or ends with a backslash.
     """
-    if not path.isprintable():
-        raise BuildError(f"the working folder {path!r} cannot stand in a recipe", hint="make the lock again")
+    if not path.isprintable() or path.endswith("\\"):  # it would join the next line
+        raise BuildError(f"the working folder {path[:80]!r} cannot stand in a recipe", hint=_AGAIN)
     return re.sub(r"""([\\"'$])""", r"\\\1", path)
 
 
@@ -128,7 +148,14 @@ def quote_definition(line: str) -> str:
     Apptainer replaces `{{ name }}` anywhere in a definition file before a shell sees it, so such braces are
     kept apart: https://apptainer.org/docs/user/latest/definition_files.html#templating-how-to-pass-values.
     `shlex` puts every brace into single quotes.
+
+    Raises:
+        BuildError: it holds a control character: in quotes, too, a line that begins with `%` begins a section.
     """
+    if any(ord(character) < 32 and character != "\t" for character in line):
+        raise BuildError(
+            f"{line[:80]!r} has a control character, which an Apptainer.def cannot carry", hint=_AGAIN
+        )
     return re.sub(r"\{(?=\{)", "{''", line)
 
 
@@ -169,7 +196,7 @@ def _facts(lock: Lock) -> Mapping[str, Any]:
         "files": FILES,
         "workdir": lock.workdir,
         "variables": [pair.partition("=")[::2] for pair in config["Env"]],
-        "environment": environment_lines(config),
+        "exports": [pair.partition("=")[::2] for pair in sorted(config["Env"])],
         "runscript": runscript_lines(config),
         "special": sorted(special),
         "entrypoint": config["Entrypoint"],

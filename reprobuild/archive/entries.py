@@ -10,7 +10,7 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.guard.strings import Hex, Line, LinkTarget, Sha256OrEmpty, TreePath
+from reprobuild.guard.strings import Hex, Line, LinkTarget, OptionalSha256, TreePath
 
 CHUNK = 1 << 20
 
@@ -31,7 +31,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     gid: int = 0
     size: int = 0
     target: LinkTarget = ""
-    sha256: Sha256OrEmpty = ""
+    sha256: OptionalSha256 = ""
     device: tuple[int, int] = (0, 0)
     xattrs: tuple[tuple[Line, Hex], ...] = ()
 

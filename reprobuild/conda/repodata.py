@@ -17,7 +17,7 @@ from msgspec import Struct
 from reprobuild.conda.linking import ask
 from reprobuild.conda.package import split_filename
 from reprobuild.errors import BuildError, FetchError
-from reprobuild.guard.strings import CondaName, FileName, Hex, Key, Sha256OrEmpty, Text
+from reprobuild.guard.strings import CondaName, FileName, Hex, Key, OptionalSha256, Text
 from reprobuild.net import Net, NotFound
 
 # linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
@@ -31,7 +31,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     filename: FileName
     version: CondaName
     build: CondaName
-    sha256: Sha256OrEmpty = ""
+    sha256: OptionalSha256 = ""
     md5: Hex = ""
     size: int = 0
 

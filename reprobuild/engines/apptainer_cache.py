@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
-from reprobuild.guard.strings import AbsolutePathOrEmpty, Digest, Sha256
+from reprobuild.guard.strings import Digest, OptionalAbsolutePath, Sha256
 from reprobuild.image.layout import Layout
 from reprobuild.image.single import filename
 
@@ -34,7 +34,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
     manifest: Digest
     config: Digest
-    workdir: AbsolutePathOrEmpty
+    workdir: OptionalAbsolutePath
     sha256: Sha256
     size: int
 

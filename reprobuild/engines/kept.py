@@ -13,10 +13,11 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
-from reprobuild.errors import EngineError
+from reprobuild.errors import BuildError, EngineError
+from reprobuild.guard.below import move_below, open_below
 from reprobuild.guard.tars import UNREADABLE
 
 CHUNK = 1 << 20
@@ -57,7 +58,8 @@ def keep_tar(stream: IO[bytes], folder: Path) -> None:
                 opened = tar.extractfile(info) if info.isreg() else None
                 if opened:
                     _room_for(info.size, folder)
-                    with _placed(folder, info.name.partition("/")[2]) as path, path.open("xb") as target:
+                    name = info.name.partition("/")[2]
+                    with _possible(folder, name), open_below(folder, name) as target:
                         shutil.copyfileobj(opened, target, CHUNK)
     except UNREADABLE as err:
         raise EngineError(
@@ -75,9 +77,10 @@ def keep_folder(source: Path, folder: Path) -> None:
         for name in names:
             file = Path(path, name)
             if stat.S_ISREG(file.lstat().st_mode):
-                with _placed(folder, str(file.relative_to(source))) as target:
+                inside = str(file.relative_to(source))
+                with _possible(folder, inside):
                     file.chmod(0o600)
-                    shutil.move(file, target)
+                    move_below(file, folder, inside)
 
 
 def _room_for(size: int, folder: Path) -> None:
@@ -91,14 +94,15 @@ def _room_for(size: int, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _placed(folder: Path, name: str) -> Iterator[Path]:
-    """Give the path below the folder for a file, which is not there yet."""
-    path = PurePosixPath(name)
-    if not name.isprintable() or path.is_absolute() or ".." in path.parts or not path.parts:
-        raise EngineError(f"a container wrote a file with a strange name: {ascii(name)[:200]}", hint=_STRANGE)
+def _possible(folder: Path, name: str) -> Iterator[None]:
+    """Say in the words of a container why a file cannot be kept."""
+    strange = EngineError(f"a container wrote a file with a strange name: {ascii(name)[:200]}", hint=_STRANGE)
+    if not name.isprintable():
+        raise strange
     try:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        yield folder / path
+        yield
+    except BuildError:
+        raise strange from None
     except OSError as err:
         raise EngineError(
             f"what a container wrote cannot be kept in {folder}: {err.strerror}", hint=_ROOM

@@ -23,7 +23,7 @@ from reprobuild.fleet.text import (
     titled,
     unprobed_gpus,
 )
-from reprobuild.guard.strings import AbsolutePathOrEmpty, Digest, Line, Text
+from reprobuild.guard.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -41,7 +41,7 @@ class _Former(Struct, frozen=True, kw_only=True):
     """What is read of OUT/fleet.json: which image it is of, and where the answers of the nodes lie."""
 
     tree: Digest
-    folder: AbsolutePathOrEmpty = ""
+    folder: OptionalAbsolutePath = ""
     notes: tuple[Text, ...] = ()
     made: Line = ""
 

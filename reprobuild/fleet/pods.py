@@ -22,6 +22,7 @@ from reprobuild.errors import UsageError
 from reprobuild.fleet.folder import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NODES
 from reprobuild.fleet.kubernetes import SEED, TURNS, asked
 from reprobuild.fleet.podlist import PODS, Pod, read_pods
+from reprobuild.guard.below import write_below
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock, distributions
 from reprobuild.verify.check import seed_of
@@ -61,12 +62,12 @@ def certificates(
         for name, pod, why in _named(_counted(pods, other)):
             names.append(name)
             if why:
-                (own / f"{name}{ERROR}").write_bytes(f"pod {pod.name}: {why}".encode(errors="replace"))
+                write_below(own, f"{name}{ERROR}", f"pod {pod.name}: {why}".encode(errors="replace"))
                 continue
             smoke = list(_smoke(folder, pod, lock, expected, checks))
             if smoke:
                 verdict = _verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
-                (own / f"{name}{CERTIFICATE}").write_bytes(msgspec.json.encode(verdict))
+                write_below(own, f"{name}{CERTIFICATE}", msgspec.json.encode(verdict))
             else:
                 _silent(own, name, pod)
         (own / NODES).write_text("".join(f"{name}\n" for name in names))
@@ -80,9 +81,9 @@ def _silent(own: Path, name: str, pod: Pod) -> None:
         "Succeeded": f"pod {pod.name} came to its end, and its logs are not here",
     }
     if pod.phase in said:
-        (own / f"{name}{ERROR}").write_bytes(said[pod.phase].encode(errors="replace"))
+        write_below(own, f"{name}{ERROR}", said[pod.phase].encode(errors="replace"))
     elif pod.node:
-        (own / f"{name}{BEGAN}").touch()
+        write_below(own, f"{name}{BEGAN}", b"")
 
 
 def _other(

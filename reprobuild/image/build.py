@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reprobuild.config import created, environ_file, image_config
 from reprobuild.errors import BuildError
+from reprobuild.guard.strings import Digest, FileName, Label, OptionalDigest, OptionalSha256, Reference, Size
 from reprobuild.image.blobs import LEVEL, read_listing
 from reprobuild.image.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
 from reprobuild.image.oci import image_json, write_layout
@@ -31,16 +32,16 @@ class Image(Struct, frozen=True, kw_only=True):
     not asked for.
     """
 
-    layout: str
-    reference: str
-    tree: str
-    config: str
-    manifest: str
-    layers: int
-    lock: str = ""
-    sif: str = ""
-    sqsh: str = ""
-    builder: str = "native"
+    layout: FileName
+    reference: Reference
+    tree: Digest
+    config: Digest
+    manifest: Digest
+    layers: Size
+    lock: OptionalSha256 = ""
+    sif: OptionalDigest = ""
+    sqsh: OptionalDigest = ""
+    builder: Label = "native"
 
 
 def build_image(

@@ -5,16 +5,16 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from reprobuild.guard.below import link_below
 from reprobuild.image.blobs import Layer
 from reprobuild.store import Store
 from reprobuild.whole import whole_folder
@@ -72,7 +72,7 @@ def write_layout(
         blobs.mkdir(parents=True)
         descriptors = []
         for layer in layers:
-            _link(store.verified(layer.blob, f"the layer `{layer.title}`"), blobs / layer.blob)
+            _link(store.verified(layer.blob, f"the layer `{layer.title}`"), blobs, layer.blob)
             descriptors.append(_descriptor(f"{LAYER}+zstd", layer.blob, layer.size))
         config = _write(blobs, CONFIG, image)
         text = encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": descriptors})
@@ -101,7 +101,7 @@ def link_layout(
         place = part / "blobs" / "sha256"
         place.mkdir(parents=True)
         for blob in (manifest, *blobs):
-            _link(store.verified(blob, "a part of the image"), place / blob)
+            _link(store.verified(blob, "a part of the image"), place, blob)
         size = (place / manifest).stat().st_size
         _finish(part, _descriptor(MANIFEST, manifest, size), platform, reference)
 
@@ -152,11 +152,6 @@ def _write(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
     return _descriptor(media_type, digest, len(content))
 
 
-def _link(source: Path, target: Path) -> None:
-    if target.exists():  # two layers with the same bytes
-        return
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without hard links
-        shutil.copyfile(source, target)
-        target.chmod(0o444)
+def _link(source: Path, folder: Path, name: str) -> None:
+    with contextlib.suppress(FileExistsError):  # two layers with the same bytes
+        link_below(source, folder, name)

@@ -3,6 +3,7 @@
 A lock is *sealed* when `realised` is there: what must be run once was run, and its outputs are inputs.
 """
 
+from reprobuild.lock.consistent import readable
 from reprobuild.lock.distributions import (
     distributions,
     environment_wheels,
@@ -32,6 +33,7 @@ from reprobuild.lock.python import (
     Source,
     Wheel,
 )
+from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import (
     conflicts,
     in_short,
@@ -46,7 +48,9 @@ from reprobuild.lock.system import (
     Base,
     BaseImage,
     Deb,
+    ImageBlob,
     ImageLayer,
+    InheritedSetting,
     Installed,
     Setting,
     dpkg_name,
@@ -67,12 +71,15 @@ __all__ = [
     "Bytecode",
     "CondaPackage",
     "Deb",
+    "ImageBlob",
     "ImageLayer",
+    "InheritedSetting",
     "Installed",
     "Interpreter",
     "Lock",
     "Outcome",
     "Realised",
+    "RecordedDecisions",
     "Ruling",
     "Sdist",
     "Setting",
@@ -88,5 +95,6 @@ __all__ = [
     "in_short",
     "read_lock",
     "read_requirement",
+    "readable",
     "write_lock",
 ]

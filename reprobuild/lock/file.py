@@ -9,12 +9,15 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.guard.plain import read_plain
+from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, encode
 from reprobuild.whole import write_file
 
 VERSION = 2
 NAME = "reprobuild.lock"  # in a folder of results
 LARGEST = 64 << 20  # some thousand packages take 2 MB
+_AGAIN = "make it again with `reprobuild lock DIR`"
+_CHANGED = "; if somebody handed it over, it was changed since, or made to harm"
 
 
 class _Header(Struct):
@@ -24,10 +27,11 @@ class _Header(Struct):
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file.
+    """Read a lock file. Each string has its grammar, so that no value can act as something else later.
 
     Raises:
-        LockError: it is absent, not a lock, or of a version that this program does not know.
+        LockError: it is absent, not a lock, of a version that this program does not know, or holds a value that this
+            program would not write; the message names the field.
     """
     try:
         raw = read_plain(path, LARGEST)
@@ -36,10 +40,11 @@ def read_lock(path: Path) -> Lock:
     try:
         version = msgspec.json.decode(raw, type=_Header).version
         lock = msgspec.json.decode(raw, type=Lock) if version == VERSION else None
+        if lock is not None:
+            check_consistency(lock)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
-        raise LockError(
-            f"{path} is not a lock: {err}", hint="make it again with `reprobuild lock DIR`"
-        ) from None
+        wrong = isinstance(err, msgspec.ValidationError) or type(err) is ValueError
+        raise LockError(f"{path} is not a lock: {err}", hint=_AGAIN + _CHANGED * wrong) from None
     if lock is None:
         raise LockError(
             f"{path} is a lock of version {version}; this program reads version {VERSION}",

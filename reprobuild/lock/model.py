@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from reprobuild.guard.strings import (
+    AbsolutePath,
+    Epoch,
+    Kind,
+    MemberPath,
+    OptionalSha256,
+    Platform,
+    Profile,
+    ProjectName,
+    Sha256,
+    Size,
+    Text,
+    Value,
+)
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Base, BaseImage, Setting
 
 Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
@@ -24,28 +39,28 @@ class Ruling(Struct, frozen=True, kw_only=True):
     `captured` is the line of a freeze, without credentials, for the comparison with the image's own.
     """
 
-    file: str
-    line: int
-    subject: str
+    file: Text
+    line: Size
+    subject: Text
     outcome: Outcome
-    reason: str
-    kind: str = ""
+    reason: Text
+    kind: Kind = ""
     accepted: bool = False
-    captured: str = ""
+    captured: Text = ""
 
 
 class Workload(Struct, frozen=True, kw_only=True):
     """The user's own check: a command to run in the image, and the files below `{out}` it must repeat."""
 
-    command: tuple[str, ...]
-    outputs: tuple[str, ...]
+    command: tuple[Value, ...]
+    outputs: tuple[Value, ...]
 
 
 class Bytecode(Struct, frozen=True, kw_only=True):
     """The compiled modules of one artefact (wheel or source tar), as a tar with the sha256 `tar`."""
 
-    artefact: str
-    tar: str
+    artefact: Sha256
+    tar: Sha256
 
 
 class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,12 +71,12 @@ class Built(Struct, frozen=True, kw_only=True, omit_defaults=True):
     the sha256 of a tar of these, which is laid over its source; `files` are their paths below the source.
     """
 
-    name: str
-    wheel: str
-    tools: tuple[str, ...] = ()
+    name: ProjectName
+    wheel: Sha256
+    tools: tuple[Text, ...] = ()
     variables: tuple[Setting, ...] = ()
-    parts: str = ""
-    files: tuple[str, ...] = ()
+    parts: OptionalSha256 = ""
+    files: tuple[MemberPath, ...] = ()
 
 
 class Realised(Struct, frozen=True, kw_only=True):
@@ -72,11 +87,11 @@ class Realised(Struct, frozen=True, kw_only=True):
     in their place in the image; empty where the interpreter is the base's own. `builds` has one entry for each wheel.
     """
 
-    base: str
-    runtime: str
+    base: Sha256
+    runtime: Sha256
     wheels: tuple[Wheel, ...]
     bytecode: tuple[Bytecode, ...]
-    interpreter: str = ""
+    interpreter: OptionalSha256 = ""
     builds: tuple[Built, ...] = ()
 
 
@@ -87,19 +102,19 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     version: int
-    snapshot: str
-    platform: str
-    epoch: int
+    snapshot: Sha256
+    platform: Platform
+    epoch: Epoch
     seed: int | None
-    profile: str
+    profile: Profile
     interpreter: Interpreter
     base: Base
     wheels: tuple[Wheel, ...]
     sources: tuple[Source, ...]
     environment: tuple[Setting, ...]
-    workdir: str
+    workdir: AbsolutePath
     workload: Workload | None
-    decisions: dict[str, Any]
+    decisions: RecordedDecisions
     rulings: tuple[Ruling, ...]
     sdists: tuple[Sdist, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
@@ -169,4 +184,6 @@ def _canonical_image(image: BaseImage) -> BaseImage:
 
 def encode(lock: Lock) -> bytes:
     """Return the canonical file: JSON, two spaces, keys in the order of the fields, one final newline."""
-    return msgspec.json.format(msgspec.json.encode(canonical(lock), order="deterministic"), indent=2) + b"\n"
+    # The decisions are a map, and the keys of maps have the order of the alphabet.
+    sorted_lock = msgspec.structs.replace(canonical(lock), decisions=msgspec.to_builtins(lock.decisions))
+    return msgspec.json.format(msgspec.json.encode(sorted_lock, order="deterministic"), indent=2) + b"\n"

@@ -6,6 +6,24 @@ from typing import Literal
 
 from msgspec import Struct
 
+from reprobuild.guard.strings import (
+    Architecture,
+    Channel,
+    CondaBuild,
+    Epoch,
+    GitObject,
+    Line,
+    OptionalRelativePath,
+    OptionalVersion,
+    PackageName,
+    PlainPath,
+    ProjectName,
+    RepositoryUrl,
+    Sha256,
+    SourceName,
+    Text,
+    Version,
+)
 from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, Setting
 
 
@@ -15,9 +33,9 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `system`: a package of the base; `standalone`: an archive of its own, `file`; `conda`: one of conda's packages.
     """
 
-    version: str
-    executable: str
-    evidence: str
+    version: Version
+    executable: PlainPath
+    evidence: Text
     kind: Literal["system", "standalone", "conda"] = "system"
     file: Artefact | None = None
 
@@ -43,12 +61,12 @@ class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `requires` are the requirements of its metadata that hold in this environment, without their markers and sorted.
     """
 
-    name: str
-    version: str
+    name: ProjectName
+    version: Version
     role: Literal["environment", "build"]
     file: Artefact
-    yanked: str = ""
-    requires: tuple[str, ...] = ()
+    yanked: Text = ""
+    requires: tuple[Line, ...] = ()
 
 
 class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,7 +76,7 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
     distributions of the image, too. `compiles`: it is built in the `devel` base. `variables` are set for the build.
     """
 
-    requires: tuple[str, ...] = ()
+    requires: tuple[Sha256, ...] = ()
     environment: bool = False
     compiles: bool = False
     variables: tuple[Setting, ...] = ()
@@ -71,11 +89,11 @@ class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `subdirectory` holds the project where the archive is no sdist but one of a whole repository.
     """
 
-    name: str
-    version: str
+    name: ProjectName
+    version: OptionalVersion
     file: Artefact
-    subdirectory: str = ""
-    yanked: str = ""
+    subdirectory: OptionalRelativePath = ""
+    yanked: Text = ""
     building: Building = Building()
 
 
@@ -85,13 +103,13 @@ class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `distributions` are the names of the projects of Python that it brings.
     """
 
-    name: str
-    version: str
-    build: str
-    subdir: str
-    channel: str
+    name: PackageName
+    version: Version
+    build: CondaBuild
+    subdir: Architecture
+    channel: Channel
     file: Artefact
-    distributions: tuple[str, ...] = ()
+    distributions: tuple[ProjectName, ...] = ()
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -102,16 +120,16 @@ class Source(Struct, frozen=True, kw_only=True):
     it stands in the image; `subdirectory` holds the project. The folder that a job ran in is not `installed`.
     """
 
-    name: str
-    url: str
-    commit: str
-    tree: str
-    patch: str | None
-    path: str
+    name: SourceName
+    url: RepositoryUrl
+    commit: GitObject
+    tree: GitObject
+    patch: Sha256 | None
+    path: PlainPath
     editable: bool
-    epoch: int
+    epoch: Epoch
     file: Artefact
-    subdirectory: str = ""
+    subdirectory: OptionalRelativePath = ""
     installed: bool = True
     building: Building = Building()
 

@@ -6,6 +6,24 @@ from collections import Counter
 
 from msgspec import Struct
 
+from reprobuild.guard.strings import (
+    Architecture,
+    ArtefactName,
+    BlobName,
+    Digest,
+    FileUrl,
+    Label,
+    LibraryPath,
+    Line,
+    PackageName,
+    Reference,
+    Sha256,
+    Size,
+    Value,
+    VariableName,
+    Version,
+)
+
 PREFIX = "/opt/env"
 FILES = "/opt/reprobuild"
 STANDALONE = "/opt/python"
@@ -20,18 +38,27 @@ class Artefact(Struct, frozen=True, kw_only=True):
     the store has. `size` is in bytes.
     """
 
-    filename: str
-    sha256: str
-    size: int
-    url: str = ""
+    filename: ArtefactName
+    sha256: Sha256
+    size: Size
+    url: FileUrl = ""
+
+
+class ImageBlob(Artefact, frozen=True, kw_only=True):
+    """A part of an image of a registry. `filename` is what messages call it, and no name of a file."""
+
+    filename: BlobName
+    sha256: Sha256
+    size: Size
+    url: FileUrl = ""
 
 
 class Deb(Struct, frozen=True, kw_only=True):
     """One system package of the base. `essential` ones are unpacked before any maintainer script runs."""
 
-    name: str
-    version: str
-    architecture: str
+    name: PackageName
+    version: Version
+    architecture: Architecture
     essential: bool
     file: Artefact
 
@@ -39,25 +66,33 @@ class Deb(Struct, frozen=True, kw_only=True):
 class ImageLayer(Struct, frozen=True, kw_only=True):
     """One layer of an image: the packed blob, its media type, and the sha256 (hex) of the unpacked tar."""
 
-    file: Artefact
-    media_type: str
-    diff_id: str
+    file: ImageBlob
+    media_type: Label
+    diff_id: Sha256
 
 
 class Installed(Struct, frozen=True, kw_only=True):
     """A package that an image brings, as the list of its dpkg has it."""
 
-    name: str
-    version: str
-    architecture: str
+    name: PackageName
+    version: Version
+    architecture: Architecture
 
 
 class Setting(Struct, frozen=True, kw_only=True):
     """One environment variable of the image. `needs` are paths in the image without which it is wrong."""
 
-    name: str
-    value: str
-    needs: tuple[str, ...] = ()
+    name: VariableName
+    value: Value
+    needs: tuple[LibraryPath, ...] = ()
+
+
+class InheritedSetting(Setting, frozen=True, kw_only=True):
+    """One environment variable that an image brings. Its value is printable: others are left out of a lock."""
+
+    name: VariableName
+    value: Line
+    needs: tuple[LibraryPath, ...] = ()
 
 
 class BaseImage(Struct, frozen=True, kw_only=True):
@@ -67,12 +102,12 @@ class BaseImage(Struct, frozen=True, kw_only=True):
     was made. `layers` are lowest first; `packages` and `environment` are what the image has of its own.
     """
 
-    reference: str
-    digest: str
-    config: Artefact
+    reference: Reference
+    digest: Digest
+    config: ImageBlob
     layers: tuple[ImageLayer, ...]
     packages: tuple[Installed, ...] = ()
-    environment: tuple[Setting, ...] = ()
+    environment: tuple[InheritedSetting, ...] = ()
 
 
 def dpkg_name(name: str, architecture: str, native: str) -> str:
@@ -90,8 +125,8 @@ class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
     put over it.
     """
 
-    distribution: str
-    release: str
+    distribution: Label
+    release: Label
     packages: tuple[Deb, ...]
     tools: tuple[Deb, ...] = ()
     image: BaseImage | None = None

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from reprobuild.errors import BuildError
-from reprobuild.lock import EPOCH, Bytecode, Interpreter, Lock, Realised, Wheel
+from reprobuild.errors import BuildError, LockError
+from reprobuild.lock import EPOCH, Bytecode, Interpreter, Lock, Realised, Wheel, readable
 from reprobuild.payload import pack_runtime
 from reprobuild.realise.base import realise_base, recall_base
 from reprobuild.realise.builds import build_projects, recall_projects
@@ -60,8 +60,23 @@ def realise(
         sealed = msgspec.structs.replace(lock, realised=realised)
         if exact:
             _check_same(lock, sealed)
-        return sealed
-    return msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store))
+        return _readable(sealed)
+    return _readable(msgspec.structs.replace(lock, realised=realised, wheels=_sized(lock.wheels, store)))
+
+
+def _readable(lock: Lock) -> Lock:
+    """Return a sealed lock that can be read again: names of files and versions of tools come from programs of others.
+
+    Raises:
+        BuildError: a build left what no lock can hold.
+    """
+    try:
+        readable(lock)
+    except LockError as err:
+        raise BuildError(
+            str(err), hint="a build left it; build that project by hand, and name its wheel"
+        ) from None
+    return lock
 
 
 def is_realised(lock: Lock, store: Store) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
 from reprobuild.guard import zips
+from reprobuild.guard.below import write_below
 from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.proc import Failed
@@ -128,11 +129,9 @@ def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
             place = _installed_place(name)
             if place is None or not name.endswith(".py"):
                 continue
-            out = target / place
             try:
-                out.parent.mkdir(parents=True, exist_ok=True)
-                out.write_bytes(zips.read_text(archive, info, origin))
-            except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                write_below(target, place, zips.read_text(archive, info, origin), replace=True)
+            except IsADirectoryError:
                 raise BuildError(f"{origin} holds {place} as a file and as a folder", hint=HOSTILE) from None
             except zips.UNREADABLE as err:
                 raise BuildError(f"{origin}: {name} cannot be read: {err}", hint=HOSTILE) from None

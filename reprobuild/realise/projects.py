@@ -10,10 +10,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import BuildError
+from reprobuild.guard.below import open_below, symlink_below
 from reprobuild.guard.names import HOSTILE, check_target
 from reprobuild.guard.sdists import read_sdist
 from reprobuild.lock import EPOCH, Sdist, Source
-from reprobuild.realise.unpack import make_folder, unpack_root
+from reprobuild.realise.unpack import unpack_root
 from reprobuild.store import Store
 
 
@@ -58,18 +59,16 @@ def _unpack_sdist(one: Sdist, path: Path, folder: Path) -> None:
             links[member.path] = member.target
         else:
             with _possible(member.path, origin):
-                _write(folder / member.path, member.content(), 0o755 if member.executable else 0o644)
+                _write(folder, member.path, member.content(), 0o755 if member.executable else 0o644)
     for name, target in links.items():  # at last, so that nothing is written through one
         with _possible(name, origin):
-            make_folder((folder / name).parent)
-            (folder / name).symlink_to(target)
+            symlink_below(target, folder, name, mode=0o755)
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
-    make_folder(path.parent)
-    with path.open("xb") as stream:
+def _write(folder: Path, name: str, content: bytes, mode: int) -> None:
+    with open_below(folder, name, mode=0o755) as stream:
         stream.write(content)
-    path.chmod(mode)
+        os.fchmod(stream.fileno(), mode)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 
 from reprobuild.archive import TarWriter, read_tar
+from reprobuild.guard.below import write_below
 from reprobuild.lock import EPOCH, FILES, Base, Interpreter
 from reprobuild.realise.bytecode import compile_folders, compiled, compiled_key
 from reprobuild.sandbox import Root
@@ -41,9 +42,7 @@ def compile_runtime(
         files = {entry.path: content() for entry, content in read_tar(stream)}
     with store.scratch() as scratch:
         for name, content in files.items():
-            path = scratch / "from" / "runtime" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            write_below(scratch, f"from/runtime/{name}", content)
         compile_folders({"runtime": PLACE}, scratch, interpreter, root)
         files |= compiled(scratch / "to" / "runtime")
     packed = io.BytesIO()

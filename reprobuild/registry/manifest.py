@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from reprobuild.errors import FetchError, LockError
 from reprobuild.guard.strings import Digest, Text, Value
-from reprobuild.lock import Artefact, BaseImage, ImageLayer
+from reprobuild.lock import BaseImage, ImageBlob, ImageLayer
 from reprobuild.net import Net, NotFound
 from reprobuild.registry.reference import Reference
 from reprobuild.store import Store
@@ -187,10 +187,10 @@ class _Source:
         self._store.add(content)
         return _decoded(content, _Config, self.reference)
 
-    def artefact(self, stated: _Descriptor, what: str, largest: int) -> Artefact:
+    def artefact(self, stated: _Descriptor, what: str, largest: int) -> ImageBlob:
         """Return a blob as the lock has it; its address tells image and digest, and holds no login."""
         digest = _checked(stated, self.reference, largest)
-        return Artefact(
+        return ImageBlob(
             filename=f"{self.reference.name}, {what} {digest[7:19]}",
             sha256=digest[7:],
             size=stated.size,

@@ -10,19 +10,21 @@ from packaging.utils import canonicalize_name
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
+from reprobuild.guard.strings import AbsolutePath, is_valid
 from reprobuild.lock import (
     EPOCH,
     VERSION,
     Artefact,
     Base,
     Lock,
+    RecordedDecisions,
     Ruling,
     Source,
     Wheel,
     Workload,
-    canonical,
     conflicts,
     in_short,
+    readable,
 )
 from reprobuild.profiles import DEFAULT
 from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
@@ -121,12 +123,12 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         environment=subject.triage.settings,
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
-        decisions=decisions.recorded(),
+        decisions=_recorded(decisions),
         rulings=accept([*others, *python.rulings, *libraries, *cuda], decisions.accept),
     )
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
-    return canonical(lock)
+    return readable(lock)
 
 
 def _with_conda(subject: Subject, around: Surroundings) -> Subject:
@@ -275,9 +277,16 @@ def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> s
     """Return where commands start: where the job did, else in the only source."""
     command = snapshot.captured.command if snapshot.captured else None
     found = places.move(text_of(command.folder)) if command and command.folder else None
-    if found and found.isprintable():
+    if found and found.isprintable() and is_valid(found, AbsolutePath) and not found.endswith("\\"):
         return found
     return sources[0].path if len(sources) == 1 else "/workspace"
+
+
+def _recorded(decisions: Decisions) -> RecordedDecisions:
+    try:
+        return msgspec.convert(decisions.recorded(), RecordedDecisions)
+    except msgspec.ValidationError as err:
+        raise LockError(f"a lock cannot hold a decision: {err}", hint="write it in printable words") from None
 
 
 def _workload(decisions: Decisions) -> Workload | None:

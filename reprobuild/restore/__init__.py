@@ -6,6 +6,7 @@ that no filter or hook runs and every byte is as it was captured.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from reprobuild import proc
 from reprobuild.errors import BuildError, SnapshotError
+from reprobuild.guard.below import make_below, open_below, symlink_below
 from reprobuild.guard.names import check_target
 from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.paths import check_path, check_paths, inside
@@ -207,26 +209,26 @@ class _Restored:
 
     def _write(self, files: list[_File]) -> None:
         for file, content in self._contents([file for file in files if file.mode != b"160000"]):
-            path = self.target / file.path.decode("utf-8", "surrogateescape")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if file.mode == b"120000":
-                text = content.decode("utf-8", "surrogateescape")
-                try:
-                    check_target(text, str(path), self.one.name)
-                except BuildError as err:
-                    raise self.refused(str(err)) from None
-                path.symlink_to(text)
-            else:
-                with path.open("xb") as stream:
-                    stream.write(content)
-                if file.mode == b"100755":
-                    mode = path.stat().st_mode
-                    path.chmod(mode | (mode & 0o444) >> 2)
+            try:
+                self._place(file, content)
+            except BuildError as err:
+                raise self.refused(str(err)) from None
         for file in files:
             if file.mode == b"160000":
-                (self.target / file.path.decode("utf-8", "surrogateescape")).mkdir(
-                    parents=True, exist_ok=True
-                )
+                make_below(self.target, file.path.decode("utf-8", "surrogateescape"))
+
+    def _place(self, file: _File, content: bytes) -> None:
+        name = file.path.decode("utf-8", "surrogateescape")
+        if file.mode == b"120000":
+            text = content.decode("utf-8", "surrogateescape")
+            check_target(text, str(self.target / name), self.one.name)
+            symlink_below(text, self.target, name)
+            return
+        with open_below(self.target, name) as stream:
+            stream.write(content)
+            if file.mode == b"100755":
+                mode = os.fstat(stream.fileno()).st_mode
+                os.fchmod(stream.fileno(), mode | (mode & 0o444) >> 2)
 
     def _contents(self, files: list[_File]) -> Iterator[tuple[_File, bytes]]:
         """Yield each file with its bytes, some files at a time."""

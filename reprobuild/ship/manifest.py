@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import ShipError
-from reprobuild.guard.strings import Digest, ImageName, MemberPath, Sha256, ShortLine, Word
+from reprobuild.guard.strings import BundlePath, Digest, ImageName, Sha256, ShortLine, Word
 
 _HINT = "is it a file that `reprobuild bundle` wrote?"
 
@@ -16,7 +16,7 @@ _HINT = "is it a file that `reprobuild bundle` wrote?"
 class Entry(Struct, frozen=True, kw_only=True):
     """A file of a bundle."""
 
-    path: MemberPath
+    path: BundlePath
     sha256: Sha256
     size: Annotated[int, Meta(ge=0)]
 

@@ -131,7 +131,7 @@ def _package(file: str, number: int, line: str) -> CondaPackage | None:
 
 
 def _of_address(file: str, number: int, line: str, url: str, digest: str) -> CondaPackage | None:
-    above, _, name = unquote(url).rpartition("/")
+    above, _, name = (unquote(part) for part in url.rpartition("/"))  # split first: `%2F` is no slash
     match = _FILE.fullmatch(name)
     if not match or not url.isprintable():
         return None

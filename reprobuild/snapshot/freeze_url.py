@@ -126,6 +126,8 @@ def _folder(path: str) -> Origin:
 def _file_version(address: str) -> str | None:
     """Return the version that a wheel or sdist carries in its name, as it is written there."""
     file = unquote(address.partition("?")[0].rpartition("/")[2])
+    if "/" in file:  # `%2F`: no name of a file
+        return None
     try:
         if file.endswith(".whl"):
             parse_wheel_filename(file)  # only a well-formed name has its version in second place

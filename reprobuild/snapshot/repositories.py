@@ -11,11 +11,11 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.guard.strings import (
     Line,
+    OptionalSha256,
     QuotedPath,
     QuotedRelativePath,
     RemoteAddress,
     Sha256,
-    Sha256OrEmpty,
     Text,
     Value,
     Word,
@@ -31,7 +31,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
     """A bundle of git beside capture.json. `file` is None, and `reason` says why, where none could be written."""
 
     file: Name | None
-    sha256: Sha256OrEmpty = ""
+    sha256: OptionalSha256 = ""
     refs: dict[Literal["head", "index", "worktree", "unmerged"], Id] = {}
     reason: Text = ""
 

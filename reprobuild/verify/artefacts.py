@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from reprobuild import secrets
-from reprobuild.guard.strings import Sha256OrEmpty
+from reprobuild.guard.strings import OptionalSha256
 from reprobuild.verify.verdict import Comparison, V
 
 LONGEST = 400  # characters of a line of details
@@ -65,7 +65,7 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
     details: tuple[Text, ...] = ()
     excused: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
-    digest: Sha256OrEmpty = ""
+    digest: OptionalSha256 = ""
 
 
 class Pair(Struct, frozen=True):

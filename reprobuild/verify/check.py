@@ -14,6 +14,7 @@ from msgspec import Struct
 from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
 from reprobuild.errors import EngineError, SnapshotError
+from reprobuild.guard.below import write_below
 from reprobuild.lock import FILES, Lock, distributions
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.kinds import kind_of
@@ -215,7 +216,7 @@ def _again(done: Finished) -> Snapshot | str:
         return why(done)
     with tempfile.TemporaryDirectory() as made:
         for name, data in plain.items():
-            Path(made, name).write_bytes(data)
+            write_below(Path(made), name, data)
         try:
             return read_snapshot(Path(made))
         except SnapshotError as err:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
 from reprobuild.guard.strings import Digest as ImageDigest
-from reprobuild.guard.strings import Instant, Version, Word
+from reprobuild.guard.strings import Instant, Profile, Version
 from reprobuild.verify.document import Count, Device, Digest, Free, ModeName, Name, Seconds, Seen, Text
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
@@ -187,7 +187,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     tree: ImageDigest
     lock: ImageDigest
     seed: int
-    profile: Word
+    profile: Profile
     determinism: Determinism
     round_trip: RoundTrip
     smoke: tuple[Smoke, ...]

@@ -38,6 +38,7 @@ UNTYPED = {
     "conda/linking.py:ask": "the answer of a process of this program; its callers give it a type",
     "conda/rattling.py:main": "the other end of that process",
     "environments/image.py:object": "of an image, for `compare`: each value is tested for text, and only displayed",
+    "guard/strings.py:is_valid": "the type is an argument, of one string",
     "image/foreign.py:_from_docker_archive": "of the builder's own archive: names are looked up among its members",
     "image/kinds.py:_same_json": "two files are compared, and nothing of them is used",
     "image/layers.py:recipe_items": "what this program wrote into the recipe of a layer",

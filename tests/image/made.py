@@ -22,6 +22,7 @@ from reprobuild.lock import (
     Interpreter,
     Lock,
     Realised,
+    RecordedDecisions,
     Setting,
     Source,
     Wheel,
@@ -132,7 +133,7 @@ class Made:
     def source(self, name: str, entries: Sequence[tuple[Entry, bytes]], **more: Any) -> Source:
         tar = make_tar(entries)
         source = Source(
-            name=name, url="", commit="c" * 40, tree="", patch=None, path=f"/src/{name}", editable=True,
+            name=name, url="", commit="c" * 40, tree="7" * 40, patch=None, path=f"/src/{name}", editable=True,
             epoch=EPOCH, file=Artefact(filename=f"{name}.tar", sha256=self.store.add(tar), size=len(tar)),
         )  # fmt: skip
         self.sources.append(msgspec.structs.replace(source, **more))
@@ -145,7 +146,7 @@ class Made:
             base=Base(distribution="debian", release="bookworm", packages=()),
             wheels=tuple(self.wheels), sources=tuple(self.sources),
             environment=(Setting(name="OMP_NUM_THREADS", value="4"),), workdir="/src", workload=None,
-            decisions={}, rulings=(),
+            decisions=RecordedDecisions(), rulings=(),
             realised=Realised(
                 base=self.base, runtime="0" * 64, wheels=tuple(self.built), bytecode=tuple(self.bytecode)
             ),

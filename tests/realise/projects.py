@@ -9,7 +9,18 @@ from collections.abc import Mapping, Sequence
 
 from reprobuild.decisions import BuildDecision
 from reprobuild.fetch import fetch
-from reprobuild.lock import EPOCH, VERSION, Artefact, Base, Interpreter, Lock, Sdist, Source, Wheel
+from reprobuild.lock import (
+    EPOCH,
+    VERSION,
+    Artefact,
+    Base,
+    Interpreter,
+    Lock,
+    RecordedDecisions,
+    Sdist,
+    Source,
+    Wheel,
+)
 from reprobuild.net import Net
 from reprobuild.realise import realise
 from reprobuild.realise.base import realise_base
@@ -73,7 +84,7 @@ class Bench:
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
             interpreter=PYTHON, base=self.base, devel=self.devel, wheels=(*captured, *found.wheels),
             sources=found.sources, sdists=found.sdists,
-            environment=(), workdir="/src", workload=None, decisions={}, rulings=(),
+            environment=(), workdir="/src", workload=None, decisions=RecordedDecisions(), rulings=(),
         )  # fmt: skip
 
     def sealed(self, *sources: Source) -> Lock:

@@ -10,7 +10,7 @@ import msgspec
 
 from reprobuild.halflife import Forecast
 from reprobuild.image.build import Image
-from reprobuild.lock import Base, CondaPackage, Lock, Setting, Workload
+from reprobuild.lock import Base, CondaPackage, Lock, RecordedDecisions, Setting, Workload
 from reprobuild.report.page import render_html
 from reprobuild.report.page.nodes import Nodes, Odd, Peers
 from reprobuild.verify.verdict import (
@@ -110,7 +110,8 @@ def full_lock(bad: str) -> Lock:
         rulings=rulings, wheels=(wheel(bad, bad, yanked=bad), wheel("b", requires=("nothere>=1",))), conda=(conda,),
         base=Base(distribution=bad, release=bad, packages=(deb(bad, bad),)),
         sources=(msgspec.structs.replace(source(bad, "7" * 40), commit=bad, patch=bad),),
-        environment=(Setting(name=bad, value=bad),), decisions={bad: [bad, {bad: bad}]}, platform=bad,
+        environment=(Setting(name=bad, value=bad),), platform=bad,
+        decisions=RecordedDecisions(accept=(bad,), bake={bad: bad}),
         workload=Workload(command=("echo", bad), outputs=(bad,)), profile=bad,
     )  # fmt: skip
 

@@ -157,3 +157,35 @@ def test_a_login_in_the_address_of_an_unhashed_file_is_nowhere(served: Served, t
     found = resolved(lists(), f"tool @ {served.url}/p/{WHEEL}", around=around)
     assert [wheel.file.sha256 for wheel in found.wheels] == [HASH]
     assert "hunter2" not in repr(found)
+
+
+OUT = "tool-1.0-1%2F..%2F..%2Fvictim-py3-none-any.whl"
+
+
+def test_an_encoded_slash_is_no_directory(served: Served, around: Around) -> None:
+    """A build tag takes any text, so that packaging reads `tool-1.0-1/../../victim-py3-none-any.whl` as a wheel."""
+    index = Index(served)
+    url = served.give(f"/elsewhere/{OUT}", BYTES)
+    for text in (
+        f"tool @ {url}",
+        f"tool @ {url}#sha256={HASH}",
+        f"tool @ file:///elsewhere/{OUT}#sha256={HASH}",
+    ):
+        found = resolved(lists(index.url), text, around=around)
+        assert found.wheels == ()
+        assert one(found)[:2] == ("unresolved", "archive-line")
+    assert (
+        "is no name of a wheel of tool" in one(resolved(lists(index.url), f"tool @ {url}", around=around))[2]
+    )
+
+
+def test_an_index_that_lists_a_path_lists_no_file(served: Served) -> None:
+    index = Index(served)
+    index.add(OUT.replace("%2F", "/"))
+    assert one(resolved(lists(index.url), "tool==1.0"))[0] == "unresolved"
+
+
+def test_an_encoded_slash_in_the_name_of_a_source_is_left_out(served: Served, around: Around) -> None:
+    url = served.give("/elsewhere/tool-1.0%2F..%2Fvictim.tar.gz", BYTES)
+    (sdist,) = resolved(lists(Index(served).url), f"tool @ {url}", around=around).sdists
+    assert sdist.file.filename == "tool.tar.gz"

@@ -22,6 +22,7 @@ from reprobuild.lock import (
     Interpreter,
     Lock,
     Realised,
+    RecordedDecisions,
     Ruling,
     Sdist,
     Setting,
@@ -53,7 +54,7 @@ def make_lock(**more: Any) -> Lock:
         base=Base(distribution="debian", release="bookworm", packages=(deb("bash"), deb("dpkg"))),
         wheels=(wheel("torch"),), sources=(source("mylib", "7" * 40),),
         environment=(Setting(name="A", value="1"), Setting(name="LINES", value="one\ntwo")),
-        workdir="/src", workload=None, decisions={},
+        workdir="/src", workload=None, decisions=RecordedDecisions(),
         rulings=(ruling("torch", "torch==1.0"), ruling("mylib", "-e git+https://example.org/mylib@c#egg=mylib")),
     )  # fmt: skip
     return msgspec.structs.replace(lock, **more)
@@ -116,7 +117,7 @@ def make_verdict(
     cpu: Any = "identical", gpu: Any = "not-applicable", round_trip: Any = "exact", **more: Any
 ) -> Verdict:
     verdict = Verdict(
-        version=VERSION, made="2026-11-22T05:00:00Z", program="0.1.0", image=f"sha256:{SHA}", tree="sha256:1",
+        version=VERSION, made="2026-11-22T05:00:00Z", program="0.1.0", image=f"sha256:{SHA}", tree=f"sha256:{SHA}",
         lock=f"sha256:{SHA}", seed=42, profile="torch",
         determinism=Determinism(cpu=cpu, gpu=gpu, collectives=gpu), round_trip=round_trip, smoke=(make_smoke(),),
         comparisons=(), differences=(),

@@ -92,8 +92,8 @@ def environment(lock: Lock) -> Section:
     parts += [
         _left_out(kind, found) for kind, found in sorted(groups.items(), key=lambda pair: -len(pair[1]))
     ]
-    if lock.decisions:
-        decided = [(code(key), code(_written(value))) for key, value in sorted(lock.decisions.items())]
+    if decisions := lock.decisions.as_dict():
+        decided = [(code(key), code(_written(value))) for key, value in sorted(decisions.items())]
         parts.append(table("What you decided", ("decision", "value"), decided, shown=True))
     lead = "Variables that change what is computed are in the image; those of a session, a site or a scheduler are not."
     note = "The image sets no variable of the captured environment."

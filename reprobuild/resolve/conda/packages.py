@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from reprobuild.conda.repodata import Repodata
 from reprobuild.decisions import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.fetch import fetch
+from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import PREFIX, CondaPackage, Interpreter, Outcome, Ruling
 from reprobuild.lock.requirements import UNLISTED
 from reprobuild.resolve.conda.files import Chosen, Files, Refused
@@ -184,8 +185,13 @@ def _package(one: model.CondaPackage, chosen: Chosen, facts: Facts) -> CondaPack
     return CondaPackage(
         name=facts.index.name, version=facts.index.version, build=facts.index.build, subdir=chosen.subdir,
         channel=chosen.channel, file=chosen.file,
-        distributions=tuple(sorted({str(canonicalize_name(name)) for name in facts.distributions})),
+        distributions=tuple(sorted(_projects(facts.distributions))),
     )  # fmt: skip
+
+
+def _projects(names: Iterable[str]) -> set[str]:
+    """Return the names of projects; a folder of metadata can have a name that no project has."""
+    return {str(canonicalize_name(name)) for name in names if is_valid(name, ProjectName)}
 
 
 def _glibc(facts: Facts) -> Glibc | None:

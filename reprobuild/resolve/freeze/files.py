@@ -21,6 +21,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
+from reprobuild.guard.strings import FileName, is_valid
 from reprobuild.lock import Artefact
 from reprobuild.net import Net, local_hash, local_size, split_credentials
 from reprobuild.resolve.freeze.indexes import Index, Indexes
@@ -240,6 +241,10 @@ def at_address(name: str, filename: str, url: str, sha256: str) -> Distribution 
 
 def _distribution(project: str, listed: Listed, index: str, rank: int) -> Distribution | None:
     """Return the file's description, or None where its name is not one of this project's."""
+    if not is_valid(
+        listed.filename, FileName
+    ):  # `%2F` in an address, or a page that lies; a build tag takes anything
+        return None
     tags: frozenset[Tag] = frozenset()
     build: tuple[int, str] | None = None
     try:

@@ -126,7 +126,7 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
         repository = Repository(folder, given.env)
         found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
         changes = one.bundle.sha256 if one.bundle and found.changed else None
-        commit = (line.commit if line else None) or found.commit
+        commit = _full(line.commit if line else None, known) or found.commit
         blank = replace(_blank(line, name), subdirectory=_subdirectory(line, one))
         source = replace(blank, commit=commit, tree=found.tree, patch=changes, url=_address(line, found))
         source = _keep(repository, source, given.store, folder, dated=found.commit)
@@ -139,6 +139,11 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
         )
     used = frozenset({patch.file}) if patch else frozenset[str]()
     return _Made(source, (*rulings, *rule_losses(one, given.captured)), used)
+
+
+def _full(commit: str | None, known: Collection[str | None]) -> str | None:
+    """Return the whole id of a commit that a line may abbreviate."""
+    return next((oid for oid in sorted(filter(None, known)) if commit and oid.startswith(commit)), None)
 
 
 def _subdirectory(line: Requirement | None, one: CapturedRepository) -> str:

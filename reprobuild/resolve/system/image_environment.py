@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from reprobuild import secrets
 from reprobuild.decisions import is_named
-from reprobuild.lock import Outcome, Ruling, Setting
+from reprobuild.lock import InheritedSetting, Outcome, Ruling, Setting
 from reprobuild.resolve.settings.environment import NAME, rules
 
 # Variables of an image stand in no captured file.
@@ -16,7 +16,7 @@ _NUMERIC = ("numerics", "preload")
 
 def inherit_environment(
     variables: Iterable[str], ours: Iterable[Setting], drop: Collection[str]
-) -> tuple[tuple[Setting, ...], tuple[Ruling, ...]]:
+) -> tuple[tuple[InheritedSetting, ...], tuple[Ruling, ...]]:
     """Decide the variables of an image.
 
     Args:
@@ -29,7 +29,7 @@ def inherit_environment(
         computed and was not captured. Values of secrets are in neither.
     """
     baked = {setting.name: setting.value for setting in ours}
-    kept: dict[str, Setting] = {}
+    kept: dict[str, InheritedSetting] = {}
     rulings: dict[str, Ruling] = {}
     for variable in variables:
         name, _, value = variable.partition("=")
@@ -40,7 +40,7 @@ def inherit_environment(
         )  # fmt: skip
         kept.pop(name, None)
         if outcome in ("in base", "replaced"):
-            kept[name] = Setting(name=name, value=value)
+            kept[name] = InheritedSetting(name=name, value=value)
     return tuple(kept.values()), tuple(rulings.values())
 
 

@@ -1,0 +1,68 @@
+"""What must hold between the fields of a lock, beyond the grammar of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from reprobuild.errors import LockError
+from reprobuild.lock.model import Lock, canonical, encode
+from reprobuild.lock.python import Wheel
+
+_HINT = (
+    "it is one of a captured line, of an index or of a decision: correct it, or leave its project or package out with "
+    "`--drop NAME`"
+)
+
+
+def check_consistency(lock: Lock) -> None:
+    """Refuse a lock whose parts would stand in each other's place.
+
+    Raises:
+        ValueError: the file of a wheel has the name of no wheel or of another project's; two wheels of the image have
+            files of one name; two sources have one name or one place. The message names the field.
+    """
+    built = lock.realised.wheels if lock.realised else ()
+    for path, wheels in (("wheels", lock.wheels), ("realised.wheels", built)):
+        for number, wheel in enumerate(wheels):
+            _check_name(wheel, f"$.{path}[{number}].file.filename")
+    environment = [wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment"]
+    _check_unique((wheel.file.filename for wheel in environment), "wheels: two files are named")
+    _check_unique((source.name for source in lock.sources), "sources: two are named")
+    _check_unique((source.path for source in lock.sources), "sources: two stand in")
+
+
+def readable(lock: Lock) -> Lock:
+    """Return the canonical lock, after reading it as a file of it is read.
+
+    Raises:
+        LockError: a value is one that no lock can hold, so that no program could read its file.
+    """
+    lock = canonical(lock)
+    try:
+        read = msgspec.json.decode(encode(lock), type=Lock)
+        check_consistency(read)
+    except (msgspec.MsgspecError, ValueError) as err:
+        raise LockError(f"a lock cannot hold a value: {err}", hint=_HINT) from None
+    return lock
+
+
+def _check_name(wheel: Wheel, path: str) -> None:
+    try:
+        name = parse_wheel_filename(wheel.file.filename)[0]
+    except InvalidWheelFilename as err:
+        raise ValueError(f"{err} - at `{path}`") from None
+    if name != canonicalize_name(wheel.name):
+        raise ValueError(f"{wheel.file.filename} is no wheel of {wheel.name} - at `{path}`")
+
+
+def _check_unique(names: Iterable[str], words: str) -> None:
+    if twice := next(_repeated(names), None):
+        raise ValueError(f"{words} {twice} - at `$`")
+
+
+def _repeated(names: Iterable[str]) -> Iterator[str]:
+    yield from (name for name, count in Counter(names).items() if count > 1)

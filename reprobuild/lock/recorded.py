@@ -1,0 +1,60 @@
+"""The decisions of the user, as a lock keeps them: for people who ask why. An image does not depend on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.guard.strings import Line, Value
+
+
+class RecordedWorkload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The decision `workload`."""
+
+    command: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+class RecordedArchive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One archive of the decision `archives`."""
+
+    url: Line
+    key: Line = ""
+    suites: tuple[Line, ...] = ()
+    components: tuple[Line, ...] = ()
+
+
+class RecordedBuild(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The decision `build` of one project."""
+
+    requires: tuple[Line, ...] = ()
+    packages: tuple[Line, ...] = ()
+    variables: dict[Line, Value] = {}
+    environment: bool | None = None
+
+
+class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Every decision that a lock keeps, by the names of `reprobuild.yaml`."""
+
+    python: Line | None = None
+    base: Line | None = None
+    platform: Line | None = None
+    sources: dict[Line, Line] = {}
+    archives: tuple[RecordedArchive, ...] = ()
+    indexes: dict[Line, Line] = {}
+    channels: tuple[Line, ...] = ()
+    bake: dict[Line, Value | None] = {}
+    drop: tuple[Line, ...] = ()
+    accept: tuple[Line, ...] = ()
+    profile: Line | None = None
+    seed: int | None = None
+    workload: RecordedWorkload | None = None
+    build: dict[Line, RecordedBuild] = {}
+    devel: Line | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what was decided, by name; what was not decided is left out."""
+        kept: dict[str, Any] = msgspec.to_builtins(self)
+        return kept
