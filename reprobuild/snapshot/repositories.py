@@ -16,6 +16,7 @@ from reprobuild.guard.strings import (
     QuotedRelativePath,
     RemoteAddress,
     Sha256,
+    ShortLine,
     Text,
     Value,
     Word,
@@ -90,7 +91,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     diff: Diff
     unmerged: tuple[tuple[Mode, Id, Stage, QuotedRelativePath], ...]
     flags: dict[Literal["intent-to-add", "skip-worktree", "assume-unchanged"], tuple[QuotedRelativePath, ...]]
-    settings: dict[Word, Word]
+    settings: dict[Word, ShortLine]
     attributes: Value
     shallow: tuple[Id, ...]
     left_out: tuple[LeftOut, ...]
