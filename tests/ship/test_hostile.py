@@ -245,7 +245,9 @@ def deep(files: dict[str, bytes]) -> None:
     files["reprobuild.lock"] = b"[" * 200_000
 
 
-def remade(results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], None]) -> None:
+def remade(
+    results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], None], reference: str = ""
+) -> None:
     """Write `bad.tar`, a bundle that is whole, and in which something was changed before it was made."""
     results.bundle(tmp_path / "b.tar")
     take(tmp_path / "b.tar", tmp_path / "good", tmp_path / "store")
@@ -254,6 +256,7 @@ def remade(results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], 
     files = {name: (tmp_path / "good" / name).read_bytes() for name in names}
     harm(files)
     members = [item(name, hashlib.sha256(data).hexdigest(), len(data)) for name, data in files.items()]
+    told["image"]["reference"] = reference or told["image"]["reference"]
     raw = form.encode({**told, "members": members})
     given = [File(path=name, content=data) for name, data in files.items()]
     write_bundle(tmp_path / "bad.tar", given, raw, b"", 0)
