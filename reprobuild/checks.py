@@ -15,7 +15,7 @@ from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
-from reprobuild.results import REPORT, VERDICT
+from reprobuild.results import REPORT, VERDICT, engine_name
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
 from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other
@@ -99,11 +99,12 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
     wanted = expected(lock, session.store, session.say)
     session.store.release()  # the checks take long, and need nothing of it
-    session.say(f"{engine.NAME}: looking for {image.reference}, and loading it where it is not there")
-    if engine.load(out / "image", image.reference, (image.config, image.manifest), session.env):
-        session.say(f"loaded {image.reference} into {engine.NAME}")
+    name = engine_name(lock, image, out, session.store, session.say)
+    session.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
+    if engine.load(out / "image", name, (image.config, image.manifest), session.env):
+        session.say(f"loaded {name} into {engine.NAME}")
     asked = Asked(
-        reference=image.reference, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
+        reference=name, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
         control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=checks.work, ignored=checks.ignored, smoke_only=checks.smoke_only, probes=checks.probes,

@@ -22,17 +22,19 @@ from reprobuild.alone import alone
 from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import artefacts
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import EncodedPath, Line, Sha256
 from reprobuild.halt import Halt
 from reprobuild.lock import Lock, read_lock
 from reprobuild.store import LARGEST_MEMORY, Store, Used
 
 FOLDER = "kept"
+BUILD = "build by "  # begins the name of a run that makes an image; the builder follows
 
 
 class Named(Struct, frozen=True, kw_only=True):
     """A file that a lock names; one that is made `here` stands at no address."""
 
-    name: str
+    name: Line
     here: bool = False
 
 
@@ -42,10 +44,10 @@ class Kept(Struct, frozen=True, kw_only=True):
     The path is quoted as in an address: it may hold bytes that no JSON can.
     """
 
-    path: str
-    digest: str
-    files: dict[str, Named]
-    runs: dict[str, Used]
+    path: EncodedPath
+    digest: Sha256
+    files: dict[Sha256, Named]
+    runs: dict[Line, Used]
 
 
 class Present(Struct, frozen=True, kw_only=True):
@@ -129,6 +131,16 @@ def _both(one: Used, other: Used) -> Used:
 
 def _place(path: Path, store: Store) -> Path:
     return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
+
+
+def is_built_here(lock: Lock, path: Path, store: Store) -> bool:
+    """Tell whether this store records a build of the lock file at a path: its image has the name that the user gave.
+
+    A record names the lock by its digest, and stands under the path of the file. A directory of others brings none.
+    """
+    record = _read(_place(path, store))
+    runs = record.runs if record is not None and record.digest == lock.digest else {}
+    return any(run.startswith(BUILD) for run in runs)
 
 
 def kept_locks(store: Store) -> list[tuple[Path, Kept]]:

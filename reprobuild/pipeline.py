@@ -21,9 +21,10 @@ from reprobuild.fetch import artefacts, fetch, of_image
 from reprobuild.fleet.page import keep_on_page
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
+from reprobuild.image.naming import own_name
 from reprobuild.image.single import Kind, kept_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
-from reprobuild.keep import keep, keeping
+from reprobuild.keep import BUILD, keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
 from reprobuild.payload import payload
 from reprobuild.preflight import check_gpus, preflight, this_machine
@@ -192,13 +193,13 @@ def build(
         {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
     )
     write_lock(sealed, out / LOCK)
-    with keeping(sealed, out / LOCK, session.store, f"build by {making.builder}"):
+    with keeping(sealed, out / LOCK, session.store, f"{BUILD}{making.builder}"):
         for name, text in texts.items():
             if name != "requirements.txt":
                 write_file(out / name, text.encode())
         session.say("image: layers and OCI layout")
         former = former_image(out)
-        reference = making.tag or f"reprobuild:{sealed.digest[:12]}"
+        reference = making.tag or own_name(sealed.digest)
         image = _make_image(sealed, out, session, texts, reference, making)
     image = _record(kept_singles(image, former, out, session.say), out)
     if making.singles:

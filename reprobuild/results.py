@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import Image
 from reprobuild.image.layout import read_layout
+from reprobuild.image.naming import local_name
+from reprobuild.keep import is_built_here
 from reprobuild.lock import Lock, conflicts, read_lock
+from reprobuild.store import Store
 from reprobuild.verify.verdict import Verdict
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
@@ -82,6 +86,22 @@ def read_image(out: Path) -> tuple[Lock, Image]:
             hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
         )
     return lock, image
+
+
+def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]) -> str:
+    """Return the name under which the image of a directory of results is loaded into an engine.
+
+    A name that the user gave (`--tag`) counts where this store records that the image was built here.
+
+    Args:
+        lock, image: of the directory.
+        out: the directory.
+        store: of this machine.
+        say: is told where the name is another than the image's own.
+    """
+    if is_built_here(lock, out / LOCK, store):
+        return image.reference
+    return local_name(image.reference, lock.digest, say)
 
 
 def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from msgspec import Struct
 from reprobuild.alone import lock, machine
 from reprobuild.errors import FetchError
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Sha256
 from reprobuild.signature import make_key, read_key, sign, verify
 from reprobuild.whole import private_folder
 
@@ -88,8 +89,8 @@ class DamagedError(FetchError):
 class Used(Struct, frozen=True, kw_only=True):
     """What was asked of a store, sorted: hashes of blobs, keys of `made`."""
 
-    blobs: tuple[str, ...] = ()
-    made: tuple[str, ...] = ()
+    blobs: tuple[Sha256, ...] = ()
+    made: tuple[Sha256, ...] = ()
 
 
 class Store:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
+from reprobuild.guard.strings import Key, Line
 from reprobuild.net import Net, NotFound
 
 _LONGEST = 8 << 20  # bytes of an answer
@@ -20,11 +21,11 @@ _MOST = 100
 
 
 class _File(Struct):
-    first_seen: str = ""
+    first_seen: Line = ""
 
 
 class _Answer(Struct):
-    fileinfo: dict[str, list[_File]] = {}
+    fileinfo: dict[Key, list[_File]] = {}
 
 
 class FirstSeen:

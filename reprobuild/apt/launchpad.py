@@ -6,7 +6,7 @@ https://api.launchpad.net/devel.html (archive: `getPublishedBinaries`; binary_pa
 
 from __future__ import annotations
 
-import re
+import contextlib
 from typing import Annotated, TypeVar
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import FetchError
+from reprobuild.guard.strings import FileName, Hex, Sha256, Url
 from reprobuild.lock import Artefact
 from reprobuild.net import Net
 
@@ -24,21 +25,21 @@ _MOST = 50  # publications of one version that are looked at
 
 
 class _Publication(Struct):
-    self_link: str
+    self_link: Url
 
 
 class _Publications(Struct):
-    entries: list[_Publication]
+    entries: list[msgspec.Raw]
 
 
 class _File(Struct):
-    url: str
+    url: Url
     size: Annotated[int, Meta(ge=0)]
-    sha256: str
+    sha256: Sha256
 
 
 class _Archive(Struct):
-    signing_key_fingerprint: str | None = None
+    signing_key_fingerprint: Hex | None = None
 
 
 class Launchpad:
@@ -72,16 +73,19 @@ class Launchpad:
             f"&version={quote(version, safe='')}&exact_match=true&distro_arch_series={series}"
         )
         found: dict[str, Artefact] = {}
-        for publication in self._ask(asked, _Publications).entries[:_MOST]:
+        entries = self._ask(asked, _Publications).entries[:_MOST]
+        for publication in (self._read(entry, _Publication, asked) for entry in entries):
             if not publication.self_link.startswith(f"{self._url}/"):
                 raise FetchError(f"{asked} leads to {publication.self_link}", hint=_HINT)
             files = f"{publication.self_link}?ws.op=binaryFileUrls&include_meta=true"
-            for file in self._ask(files, list[_File]):
-                filename = file.url.rpartition("/")[2]
-                if filename.endswith(".deb") and re.fullmatch(r"[0-9a-f]{64}", file.sha256):
-                    found[file.sha256] = Artefact(
-                        filename=filename, sha256=file.sha256, size=file.size, url=file.url
-                    )
+            for entry in self._ask(files, list[msgspec.Raw]):
+                with contextlib.suppress(msgspec.ValidationError):  # one odd file loses no other
+                    file = msgspec.json.decode(entry, type=_File)
+                    filename = msgspec.convert(file.url.rpartition("/")[2], FileName)
+                    if filename.endswith(".deb"):
+                        found[file.sha256] = Artefact(
+                            filename=filename, sha256=file.sha256, size=file.size, url=file.url
+                        )
         return tuple(found.values())
 
     def fingerprint(self, ppa: str) -> str:
@@ -93,9 +97,12 @@ class Launchpad:
         return self._ask(f"{self._url}/{_path(ppa)}", _Archive).signing_key_fingerprint or ""
 
     def _ask(self, url: str, kind: type[_T]) -> _T:
-        page = self._net.page(url, accept="application/json", most=_LONGEST)
+        return self._read(self._net.page(url, accept="application/json", most=_LONGEST).content, kind, url)
+
+    @staticmethod
+    def _read(content: bytes | msgspec.Raw, kind: type[_T], url: str) -> _T:
         try:
-            return msgspec.json.decode(page.content, type=kind)
+            return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, RecursionError) as err:
             raise FetchError(f"{url} answered something else: {err}", hint=_HINT) from None
 

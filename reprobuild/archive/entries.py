@@ -10,6 +10,8 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.guard.strings import Hex, Line, LinkTarget, OptionalSha256, TreePath
+
 CHUNK = 1 << 20
 
 EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
@@ -22,16 +24,16 @@ class Entry(Struct, frozen=True, kw_only=True):
     `xattrs` are (name, hex value) pairs, sorted.
     """
 
-    path: str
+    path: TreePath
     type: EntryType
     mode: int
     uid: int = 0
     gid: int = 0
     size: int = 0
-    target: str = ""
-    sha256: str = ""
+    target: LinkTarget = ""
+    sha256: OptionalSha256 = ""
     device: tuple[int, int] = (0, 0)
-    xattrs: tuple[tuple[str, str], ...] = ()
+    xattrs: tuple[tuple[Line, Hex], ...] = ()
 
 
 TAR_TYPES: dict[EntryType, bytes] = {

@@ -21,6 +21,7 @@ from msgspec import Struct
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars, zips
 from reprobuild.guard.names import HOSTILE, check_path
+from reprobuild.guard.strings import CondaName, Line, LinkTarget, Sha256, TreePath, Word
 
 _NAME = re.compile(
     r"(?P<name>[a-z0-9_][a-z0-9_.-]*)-(?P<version>[0-9A-Za-z_.+!]+)-(?P<build>[0-9A-Za-z_.+]+)"
@@ -43,13 +44,13 @@ T = TypeVar("T")
 class Index(Struct, frozen=True, kw_only=True):
     """The part of `info/index.json` that is used; conda writes more."""
 
-    name: str
-    version: str
-    build: str
+    name: CondaName
+    version: CondaName
+    build: CondaName
     build_number: int = 0
-    subdir: str | None = None
-    noarch: str | bool | None = None
-    depends: tuple[str, ...] = ()
+    subdir: CondaName | None = None
+    noarch: Word | bool | None = None
+    depends: tuple[Line, ...] = ()
 
     @property
     def kind(self) -> str | None:
@@ -60,12 +61,12 @@ class Index(Struct, frozen=True, kw_only=True):
 class PathRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of `info/paths.json`. `path_type` is `hardlink`, `softlink` or `directory`."""
 
-    path: str = msgspec.field(name="_path")
-    path_type: str
-    sha256: str | None = None
+    path: TreePath = msgspec.field(name="_path")
+    path_type: Word
+    sha256: Sha256 | None = None
     size_in_bytes: int | None = None
-    file_mode: str | None = None
-    prefix_placeholder: str | None = None
+    file_mode: Word | None = None
+    prefix_placeholder: LinkTarget | None = None
 
 
 class Paths(Struct, frozen=True, kw_only=True):
@@ -78,8 +79,8 @@ class Paths(Struct, frozen=True, kw_only=True):
 class Noarch(Struct, frozen=True, kw_only=True):
     """What `info/link.json` says of a package for every platform."""
 
-    type: str
-    entry_points: tuple[str, ...] = ()
+    type: Word
+    entry_points: tuple[Line, ...] = ()
 
 
 class Linking(Struct, frozen=True, kw_only=True):

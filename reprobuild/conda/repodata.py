@@ -17,6 +17,7 @@ from msgspec import Struct
 from reprobuild.conda.linking import ask
 from reprobuild.conda.package import split_filename
 from reprobuild.errors import BuildError, FetchError
+from reprobuild.guard.strings import CondaName, FileName, Hex, Key, OptionalSha256, Text
 from reprobuild.net import Net, NotFound
 
 # linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
@@ -27,11 +28,11 @@ _HINT = "the channel is broken, or no channel; name another with `--channel URL`
 class Listed(Struct, frozen=True, kw_only=True):
     """One package of a channel; `sha256` and `md5` may be empty where the channel does not tell them."""
 
-    filename: str
-    version: str
-    build: str
-    sha256: str = ""
-    md5: str = ""
+    filename: FileName
+    version: CondaName
+    build: CondaName
+    sha256: OptionalSha256 = ""
+    md5: Hex = ""
     size: int = 0
 
 
@@ -70,7 +71,8 @@ class Repodata:
             job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
             try:
                 answer = ask({"find": job}, self._folder, f"read the packages of {url}")
-                records = msgspec.convert(answer, type=list[Listed])
+                entries = msgspec.convert(answer, type=list[dict[Key, Text | int]])
+                records = [one for entry in entries if (one := _listed(entry))]
             except (BuildError, msgspec.ValidationError) as err:
                 raise FetchError(f"{url} is not a channel's list of packages: {err}", hint=_HINT) from None
         for name in missing:
@@ -99,6 +101,14 @@ class Repodata:
         except NotFound:
             return None
         return file
+
+
+def _listed(entry: dict[str, str | int]) -> Listed | None:
+    """Return one package of a channel; None for an odd entry, which loses no other."""
+    try:
+        return msgspec.convert(entry, type=Listed)
+    except msgspec.ValidationError:
+        return None
 
 
 def _inflate(packed: Path, file: Path, url: str) -> None:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from reprobuild.errors import EngineError
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Digest, OptionalAbsolutePath, Sha256
 from reprobuild.image.layout import Layout
 from reprobuild.image.single import filename
 
@@ -35,10 +36,10 @@ _LARGEST = 1 << 16
 class Kept(Struct, frozen=True, kw_only=True):
     """A SIF: the digests of the image ("sha256:...") and of the file (hex), and the folder a command starts in."""
 
-    manifest: str
-    config: str
-    workdir: str
-    sha256: str
+    manifest: Digest
+    config: Digest
+    workdir: OptionalAbsolutePath
+    sha256: Sha256
     size: int
 
 

@@ -7,6 +7,7 @@ store by its manifest digest (https://docs.docker.com/engine/storage/containerd/
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import tarfile
@@ -34,6 +35,7 @@ from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
 from reprobuild.image.docker_archive import write_docker_archive
 from reprobuild.image.layout import read_layout
+from reprobuild.image.naming import named_index
 from reprobuild.proc import Handing, handed_on
 
 NAME = "docker"
@@ -97,7 +99,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
             if client.images.get(reference).id in digests:
                 return False
         write = _write_layout_tar if has_containerd_store(client.info()) else _write_docker_archive
-        with contextlib.closing(_streamed(lambda stream: write(layout, stream))) as content:
+        with contextlib.closing(_streamed(lambda stream: write(layout, reference, stream))) as content:
             for line in cast(Any, client.api).load_image(content) or ():
                 if "error" in line:
                     raise EngineError(
@@ -131,13 +133,19 @@ def has_containerd_store(info: Mapping[str, Any]) -> bool:
     return any("containerd" in str(value) for pair in info.get("DriverStatus") or () for value in pair)
 
 
-def _write_layout_tar(layout: Path, stream: IO[bytes]) -> None:
+def _write_layout_tar(layout: Path, reference: str, stream: IO[bytes]) -> None:
+    """Write a layout as a tar whose index names this reference alone, whatever that of the directory names."""
+    index = named_index(read_layout(layout), reference)
     with tarfile.open(fileobj=stream, mode="w|") as tar:
-        tar.add(layout, arcname=".")
+        tar.add(layout / "oci-layout", arcname="./oci-layout")
+        tar.add(layout / "blobs", arcname="./blobs")
+        info = tarfile.TarInfo("./index.json")
+        info.size = len(index)
+        tar.addfile(info, io.BytesIO(index))
 
 
-def _write_docker_archive(layout: Path, stream: IO[bytes]) -> None:
-    write_docker_archive(read_layout(layout), stream)
+def _write_docker_archive(layout: Path, reference: str, stream: IO[bytes]) -> None:
+    write_docker_archive(msgspec.structs.replace(read_layout(layout), reference=reference), stream)
 
 
 def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None]:

@@ -25,6 +25,8 @@ from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
+from reprobuild.image.layout import read_layout
+from reprobuild.image.naming import named_index
 
 NAME = "podman"
 ANSWER_SECONDS = 60  # the first call of a user makes the storage
@@ -96,8 +98,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
         return False
     name = f"reprobuild-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
-        # podman takes the path of a layout for the name of the image, so it gets one of its own.
-        (Path(folder) / name).symlink_to(layout.absolute())
+        _link_layout(layout, reference, name, Path(folder))
         call(env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder))
     try:
         found = _image_id(name, env)
@@ -111,6 +112,18 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
         with contextlib.suppress(EngineError):
             call(env, "rmi", name, purpose="remove a name")  # and the image, where it has no other
     return True
+
+
+def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
+    """Make the directory that podman loads: it takes its path for the name of the image, or what its index states."""
+    found = read_layout(layout)
+    if (layout / "index.json").read_bytes() == named_index(found, reference):
+        (folder / name).symlink_to(layout.absolute())
+        return
+    (folder / name).mkdir()
+    (folder / name / "index.json").write_bytes(named_index(found, f"localhost/{name}"))
+    for part in ("oci-layout", "blobs"):
+        (folder / name / part).symlink_to((layout / part).absolute())
 
 
 def _image_id(reference: str, env: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Key, Line, Text
 from reprobuild.snapshot.captured import DAMAGED, FILE
 from reprobuild.snapshot.kinds import kind_of
 from reprobuild.snapshot.text import LIMIT, escaped
@@ -21,22 +22,22 @@ from reprobuild.snapshot.text import LIMIT, escaped
 class Part(Struct, frozen=True):
     """How the capture of one part ended: `done`, `not-there`, `failed`, `timed-out`."""
 
-    outcome: str
+    outcome: Line
 
 
 class Python(Struct, frozen=True):
     """The interpreter."""
 
-    version: str
-    implementation: str = ""
-    libc: str = ""
+    version: Line
+    implementation: Line = ""
+    libc: Line = ""
 
 
 class Distribution(Struct, frozen=True):
     """One installed distribution."""
 
-    name: str
-    version: str
+    name: Line
+    version: Line
 
 
 class Distributions(Struct, frozen=True):
@@ -48,13 +49,13 @@ class Distributions(Struct, frozen=True):
 class Gpu(Struct, frozen=True):
     """What files and `nvidia-smi` say."""
 
-    driver: str = ""
-    headers: dict[str, str] = {}
-    cards: tuple[dict[str, str], ...] = ()
-    libraries: tuple[str, ...] = ()
-    torch: dict[str, str] = {}
-    nvidia_smi: tuple[str, ...] | None = None
-    nvidia_smi_fields: tuple[str, ...] = ()
+    driver: Text = ""
+    headers: dict[Key, Text] = {}
+    cards: tuple[dict[Key, Text], ...] = ()
+    libraries: tuple[Text, ...] = ()
+    torch: dict[Key, Text] = {}
+    nvidia_smi: tuple[Text, ...] | None = None
+    nvidia_smi_fields: tuple[Text, ...] = ()
 
 
 class Cpu(Struct, frozen=True):
@@ -62,35 +63,35 @@ class Cpu(Struct, frozen=True):
 
     count: int | None = None
     usable: tuple[int, ...] = ()
-    vendor: str = field(default="", name="vendor_id")
-    model_name: str = field(default="", name="model name")
-    family: str = field(default="", name="cpu family")
-    model: str = ""
-    stepping: str = ""
-    microcode: str = ""
-    flags: str = ""
-    part: str = field(default="", name="CPU part")
-    features: str = field(default="", name="Features")
+    vendor: Text = field(default="", name="vendor_id")
+    model_name: Text = field(default="", name="model name")
+    family: Text = field(default="", name="cpu family")
+    model: Text = ""
+    stepping: Text = ""
+    microcode: Text = ""
+    flags: Text = ""
+    part: Text = field(default="", name="CPU part")
+    features: Text = field(default="", name="Features")
 
 
 class Machine(Struct, frozen=True):
     """Processor, memory, kernel, limits and release of the system."""
 
-    host: str = ""
-    uname: tuple[str, ...] = ()
+    host: Text = ""
+    uname: tuple[Text, ...] = ()
     cpu: Cpu = Cpu()
     memory_bytes: int | None = None
-    limits: dict[str, tuple[int, int]] = {}
-    cgroup: dict[str, str] = {}
-    huge_pages: str = ""
-    release: dict[str, str] = {}
-    container: tuple[str, ...] = ()
+    limits: dict[Key, tuple[int, int]] = {}
+    cgroup: dict[Key, Text] = {}
+    huge_pages: Text = ""
+    release: dict[Key, Text] = {}
+    container: tuple[Text, ...] = ()
 
 
 class Captured(Struct, frozen=True):
     """All of it; None for a part that was not there or failed, as `parts` says."""
 
-    parts: dict[str, Part]
+    parts: dict[Key, Part]
     python: Python | None = None
     distributions: Distributions | None = None
     gpu: Gpu | None = None

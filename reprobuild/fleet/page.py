@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.fleet.answers import plain
@@ -23,6 +24,7 @@ from reprobuild.fleet.text import (
     unprobed_gpus,
 )
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -35,6 +37,15 @@ from reprobuild.whole import write_file
 
 FLEET = "fleet.json"
 _LARGEST = 256 << 20  # of thousands of nodes
+
+
+class _Former(Struct, frozen=True, kw_only=True):
+    """What is read of OUT/fleet.json: which image it is of, and where the answers of the nodes lie."""
+
+    tree: Digest
+    folder: OptionalAbsolutePath = ""
+    notes: tuple[Text, ...] = ()
+    made: Line = ""
 
 
 def write_down(lock: Lock, image: Image, out: Path, session: Session, fleet: Fleet) -> None:
@@ -52,7 +63,7 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
     What the nodes said is read and compared again: that file, which may have come with the folder, is not believed.
     """
     try:
-        fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=Fleet)
+        fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
         if fleet.tree != image.tree:
             return
         own = out / "fleet" / Path(fleet.folder).name  # OUT may have been moved since

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.guard.strings import Key, Line, Text
 
 PODS = "pods.json"
 LARGEST = 256 << 20
@@ -24,17 +25,17 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 class Variable(Struct, frozen=True):
     """A variable that a container is given; its value is empty where it comes from elsewhere."""
 
-    name: str
-    value: str = ""
+    name: Line
+    value: Text = ""
 
 
 class Container(Struct, frozen=True):
     """A container of a pod: which image, and what is run in it."""
 
-    name: str
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
+    name: Line
+    image: Line = ""
+    command: tuple[Text, ...] = ()
+    args: tuple[Text, ...] = ()
     env: tuple[Variable, ...] = ()
 
 
@@ -58,20 +59,20 @@ class Pod(Struct, frozen=True, kw_only=True):
 
 
 class _Metadata(Struct, frozen=True):
-    name: str
-    annotations: dict[str, str] | None = None
+    name: Line
+    annotations: dict[Key, Text] | None = None
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
-    node_name: str = ""
+    node_name: Line = ""
     init_containers: tuple[Container, ...] = ()
     containers: tuple[Container, ...] = ()
 
 
 class _Status(Struct, frozen=True):
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
+    phase: Text = ""
+    reason: Text = ""
+    message: Text = ""
 
 
 class _Item(Struct, frozen=True):

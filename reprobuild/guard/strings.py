@@ -161,6 +161,86 @@ Text: TypeAlias = Annotated[str, Meta(max_length=_TEXT)]
 Value: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00]*\Z", max_length=_TEXT)]
 """The value of an environment variable or an argument of a program: any text without NUL."""
 
+Hex: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9A-Fa-f]*\Z", max_length=_LINE)]
+"""Hexadecimal digits of any number: a fingerprint, an attribute of a file, a hash of another algorithm."""
+
+Word: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]*\Z", max_length=_NAME)]
+"""A word of another program's own vocabulary: a setting, a key, the name of a part."""
+
+NodeName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z", max_length=253)]
+"""The name of a node of a cluster; it begins the name of a file."""
+
+Instant: TypeAlias = Annotated[str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")]
+"""A time in UTC: `2026-07-11T10:16:37Z`."""
+
+QuotedPath: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r'\A(?:[^"\\\x00-\x1f\x7f]*|"(?:[^"\\\x00-\x1f\x7f]|\\[abtnvfr"\\]|\\[0-3][0-7]{2})+")\Z',
+        max_length=4 * _PATH + 2,
+    ),
+]
+"""A path as git writes it: plain, or in C-style quotes. Empty for a directory itself."""
+
+QuotedRelativePath: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r'\A(?!"?/)(?!"?(?:[^/]+/)*\.\.(?:["/]|\Z))'
+        r'(?:[^"\\\x00-\x1f\x7f]*|"(?:[^"\\\x00-\x1f\x7f]|\\[abtnvfr"\\]|\\[0-3][0-7]{2})+")\Z',
+        max_length=4 * _PATH + 2,
+    ),
+]
+"""A path below a repository as git writes it. Escapes can spell `..`: the bytes are checked once more before use."""
+
+RemoteAddress: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A(?!-)[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z", max_length=_LINE)
+]
+"""The address of a repository in any form that git has; never an option of git."""
+
+Href: TypeAlias = Annotated[
+    str, Meta(pattern=r"\A(?!-)[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z", max_length=_LINE)
+]
+"""An address in a page of an index, absolute or relative to the page."""
+
+TreePath: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"\A(?:(?!\.{1,2}(?:/|\Z))[^/\x00]+(?:/(?!\.{1,2}(?:/|\Z))[^/\x00]+)*)?\Z", max_length=_PATH
+    ),
+]
+"""A path of a Linux file system below its root, of any bytes but NUL. Empty for the root."""
+
+LinkTarget: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00]*\Z", max_length=_PATH)]
+"""The text of a symbolic link, which may lead anywhere."""
+
+MediaType: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9!#$&^_.+/;= -]*\Z", max_length=_NAME)]
+"""A media type, or an empty text where a document states none."""
+
+EncodedPath: TypeAlias = Annotated[str, Meta(pattern=r"\A/[!-~]*\Z", max_length=3 * _PATH)]
+"""An absolute path, percent-encoded as in an address."""
+
+OptionalAbsolutePath: TypeAlias = Annotated[
+    str, Meta(pattern=rf"\A(?:/|(?:/{_LINUX_COMPONENT})*)\Z", max_length=_PATH)
+]
+"""As `AbsolutePath`, or empty where a document states none."""
+
+CondaName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.+!-]+\Z", max_length=_NAME)]
+"""The name, the version or the build of a package of conda: a part of the name of its file."""
+
+Key: TypeAlias = Annotated[str, Meta(max_length=4096)]
+"""A key of a table that another program fills, only displayed or looked up."""
+
+ShortLine: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z", max_length=200)]
+"""As `Line`, of at most 200 characters."""
+
+BundlePath: TypeAlias = Annotated[
+    str, Meta(pattern=rf"\A(?!-){_COMPONENT}(?:/{_COMPONENT}){{0,31}}\Z", max_length=1000)
+]
+"""As `RelativePath`, of a file in a bundle."""
+
+ImageName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}\Z")]
+"""The name of an image as an engine takes it."""
+
 Size: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]
 """A number of bytes, lines or layers."""
 

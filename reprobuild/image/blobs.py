@@ -18,6 +18,7 @@ from reprobuild.errors import BuildError
 from reprobuild.guard import tars, zips
 from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Line, Sha256
 from reprobuild.image.content import Item
 from reprobuild.listing import decode_listing, encode_listing, keep_listing, known_listing
 from reprobuild.store import LARGEST_MEMORY, Store
@@ -35,11 +36,11 @@ class Layer(Struct, frozen=True, kw_only=True):
     `listing` is the sha256 of the blob that lists the entries. `title` says what is in it.
     """
 
-    title: str
-    diff_id: str
-    blob: str
+    title: Line
+    diff_id: Sha256
+    blob: Sha256
     size: int
-    listing: str
+    listing: Sha256
 
 
 def compressor(level: int = LEVEL) -> zstandard.ZstdCompressionObj:

@@ -15,6 +15,7 @@ import zstandard
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
+from reprobuild.guard.strings import RelativePath, is_valid
 
 NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
@@ -70,7 +71,7 @@ class Folder:
         self._folder = folder
 
     def has(self, name: str) -> bool:
-        return (self._folder / name).is_file()
+        return is_valid(name, RelativePath) and (self._folder / name).is_file()
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:

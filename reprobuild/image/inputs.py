@@ -18,6 +18,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.archive import Entry
+from reprobuild.guard.strings import TreePath
 from reprobuild.image.kinds import source_of
 from reprobuild.image.plan import skeleton
 from reprobuild.image.tree import Tree
@@ -40,7 +41,7 @@ _DIST_INFO = re.compile(r"(.*/)?([^/]+)-([^/-]+)\.dist-info(/|$)")
 class _Record(Struct, frozen=True):
     """The part of conda's record of a package that is used."""
 
-    files: tuple[str, ...] = ()
+    files: tuple[TreePath, ...] = ()
 
 
 class Origins(Struct, frozen=True):

@@ -18,6 +18,7 @@ from msgspec import Struct
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Digest, Key, Line, MediaType, Text, Value
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
 from reprobuild.image.tree import Tree, merge, tree_digest
 from reprobuild.layering.packed import MAKE_AGAIN as MAKE_AGAIN
@@ -81,9 +82,9 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
 
 
 class _Descriptor(Struct, rename={"kind": "mediaType"}):
-    digest: str
-    kind: str
-    annotations: dict[str, str] | None = None
+    digest: Digest
+    kind: MediaType
+    annotations: dict[Key, Text] | None = None
 
 
 class _Index(Struct):
@@ -96,20 +97,21 @@ class _Manifest(Struct):
 
 
 class _RootFS(Struct):
-    diff_ids: list[str]
+    diff_ids: list[Digest]
 
 
 class _Runtime(Struct, rename="pascal"):
     """What `tree.runtime_part` reads."""
 
-    cmd: list[str] | None = None
-    entrypoint: list[str] | None = None
-    env: list[str] | None = None
-    exposed_ports: dict[str, Any] | None = None
-    stop_signal: str | None = None
-    user: str | None = None
-    volumes: dict[str, Any] | None = None
-    working_dir: str | None = None
+    cmd: list[Value] | None = None
+    entrypoint: list[Value] | None = None
+    env: list[Value] | None = None
+    exposed_ports: dict[Key, dict[Key, Text] | None] | None = None
+    stop_signal: Line | None = None
+    user: Line | None = None
+    volumes: dict[Key, dict[Key, Text] | None] | None = None
+    working_dir: Line | None = None
+    labels: dict[Key, Text] | None = None
 
 
 class _Config(Struct):

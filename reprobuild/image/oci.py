@@ -43,7 +43,7 @@ def image_json(layers: Sequence[Layer], config: dict[str, Any], platform: str, c
     history = [{"created": created, "created_by": f"reprobuild: {layer.title}"} for layer in layers]
     return encode(
         {
-            **_platform(platform),
+            **platform_of(platform),
             "created": created,
             "config": config,
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.diff_id}" for layer in layers]},
@@ -108,9 +108,14 @@ def link_layout(
 
 def _finish(part: Path, manifest: dict[str, Any], platform: str, reference: str) -> None:
     """Write what says that a folder of blobs is a layout, and which image it holds."""
-    named = {**manifest, "platform": _platform(platform), "annotations": names(reference)}
-    (part / "index.json").write_bytes(encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}))
+    (part / "index.json").write_bytes(index_json(manifest, platform_of(platform), reference))
     (part / "oci-layout").write_bytes(encode({"imageLayoutVersion": "1.0.0"}))
+
+
+def index_json(manifest: dict[str, Any], platform: dict[str, str], reference: str) -> bytes:
+    """Return the index of a layout with one image, which gives it this name and no other."""
+    named = {**manifest, "platform": platform, "annotations": names(reference)}
+    return encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]})
 
 
 def names(reference: str) -> dict[str, str]:
@@ -130,7 +135,8 @@ def names(reference: str) -> dict[str, str]:
     return {REFERENCE: reference, "io.containerd.image.name": f"{path}:{tag}"}
 
 
-def _platform(platform: str) -> dict[str, str]:
+def platform_of(platform: str) -> dict[str, str]:
+    """Return `os/architecture[/variant]` as a descriptor has it."""
     return dict(zip(("os", "architecture", "variant"), platform.split("/"), strict=False))
 
 

@@ -21,6 +21,7 @@ from reprobuild.conda.unpacked import Unpacked, check_together, prepare
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import is_unlinked, open_plain
+from reprobuild.guard.strings import TreePath
 from reprobuild.lock import PREFIX, CondaPackage, Lock
 from reprobuild.proc import Failed
 from reprobuild.realise.replaced import remove_replaced
@@ -38,7 +39,7 @@ _ODD = "its script is hostile, or broken; leave the package out with `--drop NAM
 class _Record(Struct, frozen=True):
     """The part of a record in `conda-meta` that is used."""
 
-    files: tuple[str, ...]
+    files: tuple[TreePath, ...]
 
 
 def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -> None:

@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 from reprobuild.conda.package import read_facts
 from reprobuild.errors import BuildError
 from reprobuild.guard.plain import open_plain
+from reprobuild.guard.strings import Line
 from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.proc import Failed
 from reprobuild.realise.canonical import canonical_wheel
@@ -51,9 +52,9 @@ class Made(Struct, frozen=True, kw_only=True):
 class _Answer(Struct, frozen=True, kw_only=True):
     """What `build_wheel.py` writes down; see there."""
 
-    requires: tuple[str, ...] = ()
+    requires: tuple[Line, ...] = ()
     editable: bool = False
-    tools: tuple[str, ...] = ()
+    tools: tuple[Line, ...] = ()
 
 
 def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str) -> str:

@@ -17,6 +17,7 @@ from reprobuild.fetch import of_image
 from reprobuild.guard.plain import holds, read_plain
 from reprobuild.image.build import Image
 from reprobuild.image.difference import LEVELS
+from reprobuild.image.naming import own_name
 from reprobuild.image.single import KINDS, Kind, filename
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.image.squashed import compressor_of
@@ -133,7 +134,7 @@ def _say_what_is_needed(lock: Lock, session: Session) -> None:
 
 def _own_name(image: Image, lock: Lock) -> str | None:
     """Return the name of the image where somebody chose it; another follows from the lock."""
-    return None if image.reference == f"reprobuild:{lock.digest[:12]}" else image.reference
+    return None if image.reference == own_name(lock.digest) else image.reference
 
 
 def _singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:

@@ -9,7 +9,6 @@ get what the user may do there.
 from __future__ import annotations
 
 import base64
-import json
 import re
 import threading
 import urllib.parse
@@ -17,11 +16,13 @@ import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import docker.auth
 import docker.credentials
 import docker.errors
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from reprobuild import proc
 from reprobuild.errors import FetchError
@@ -30,8 +31,16 @@ from reprobuild.registry.reference import is_loopback
 
 # What a registry serves: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
 _SERVED = re.compile(r"/v2/(?P<name>.+?)/(?:(?:manifests|referrers)/[^/]+|blobs/(?P<sent>uploads/)?[^/]*)")
-_TOKEN = re.compile(r"[!-~]+")
 _LARGEST_TOKEN = 1 << 20
+# It goes into a header.
+_Token = Annotated[str, Meta(pattern=r"\A[!-~]*\Z", max_length=_LARGEST_TOKEN)]
+
+
+class _Answer(Struct, frozen=True):
+    """What a token server answers: https://distribution.github.io/distribution/spec/auth/token/."""
+
+    token: _Token | None = None
+    access_token: _Token | None = None
 
 
 class Login(Struct, frozen=True, kw_only=True):
@@ -126,15 +135,15 @@ class Logins:
         asked = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
         try:
             page = net.page(asked, accept="application/json", most=_LARGEST_TOKEN, alone=True)
-            answer = json.loads(page.content)
-            token = answer.get("token") or answer.get("access_token")
+            answer = msgspec.json.decode(page.content, type=_Answer)
+            token = answer.token or answer.access_token
         except Elsewhere:
             raise
         except FetchError as err:
             raise FetchError(str(err), hint=self.remedy(url)) from None
-        except (ValueError, AttributeError, RecursionError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             token = None
-        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        if not token:
             raise FetchError(f"the token server of {place[0]} gave no token", hint=self.remedy(url))
         return token
 

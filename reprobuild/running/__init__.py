@@ -13,7 +13,7 @@ from reprobuild.engines import find_engine, gpu
 from reprobuild.engines.model import Sink, Task
 from reprobuild.errors import UsageError
 from reprobuild.lock import Lock
-from reprobuild.results import read_image
+from reprobuild.results import engine_name, read_image
 from reprobuild.running.options import Wanted, read_limits, read_size, read_user, read_variables, read_volumes
 from reprobuild.running.site import hidden, is_first, let_in, processes
 from reprobuild.session import Session
@@ -51,10 +51,11 @@ def run(out: Path, arguments: Sequence[str], session: Session, sink: Sink, wante
     found = find_engine(wanted.engine, session.env)
     for line in (*ready.said, *_of_engine(found.NAME, wanted, ready.task)):
         say(line)
-    say(f"{found.NAME}: looking for {image.reference}, and loading it where it is not there")
-    found.load(out / "image", image.reference, (image.config, image.manifest), session.env)
+    name = engine_name(lock, image, out, session.store, say)
+    say(f"{found.NAME}: looking for {name}, and loading it where it is not there")
+    found.load(out / "image", name, (image.config, image.manifest), session.env)
     session.say("")  # from here on it is the command that speaks
-    return found.attach(image.reference, ready.task, session.env, sink)
+    return found.attach(name, ready.task, session.env, sink)
 
 
 def _say_nothing(_: str) -> None:

@@ -9,6 +9,7 @@ from reprobuild.explain import LABEL
 from reprobuild.guard.plain import holds
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, layout_digest, read_layout
+from reprobuild.image.naming import is_local, named_index, own_name
 from reprobuild.lock import Lock
 from reprobuild.render import render
 from reprobuild.report.page import render_html
@@ -19,7 +20,7 @@ from reprobuild.ship.papers import LARGEST_PAPER, certified
 from reprobuild.verify.verdict import Verdict
 from reprobuild.whole import write_file
 
-_HOSTILE = "whoever made this bundle made it wrong, or to harm: ask for another one"
+HOSTILE = "whoever made this bundle made it wrong, or to harm: ask for another one"
 
 
 def check_results(out: Path, *, certificate: bool) -> tuple[Lock, Image]:
@@ -38,30 +39,43 @@ def check_results(out: Path, *, certificate: bool) -> tuple[Lock, Image]:
         lock, image = read_image(out)
         layout = read_layout(out / LAYOUT)
     except (BuildError, LockError, UsageError) as err:
-        raise ShipError(f"the bundle holds no folder of results: {err}", hint=_HOSTILE) from None
+        raise ShipError(f"the bundle holds no folder of results: {err}", hint=HOSTILE) from None
     missing = [digest for _, digest, _ in layout.layers if not layout.blob(digest).is_file()]
     if image.layout != LAYOUT or layout.config_digest != image.config or missing:
-        raise ShipError("the image of the bundle is not the one that its image.json names", hint=_HOSTILE)
+        raise ShipError("the image of the bundle is not the one that its image.json names", hint=HOSTILE)
     legacy = layout.folder / "manifest.json"
     if legacy.exists() and not holds(legacy, legacy_manifest(layout, image)):
-        raise ShipError("the manifest.json of the bundle names another image than its index", hint=_HOSTILE)
+        raise ShipError("the manifest.json of the bundle names another image than its index", hint=HOSTILE)
     _check_tree(layout, lock, image)
+    _check_name(layout, lock, image)
     if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
-        raise ShipError(f"the {VERDICT} of the bundle is no certificate of its image", hint=_HOSTILE)
+        raise ShipError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
     return lock, image
+
+
+def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
+    """Refuse an image that an engine would take for another one. An index is compared whole: parsers differ."""
+    if not is_local(image.reference, lock.digest):
+        raise ShipError(
+            f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
+            hint=f"ask for a bundle of this reprobuild: in it the image is {own_name(lock.digest)}",
+        )
+    index = (layout.folder / "index.json").read_bytes()
+    if index != named_index(layout, image.reference, lock.platform):
+        raise ShipError("the index of the bundle is not that of its image and its name alone", hint=HOSTILE)
 
 
 def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
     try:
         tree = layout_digest(layout)
     except BuildError as err:
-        raise ShipError(f"the image of the bundle cannot be read: {err}", hint=_HOSTILE) from None
+        raise ShipError(f"the image of the bundle cannot be read: {err}", hint=HOSTILE) from None
     if tree != image.tree:
         raise ShipError(
-            f"the layers of the bundle are {tree}, and not what its image.json says", hint=_HOSTILE
+            f"the layers of the bundle are {tree}, and not what its image.json says", hint=HOSTILE
         )
     if ((layout.config.get("config") or {}).get("Labels") or {}).get(LABEL) != f"sha256:{lock.digest}":
-        raise ShipError("the image of the bundle was made of another lock than that beside it", hint=_HOSTILE)
+        raise ShipError("the image of the bundle was made of another lock than that beside it", hint=HOSTILE)
 
 
 def doubtful(out: Path, lock: Lock, image: Image) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.errors import FetchError, LockError, ShipError
 from reprobuild.explain import LABEL
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Key, Text
 from reprobuild.image.build import Image
 from reprobuild.image.layout import LARGEST_JSON
 from reprobuild.lock import BaseImage, Lock, read_lock
@@ -74,7 +75,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class _Runtime(Struct, rename="pascal"):
-    labels: dict[str, str] | None = None
+    labels: dict[Key, Text] | None = None
 
 
 class _Config(Struct):

@@ -14,7 +14,7 @@ from reprobuild.errors import ShipError, UsageError
 from reprobuild.guard.plain import open_plain
 from reprobuild.results import VERDICT, read_image
 from reprobuild.ship.alone.unbundle import Refused, begins_bundle, is_part
-from reprobuild.ship.contents import PROGRAM, File, Part, contents, program
+from reprobuild.ship.contents import PROGRAM, File, Part, contents, for_others, program
 from reprobuild.ship.own import own_wheels
 from reprobuild.ship.signing import sign
 from reprobuild.ship.writing import Written, manifest_of, write_bundle
@@ -92,6 +92,11 @@ def bundle(
         OSError: there is no room; nothing is left behind.
     """
     lock, image = read_image(out)
+    shown = for_others(lock, image)
+    if shown != image:
+        say(
+            f"the image is {shown.reference} in the bundle: {image.reference} could be the name of another one there"
+        )
     beside = target.parent / PROGRAM
     _refuse_others(target, beside)
     if not (out / VERDICT).exists():
@@ -105,7 +110,7 @@ def bundle(
             ]
         told = {
             "made_by": f"reprobuild {__version__}", "lock": lock.digest, "parts": sorted(wanted.parts),
-            "image": {name: getattr(image, name) for name in ("reference", "tree", "config", "manifest")},
+            "image": {name: getattr(shown, name) for name in ("reference", "tree", "config", "manifest")},
         }  # fmt: skip
         try:
             manifest = manifest_of(files, told)

@@ -17,6 +17,7 @@ from reprobuild.errors import BuildError, ShipError, UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, read_layout
+from reprobuild.image.naming import is_local, named_index, own_name
 from reprobuild.image.single import filename
 from reprobuild.lock import Artefact, Base, Lock
 from reprobuild.report.page import render_html
@@ -111,6 +112,7 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         FetchError: an input is not in the store.
     """
     layout = _layout(out, image)
+    image = for_others(lock, image)
     sif = image.sif.removeprefix("sha256:") if "sif" in parts else ""
     image = msgspec.structs.replace(
         image, sif=f"sha256:{sif}" if sif else "", sqsh=""
@@ -127,7 +129,7 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         File(path=LOCK, content=out / LOCK, sha256=image.lock),
         *_proof(out, lock, image),
         *(File(path=name, content=_present(out / name)) for name in _RECIPE),
-        *_layout_files(layout, image),
+        *_layout_files(layout, image, lock.platform),
     ]
     inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
     inputs += [(one, "") for one in python_inputs(lock)] if "wheels" in parts else []
@@ -140,6 +142,13 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
         found.append(File(path=filename("sif"), content=_single(out, sif), sha256=sif))
     _refuse_secrets(found)
     return found
+
+
+def for_others(lock: Lock, image: Image) -> Image:
+    """Return an image under the name that others take it by: one that the user gave could be another image's there."""
+    if is_local(image.reference, lock.digest):
+        return image
+    return msgspec.structs.replace(image, reference=own_name(lock.digest))
 
 
 def _refuse_secrets(found: Sequence[File]) -> None:
@@ -200,10 +209,15 @@ def legacy_manifest(layout: Layout, image: Image) -> bytes:
     return json.dumps(legacy, sort_keys=True).encode()
 
 
-def _layout_files(layout: Layout, image: Image) -> Iterator[File]:
+def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[File]:
     """Yield the files of a layout, and what a Docker with the classic image store looks for in it."""
-    for name in ("index.json", "oci-layout"):
-        yield File(path=f"{image.layout}/{name}", content=_present(layout.folder / name))
+    index = layout.folder / "index.json"
+    named = layout.reference == image.reference
+    yield File(
+        path=f"{image.layout}/index.json",
+        content=_present(index) if named else named_index(layout, image.reference, platform),
+    )
+    yield File(path=f"{image.layout}/oci-layout", content=_present(layout.folder / "oci-layout"))
     yield File(path=f"{image.layout}/manifest.json", content=legacy_manifest(layout, image))
     digests = (image.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
     for digest in sorted({digest.removeprefix("sha256:") for digest in digests}):

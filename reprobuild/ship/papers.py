@@ -17,7 +17,9 @@ from reprobuild import secrets
 from reprobuild.errors import ShipError, UsageError
 from reprobuild.explain import LABEL
 from reprobuild.guard.plain import open_plain
+from reprobuild.guard.strings import Text
 from reprobuild.image.build import Image
+from reprobuild.image.naming import own_name
 from reprobuild.lock import Lock, encode
 from reprobuild.registry import repository
 from reprobuild.registry.repository import MANIFEST, Descriptor
@@ -64,7 +66,7 @@ class _Artifact(Struct, rename="camel"):
     layers: tuple[Descriptor, ...]
     config: Descriptor
     subject: Descriptor | None = None
-    artifact_type: str = ""
+    artifact_type: Text = ""
 
 
 def digest_of(content: bytes) -> str:
@@ -74,7 +76,7 @@ def digest_of(content: bytes) -> str:
 
 def name_of(lock: Lock) -> str:
     """Return the name that follows from a lock: that of an image that nobody named otherwise."""
-    return f"reprobuild:{lock.digest[:12]}"
+    return own_name(lock.digest)
 
 
 def provenance_of(lock: Lock, image: Image) -> bytes:

@@ -27,6 +27,7 @@ from reprobuild.registry.repository import Repository
 from reprobuild.render import render
 from reprobuild.results import IMAGE, LOCK, former_image
 from reprobuild.session import Session
+from reprobuild.ship.alone.unbundle import origin
 from reprobuild.ship.belonging import Belonging, find_lock, lock_named, offers_of, write_believed
 from reprobuild.ship.papers import name_of
 from reprobuild.ship.remote import open_net, shipping
@@ -49,6 +50,7 @@ class Pulled(Struct, frozen=True, kw_only=True):
         brought: the number of blobs that were missing in the store.
         referrers: what belongs to the image.
         strangers: how many others say to belong to it; nothing of them was read.
+        origin: who made the lock, as far as is known, and what it means to follow it.
     """
 
     out: Path
@@ -57,6 +59,7 @@ class Pulled(Struct, frozen=True, kw_only=True):
     brought: int
     referrers: tuple[Belonging, ...]
     strangers: int
+    origin: str
 
     @property
     def document(self) -> dict[str, Any]:
@@ -107,9 +110,13 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
         _begun(out, found.digest).unlink(missing_ok=True)
     session.say(f"pulled {exact} into {out}: {brought} blobs brought")
+    whence = origin(
+        str(exact), False, ""
+    )  # a registry names no maker, whoever may write there can attach a lock
+    session.say(whence)
     return Pulled(
         out=out, reference=str(exact), image=image, brought=brought, strangers=offers.strangers,
-        referrers=referrers,
+        referrers=referrers, origin=whence,
     )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from reprobuild.errors import FetchError, ShipError
+from reprobuild.image.build import Image
 from reprobuild.keep import keep
+from reprobuild.lock import Lock
 from reprobuild.results import LOCK, REPORT, VERDICT, read_image
 from reprobuild.ship.alone.unbundle import (
     Bundle,
@@ -20,10 +22,12 @@ from reprobuild.ship.alone.unbundle import (
     Sink,
     damaged,
     open_bundle,
+    origin,
     refuse_damaged,
     unpack,
 )
-from reprobuild.ship.believing import check_results, doubtful, own_page
+from reprobuild.ship.believing import HOSTILE, check_results, doubtful, own_page
+from reprobuild.ship.manifest import Manifest, read_manifest
 from reprobuild.ship.signing import looking_by
 from reprobuild.store import DamagedError, Store, hash_file
 
@@ -42,6 +46,7 @@ class Unbundled(Struct, frozen=True, kw_only=True):
         certified: the bundle has a certificate, which is one of this image.
         doubted: the names of papers and recipes of it that do not follow from the lock; the page of the certificate,
             which is written anew, is among them where another one came.
+        origin: who made the lock, as far as is known, and what it means to follow it.
     """
 
     out: str
@@ -54,6 +59,7 @@ class Unbundled(Struct, frozen=True, kw_only=True):
     manifest: str
     certified: bool
     doubted: tuple[str, ...]
+    origin: str
 
 
 def unbundle(
@@ -79,6 +85,7 @@ def unbundle(
     """
     told, out = str(out), out.absolute()  # where it is the working directory, another takes its place
     with _opened(file, signers, env) as found:
+        stated = read_manifest(found.manifest)
         if found.signature and not signers:
             say("it is signed; nobody looked by whom (--signers)")
         say(f"unbundle: {len(found.members)} files, every byte compared")
@@ -93,6 +100,7 @@ def unbundle(
 
         def look(tree: Path, *, certificate: bool) -> None:
             lock, image = check_results(tree, certificate=certificate)
+            _refuse_other(stated, lock, image)
             if (REPORT, _sha256(tree / REPORT)) in named and own_page(tree, lock, image):
                 made_up.append(REPORT)
 
@@ -117,11 +125,13 @@ def unbundle(
                 f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}"
             )
         keep(lock, out / LOCK, store, "unbundle")
+        whence = origin(file.name, bool(found.signature), found.signer)
+        say(whence)
         brought = sum(store.has(member.sha256) for member in inputs)
         return Unbundled(
             out=told, new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
             signer=found.signer, lock=lock.digest, manifest=image.manifest,
-            certified=VERDICT in dict(named), doubted=doubted,
+            certified=VERDICT in dict(named), doubted=doubted, origin=whence,
         )  # fmt: skip
 
 
@@ -132,6 +142,14 @@ def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterato
             yield found
     except Refused as err:
         raise ShipError(str(err), hint=err.hint) from None
+
+
+def _refuse_other(stated: Manifest, lock: Lock, image: Image) -> None:
+    """Stop where the manifest of a bundle tells of another lock or image than its files are."""
+    names = (image.reference, image.tree, image.config, image.manifest)
+    told = stated.image
+    if (stated.lock, told.reference, told.tree, told.config, told.manifest) != (lock.digest, *names):
+        raise ShipError("the bundle.json tells of another lock or image than are in the bundle", hint=HOSTILE)
 
 
 def _sha256(path: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from reprobuild.guard.strings import Line
 from reprobuild.snapshot import text
 from reprobuild.snapshot.captured import DAMAGED, NEWEST
 from reprobuild.snapshot.model import Fact, Place, Remark, Report
@@ -26,7 +27,11 @@ class _Python(Struct, frozen=True):
 class _Document(Struct, frozen=True):
     capture: int
     python: _Python | None = None  # None where that part failed
-    machine: Any = None  # of many forms, of which one field is taken
+    machine: msgspec.Raw = msgspec.Raw(b"null")  # of many forms, of which one field is taken
+
+
+class _Machine(Struct, frozen=True):
+    uname: tuple[Line, Line, Line, Line, Line]
 
 
 class _Version(Struct, frozen=True):
@@ -81,7 +86,8 @@ def _machine(document: _Document) -> str:
     )
     if of_python:
         return of_python[1]
-    uname = document.machine.get("uname") if isinstance(document.machine, dict) else None
-    if not (isinstance(uname, list) and len(uname) == 5 and uname[0] == "Linux"):
+    try:
+        uname = msgspec.json.decode(document.machine, type=_Machine).uname
+    except msgspec.DecodeError:
         return ""
-    return uname[4] if isinstance(uname[4], str) and re.fullmatch(r"[A-Za-z0-9_]{1,30}", uname[4]) else ""
+    return uname[4] if uname[0] == "Linux" and re.fullmatch(r"[A-Za-z0-9_]{1,30}", uname[4]) else ""

@@ -9,17 +9,32 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from packaging.utils import canonicalize_name
 
+from reprobuild.guard.strings import (
+    Line,
+    OptionalSha256,
+    QuotedPath,
+    QuotedRelativePath,
+    RemoteAddress,
+    Sha256,
+    ShortLine,
+    Text,
+    Value,
+    Word,
+)
+
 Id = Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})\Z")]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")]
+Mode = Annotated[str, Meta(pattern=r"\A[0-7]{6}\Z")]
+Stage = Annotated[str, Meta(pattern=r"\A[0-3]\Z")]
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
     """A bundle of git beside capture.json. `file` is None, and `reason` says why, where none could be written."""
 
     file: Name | None
-    sha256: str = ""
+    sha256: OptionalSha256 = ""
     refs: dict[Literal["head", "index", "worktree", "unmerged"], Id] = {}
-    reason: str = ""
+    reason: Text = ""
 
 
 class Diff(Struct, frozen=True, kw_only=True):
@@ -28,28 +43,28 @@ class Diff(Struct, frozen=True, kw_only=True):
     file: Name | None
     size: int = msgspec.field(name="bytes", default=0)
     start: Id = msgspec.field(name="from")
-    reason: str = ""
+    reason: Text = ""
 
 
 class Remote(Struct, frozen=True, kw_only=True):
     """A remote of the captured repository; its address carries no credential."""
 
-    name: str
-    url: str
+    name: RemoteAddress
+    url: RemoteAddress
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
     """A file whose content is not in the snapshot, and why."""
 
-    path: str
-    reason: str
+    path: QuotedRelativePath
+    reason: Text
 
 
 class LargeFile(Struct, frozen=True, kw_only=True):
     """A file of git LFS: its pointer is in the snapshot, its content (`size` bytes) is not."""
 
-    path: str
-    sha256: str
+    path: QuotedRelativePath
+    sha256: Sha256
     size: int = msgspec.field(name="bytes", default=0)
 
 
@@ -63,10 +78,10 @@ class Repository(Struct, frozen=True, kw_only=True):
     """
 
     name: Name
-    folder: str
+    folder: QuotedPath
     object_format: Literal["sha1", "sha256"]
     head: Id | None
-    branch: str | None
+    branch: QuotedPath | None
     remotes: tuple[Remote, ...]
     base: Id | None
     prerequisites: tuple[Id, ...]
@@ -74,15 +89,15 @@ class Repository(Struct, frozen=True, kw_only=True):
     worktree: Id
     bundle: Bundle | None
     diff: Diff
-    unmerged: tuple[tuple[str, Id, str, str], ...]
-    flags: dict[Literal["intent-to-add", "skip-worktree", "assume-unchanged"], tuple[str, ...]]
-    settings: dict[str, str]
-    attributes: str
+    unmerged: tuple[tuple[Mode, Id, Stage, QuotedRelativePath], ...]
+    flags: dict[Literal["intent-to-add", "skip-worktree", "assume-unchanged"], tuple[QuotedRelativePath, ...]]
+    settings: dict[Word, ShortLine]
+    attributes: Value
     shallow: tuple[Id, ...]
     left_out: tuple[LeftOut, ...]
     parent: Name | None
-    path: str
-    distributions: tuple[str, ...] = ()
+    path: QuotedRelativePath
+    distributions: tuple[Line, ...] = ()
     lfs: tuple[LargeFile, ...] = ()
     left_out_count: int = 0
 
@@ -90,13 +105,13 @@ class Repository(Struct, frozen=True, kw_only=True):
 class Python(Struct, frozen=True, kw_only=True):
     """The captured interpreter's environment: `prefix` is its folder."""
 
-    prefix: str = ""
+    prefix: QuotedPath = ""
 
 
 class Command(Struct, frozen=True, kw_only=True):
     """Where the job ran."""
 
-    folder: str = ""
+    folder: QuotedPath = ""
 
 
 class Captured(Struct, frozen=True, kw_only=True):
@@ -105,7 +120,7 @@ class Captured(Struct, frozen=True, kw_only=True):
     repositories: tuple[Repository, ...]
     python: Python | None = None
     command: Command | None = None
-    notes: tuple[str, ...] | UnsetType = UNSET  # what people should know; older captures have none
+    notes: tuple[Text, ...] | UnsetType = UNSET  # what people should know; older captures have none
 
     def installs(self, name: str) -> Repository | None:
         """Return the repository that a distribution is installed from, by its canonical name."""

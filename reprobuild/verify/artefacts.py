@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from reprobuild import secrets
+from reprobuild.guard.strings import OptionalSha256
 from reprobuild.verify.verdict import Comparison, V
 
 LONGEST = 400  # characters of a line of details
@@ -17,7 +18,7 @@ MOST = 60  # lines of details of one artefact
 WITHHELD = "(what differs here looks like a secret, and is not quoted)"
 
 Text = Annotated[str, Meta(max_length=10000)]
-Number = Annotated[str, Meta(pattern=r"^[0-9]{0,6}$")]
+Number = Annotated[str, Meta(pattern=r"\A[0-9]{0,6}\Z")]
 # What a name can hold of the time at which its file was made, as `2026-01-31_12-30-00` and `1795321800`.
 _TIMED = re.compile(
     r"\d{4}-?\d\d-?\d\d[T_-]?\d\d[:_-]?\d\d[:_-]?\d\d(?:[._]\d+)?|(?<!\d)1\d{9}(?:\.\d+)?(?!\d)"
@@ -64,7 +65,7 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
     details: tuple[Text, ...] = ()
     excused: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
-    digest: str = ""
+    digest: OptionalSha256 = ""
 
 
 class Pair(Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,7 +28,15 @@ Text = Annotated[str, Meta(max_length=20_000)]
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Count = Annotated[int, Meta(ge=0, le=10**9)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
-Free = Annotated[dict[str, Any], Meta(max_length=500)]
+# Of free form: what a machine says of itself, at most `DEEPEST` levels of it. msgspec has no type that holds itself.
+_Word = Annotated[str, Meta(max_length=LONGEST)]
+_Leaf: TypeAlias = _Word | float | int | bool | None
+_Level5: TypeAlias = _Leaf | list[_Leaf] | dict[_Word, _Leaf]
+_Level4: TypeAlias = _Leaf | list[_Level5] | dict[_Word, _Level5]
+_Level3: TypeAlias = _Leaf | list[_Level4] | dict[_Word, _Level4]
+_Level2: TypeAlias = _Leaf | list[_Level3] | dict[_Word, _Level3]
+_Level1: TypeAlias = _Leaf | list[_Level2] | dict[_Word, _Level2]
+Free = Annotated[dict[_Word, _Level1], Meta(max_length=500)]
 
 
 class Observed(Struct, frozen=True, kw_only=True):

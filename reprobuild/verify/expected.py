@@ -8,6 +8,7 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
+from reprobuild.guard.strings import Line
 from reprobuild.lock import Lock
 from reprobuild.payload import read_runtime
 from reprobuild.store import Store
@@ -33,18 +34,18 @@ class Expected(Struct, frozen=True, kw_only=True):
         documented: for each probe the lines of torch's own text that concern it: a name, and words of the line.
     """
 
-    probes: tuple[str, ...]
-    thorough: tuple[str, ...]
-    optional: tuple[str, ...]
-    informational: tuple[str, ...]
-    alerting: tuple[str, ...]
-    controls: tuple[str, ...]
-    races: tuple[str, ...]
-    comparator: tuple[str, ...]
-    collectives: tuple[str, ...]
-    collective_controls: tuple[str, ...]
-    documented: dict[str, tuple[tuple[str, ...], ...]]
-    between: tuple[str, ...] = ()
+    probes: tuple[Line, ...]
+    thorough: tuple[Line, ...]
+    optional: tuple[Line, ...]
+    informational: tuple[Line, ...]
+    alerting: tuple[Line, ...]
+    controls: tuple[Line, ...]
+    races: tuple[Line, ...]
+    comparator: tuple[Line, ...]
+    collectives: tuple[Line, ...]
+    collective_controls: tuple[Line, ...]
+    documented: dict[Line, tuple[tuple[Line, ...], ...]]
+    between: tuple[Line, ...] = ()
 
 
 def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
+from reprobuild.guard.strings import Digest as ImageDigest
+from reprobuild.guard.strings import Instant, Profile, Version
 from reprobuild.verify.document import Count, Device, Digest, Free, ModeName, Name, Seconds, Seen, Text
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
@@ -34,10 +36,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
     `details` are lines on what differs, what was excused, and how it was compared.
     """
 
-    name: str
+    name: Text
     verdict: V
-    detail: str = ""
-    details: tuple[str, ...] = ()
+    detail: Text = ""
+    details: tuple[Text, ...] = ()
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -135,20 +137,20 @@ class Difference(Struct, frozen=True, kw_only=True):
     `reason` is the code in words, empty where nothing explains it.
     """
 
-    list: str
-    captured: str
-    image: str
-    reason: str
+    list: Text
+    captured: Text
+    image: Text
+    reason: Text
     code: Code
 
 
 class Deviation(Struct, frozen=True, kw_only=True):
     """Something that a certificate and this check say differently; None where one of them does not say it."""
 
-    scope: str
-    name: str
-    then: str | None
-    now: str | None
+    scope: Text
+    name: Text
+    then: Text | None
+    now: Text | None
 
 
 class Against(Struct, frozen=True, kw_only=True):
@@ -160,8 +162,8 @@ class Against(Struct, frozen=True, kw_only=True):
     that change no result, and explain none.
     """
 
-    certificate: str
-    made: str
+    certificate: ImageDigest
+    made: Instant
     verdict: Literal["same", "differ", "other-platform", "inconclusive"]
     compared: int
     platform: tuple[Deviation, ...] = ()
@@ -179,22 +181,22 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """
 
     version: int
-    made: str
-    program: str
-    image: str
-    tree: str
-    lock: str
+    made: Instant
+    program: Version
+    image: ImageDigest
+    tree: ImageDigest
+    lock: ImageDigest
     seed: int
-    profile: str
+    profile: Profile
     determinism: Determinism
     round_trip: RoundTrip
     smoke: tuple[Smoke, ...]
     comparisons: tuple[Comparison, ...]
     differences: tuple[Difference, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     against: Against | None = None
-    engine: str = ""
-    gpus: str = ""
+    engine: Text = ""
+    gpus: Text = ""
 
     @property
     def exit_code(self) -> int:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.guard.plain import read_plain
+from reprobuild.guard.strings import Text
 from reprobuild.lock import FILES, PREFIX, Workload
 from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
 from reprobuild.verify.verdict import Comparison
@@ -52,7 +53,7 @@ class Answers(Struct, frozen=True, kw_only=True):
     """The document of `reprobuild_runtime/artefacts/compare.py`."""
 
     ran: bool
-    why: str = ""
+    why: Text = ""
     files: tuple[FileAnswer, ...] = ()
 
 

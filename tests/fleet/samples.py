@@ -16,9 +16,9 @@ from reprobuild.fleet.answers import Table
 from reprobuild.fleet.folder import CERTIFICATE
 from reprobuild.fleet.gathering import Fleet, Image, gather
 from reprobuild.verify.verdict import Determinism, Smoke, Verdict
-from tests.verify.samples import EXPECTED, make_smoke, make_verdict
+from tests.verify.samples import EXPECTED, SHA, make_smoke, make_verdict
 
-IMAGE = Image(tree="sha256:1", seed=42, profile="torch")
+IMAGE = Image(tree=f"sha256:{SHA}", seed=42, profile="torch")
 OTHER = "f" * 64
 
 

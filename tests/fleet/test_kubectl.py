@@ -26,7 +26,7 @@ from reprobuild.store import Store
 from tests.conftest import PROGRAM, ROOT, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
-from tests.verify.samples import document, make_lock
+from tests.verify.samples import SHA, document, make_lock
 
 JOB = Job(image="registry.example/team/frozen", nodes=64, gpus=8, namespace="ml")
 
@@ -172,7 +172,14 @@ def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
         store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
         progress=lambda done, whole: None, now=0,
     )  # fmt: skip
-    image = Image(layout="image", reference="r", tree="sha256:1", config="c", manifest="m", layers=1)
+    image = Image(
+        layout="image",
+        reference="r",
+        tree=f"sha256:{SHA}",
+        config=f"sha256:{SHA}",
+        manifest=f"sha256:{SHA}",
+        layers=1,
+    )
     with pytest.raises(UsageError, match="--scope cpu asks no GPU, and --node-gpus 8 gives some") as caught:
         checking.job_of(make_lock(), image, session, Checks(cpu_only=True), JOB)
     assert caught.value.hint == "leave one of the two out"

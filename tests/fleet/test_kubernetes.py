@@ -20,7 +20,7 @@ from reprobuild.fleet.kubernetes import Job, manifest, selector
 from reprobuild.fleet.podlist import INDEX, PODS
 from reprobuild.image.build import Image
 from reprobuild.verify.check import seed_of
-from tests.verify.samples import EXPECTED, changed, document, make_lock
+from tests.verify.samples import EXPECTED, SHA, changed, document, make_lock
 
 RELEASES = ("1.33", "1.35", "1.37")
 DIGEST = "sha256:" + "d" * 64
@@ -166,10 +166,12 @@ def three(folder: Path) -> list[dict[str, Any]]:
 
 def judged(folder: Path, nodes: int = 1, **more: Any) -> Fleet:
     image = Image(
-        reference="r", layout="image", manifest=DIGEST, config=DIGEST, tree="sha256:1", lock=LOCK.digest, layers=1,
+        reference="r", layout="image", manifest=DIGEST, config=DIGEST, tree=f"sha256:{SHA}", lock=LOCK.digest, layers=1,
     )  # fmt: skip
     made = pods.certificates(folder, LOCK, image, EXPECTED, Checks(**more), now=0, nodes=nodes)
-    return gather(made, Wanted(tree="sha256:1", seed=seed_of(LOCK), profile=LOCK.profile), Table(EXPECTED))
+    return gather(
+        made, Wanted(tree=f"sha256:{SHA}", seed=seed_of(LOCK), profile=LOCK.profile), Table(EXPECTED)
+    )
 
 
 def silent(found: Fleet) -> dict[str, str]:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from reprobuild.image.build import build_image
+from reprobuild.image.naming import own_name
 from reprobuild.lock import Artefact, Deb, write_lock
 from reprobuild.render import render
 from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT
@@ -58,7 +59,7 @@ def make_results(folder: Path, size: int = 200_000) -> Results:
         realised=msgspec.structs.replace(plain.realised, runtime=made.store.add(b"our own files")),
     )  # fmt: skip
     out = folder / "out"
-    image = build_image(lock, made.store, out, files={}, reference="reprobuild:small")
+    image = build_image(lock, made.store, out, files={}, reference=own_name(lock.digest))
     write_lock(lock, out / LOCK)
     (out / IMAGE).write_bytes(msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     (out / VERDICT).write_bytes(

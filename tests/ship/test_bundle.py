@@ -96,7 +96,7 @@ def test_there_and_back(results: Results, tmp_path: Path) -> None:
     done = take(tmp_path / "b.tar", tmp_path / "by us", tmp_path / "store")
     assert done == Unbundled(
         out=str(tmp_path / "by us"), new=True, members=sent.members, inputs=4, signed=False, signer="",
-        lock=sent.lock, manifest=sent.manifest, certified=True, doubted=(),
+        lock=sent.lock, manifest=sent.manifest, certified=True, doubted=(), origin=form.origin("b.tar", False, ""),
     )  # fmt: skip
     said = alone(tmp_path / "b.tar", "-o", tmp_path / "alone")
     assert (said.returncode, said.stdout) == (0, ""), said.stderr
@@ -286,7 +286,12 @@ def test_an_empty_folder_of_another_kind(results: Results, tmp_path: Path) -> No
     (tmp_path / "here").mkdir()
     argv = [sys.executable, "-I", "-S", str(ALONE), str(tmp_path / "b.tar"), "-o", "."]
     done = subprocess.run(argv, cwd=tmp_path / "here", stderr=subprocess.PIPE, text=True, check=True)
-    assert [line.partition(" ")[0] for line in done.stderr.splitlines()] == ["unpacked", "report.html"]
+    assert [line.partition(" ")[0] for line in done.stderr.splitlines()] == [
+        "unpacked",
+        "the",
+        "the",
+        "report.html",
+    ]
     (tmp_path / "there").mkdir()
     with pytest.MonkeyPatch.context() as stands:
         stands.chdir(tmp_path / "there")
@@ -406,7 +411,7 @@ def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
     assert caught.value.hint == "write the bundle into another folder"
     (tmp_path / "unbundle.py").unlink()
     verdict = results.out / "verdict.json"
-    verdict.write_text(verdict.read_text().replace(read_image(results.out)[1].tree, "sha256:other"))
+    verdict.write_text(verdict.read_text().replace(read_image(results.out)[1].tree, "sha256:" + "0" * 64))
     with pytest.raises(ShipError, match="is the certificate of another image") as caught:
         results.bundle(tmp_path / "b.tar")
     assert caught.value.hint == "check this one: `reprobuild verify OUT`"

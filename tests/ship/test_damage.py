@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,13 @@ from reprobuild.ship.writing import manifest_of, write_bundle
 from reprobuild.store import hash_file
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
+
+X = hashlib.sha256(b"x").hexdigest()
+# What a manifest says beside its files.
+STATED: dict[str, Any] = {
+    "made_by": "reprobuild 0", "lock": X, "parts": [],
+    "image": {"reference": "localhost/x", **dict.fromkeys(("tree", "config", "manifest"), f"sha256:{X}")},
+}  # fmt: skip
 
 CHANCE = random.Random(11)
 
@@ -207,7 +216,7 @@ def test_a_part_that_is_missing_or_cut_is_named(
 def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> None:
     """`cat FILE.*` takes .1000 before .101."""
     files = [File(path="context/x", content=b"x" * 1_000_000)]
-    manifest = manifest_of(files, {})
+    manifest = manifest_of(files, STATED)
     with pytest.raises(ShipError, match=r"the bundle has \d+ bytes: more than 999 parts of 1000") as caught:
         write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1000)
     assert caught.value.hint == "make larger parts: --split 1M, or more"
@@ -217,7 +226,7 @@ def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> No
     os.truncate(huge, 1 << 40)  # a terabyte that is not there
     many = [File(path="context/x", content=huge, sha256="0" * 64)]
     with pytest.raises(ShipError) as caught:
-        write_bundle(tmp_path / "b.tar", many, manifest_of(many, {}), b"", 0, split=1 << 30)
+        write_bundle(tmp_path / "b.tar", many, manifest_of(many, STATED), b"", 0, split=1 << 30)
     assert caught.value.hint == "make larger parts: --split 1050M, or more"
     huge.unlink()
     done = write_bundle(tmp_path / "b.tar", files, manifest, b"", 0, split=1020)
@@ -228,7 +237,7 @@ def test_more_parts_than_a_shell_puts_in_order_are_refused(tmp_path: Path) -> No
 
 def in_two(folder: Path, *files: File) -> tuple[Path, list[int]]:
     """Write a bundle of two parts, and return how long they are."""
-    manifest = manifest_of(files, {})
+    manifest = manifest_of(files, STATED)
     done = write_bundle(folder / "b.tar", files, manifest, b"", 0, split=2_000_000)
     assert len(done.paths) == 2
     return folder / "b.tar", [path.stat().st_size for path in done.paths]

@@ -25,7 +25,7 @@ from reprobuild.ship.writing import write_bundle
 from reprobuild.store import Store
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
-from tests.ship.test_damage import refused
+from tests.ship.test_damage import STATED, refused
 
 X = hashlib.sha256(b"x").hexdigest()
 
@@ -50,7 +50,7 @@ def refused_by_us(file: Path, out: Path) -> tuple[str, str]:
 
 
 def manifest(*members: Any, **more: Any) -> bytes:
-    return form.encode({"form": 1, "members": list(members), "image": {}, **more})
+    return form.encode({"form": 1, "members": list(members), **STATED, **more})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_no_member_can_be(member: Any, tmp_path: Path) -> None:
     try:
         raw = manifest(member)
     except UnicodeEncodeError:  # half of a character cannot be written so; but it can be escaped
-        document = {"digest": "", "form": 1, "image": {}, "members": [member]}
+        document = {"digest": "", "form": 1, **STATED, "members": [member]}
         raw = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
     said, hint = refused_by_us(write(tmp_path / "b.tar", raw), tmp_path / "out")
     assert "its bundle.json is damaged or hostile: " in said
@@ -245,7 +245,9 @@ def deep(files: dict[str, bytes]) -> None:
     files["reprobuild.lock"] = b"[" * 200_000
 
 
-def remade(results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], None]) -> None:
+def remade(
+    results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], None], reference: str = ""
+) -> None:
     """Write `bad.tar`, a bundle that is whole, and in which something was changed before it was made."""
     results.bundle(tmp_path / "b.tar")
     take(tmp_path / "b.tar", tmp_path / "good", tmp_path / "store")
@@ -254,6 +256,7 @@ def remade(results: Results, tmp_path: Path, harm: Callable[[dict[str, bytes]], 
     files = {name: (tmp_path / "good" / name).read_bytes() for name in names}
     harm(files)
     members = [item(name, hashlib.sha256(data).hexdigest(), len(data)) for name, data in files.items()]
+    told["image"]["reference"] = reference or told["image"]["reference"]
     raw = form.encode({**told, "members": members})
     given = [File(path=name, content=data) for name, data in files.items()]
     write_bundle(tmp_path / "bad.tar", given, raw, b"", 0)
@@ -276,7 +279,9 @@ def test_files_that_do_not_belong_together(
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
     assert caught.value.hint == "whoever made this bundle made it wrong, or to harm: ask for another one"
     assert not (tmp_path / "bad").exists()
-    assert alone(tmp_path / "bad.tar", "-o", tmp_path / "bad").returncode == 0  # it compares bytes, no more
+    # The other program compares bytes, and the names of the image.
+    named = harm in (other_lock, no_lock, deep, other_for_docker, other_lock_beside)
+    assert alone(tmp_path / "bad.tar", "-o", tmp_path / "bad").returncode == (11 if named else 0)
     with pytest.raises(ShipError):
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
 
@@ -415,13 +420,13 @@ def test_mutations_of_a_bundle_give_it_whole_or_a_refusal(results: Results, tmp_
     assert taken < 10
 
 
-@pytest.mark.parametrize("image", [{}, [], {"reference": 7}, {"reference": "--all"}, {"reference": "a b"}])
-def test_a_name_that_is_none_goes_to_no_engine(tmp_path: Path, image: Any) -> None:
-    file = write(tmp_path / "b.tar", manifest(image=image), b"")
-    with pytest.raises(form.Refused, match="does not say how its image is named") as caught:
-        form.load(str(tmp_path), "docker", form._reference(json.loads(manifest(image=image))))
-    assert caught.value.hint == form.NO_BUNDLE
-    assert alone(file, "-o", tmp_path / "o", "--load", "docker").returncode == 11
+@pytest.mark.parametrize("name", [None, 7, "", "--all", "a b", "a\nb", "x" * 502])
+def test_a_name_that_is_none_goes_to_no_engine(tmp_path: Path, name: Any) -> None:
+    raw = manifest(item("README.md"), image={**STATED["image"], "reference": name})
+    said, hint = refused_by_us(write(tmp_path / "b.tar", raw), tmp_path / "o")
+    assert "its bundle.json is damaged or hostile: " in said
+    assert hint == form.NO_BUNDLE
+    assert alone(tmp_path / "b.tar", "-o", tmp_path / "o", "--load", "docker").returncode == 11
 
 
 def test_an_engine_that_reads_nothing_says_why_itself(results: Results, tmp_path: Path) -> None:

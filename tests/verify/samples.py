@@ -117,7 +117,7 @@ def make_verdict(
     cpu: Any = "identical", gpu: Any = "not-applicable", round_trip: Any = "exact", **more: Any
 ) -> Verdict:
     verdict = Verdict(
-        version=VERSION, made="2026-11-22T05:00:00Z", program="0.1.0", image=f"sha256:{SHA}", tree="sha256:1",
+        version=VERSION, made="2026-11-22T05:00:00Z", program="0.1.0", image=f"sha256:{SHA}", tree=f"sha256:{SHA}",
         lock=f"sha256:{SHA}", seed=42, profile="torch",
         determinism=Determinism(cpu=cpu, gpu=gpu, collectives=gpu), round_trip=round_trip, smoke=(make_smoke(),),
         comparisons=(), differences=(),

@@ -18,6 +18,7 @@ from reprobuild.verify.verdict import Against, Comparison, Smoke, Verdict
 from tests.verify.samples import (
     EXPECTED,
     FINGERPRINT,
+    SHA,
     changed,
     document,
     drift,
@@ -355,7 +356,11 @@ def test_a_certificate_of_one_device_twice(tmp_path: Path) -> None:
         ({"cpu": "drift"}, "drift"),
         ({"gpu": "drift"}, "drift"),
         (
-            {"against": Against(certificate="sha256:1", made="", verdict="differ", compared=1)},
+            {
+                "against": Against(
+                    certificate=f"sha256:{SHA}", made="2026-11-22T05:00:00Z", verdict="differ", compared=1
+                )
+            },
             "another result than the certificate before it",
         ),
     ],
@@ -382,7 +387,7 @@ def test_a_certificate_cut_anywhere_is_refused(tmp_path: Path) -> None:
     [
         (
             {"tree": "sha256:9"},
-            "is the certificate of another image: its tree is sha256:1, and that of this one sha256:9",
+            f"is the certificate of another image: its tree is sha256:{SHA}, and that of this one sha256:9",
         ),
         ({"seed": 7}, "was made with seed 42, and this image has 7"),
         ({"profile": "strict"}, "was made with profile torch, and this image has strict"),
@@ -390,7 +395,7 @@ def test_a_certificate_cut_anywhere_is_refused(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_cannot_be_compared(fields: dict[str, Any], what: str, tmp_path: Path) -> None:
     found = read_certificate(written(tmp_path / "verdict.json"))
-    same = {"tree": "sha256:1", "seed": 42, "profile": "torch"}
+    same = {"tree": f"sha256:{SHA}", "seed": 42, "profile": "torch"}
     refuse_other(found, **same)
     with pytest.raises(UsageError) as failed:
         refuse_other(found, **{**same, **fields})

@@ -52,7 +52,7 @@ def check(
     said = more.pop("say", lambda _: None)
     asked = Asked(
         **{
-            "reference": "image:1", "manifest": f"sha256:{SHA}", "tree": "sha256:1", "expected": EXPECTED,
+            "reference": "image:1", "manifest": f"sha256:{SHA}", "tree": f"sha256:{SHA}", "expected": EXPECTED,
             "now": 1795323600, **more,
         }
     )  # fmt: skip
@@ -80,7 +80,7 @@ def test_all_is_well() -> None:
         42,
         (),
     )
-    assert (verdict.version, verdict.made, verdict.tree) == (VERSION, "2026-11-22T05:00:00Z", "sha256:1")
+    assert (verdict.version, verdict.made, verdict.tree) == (VERSION, "2026-11-22T05:00:00Z", f"sha256:{SHA}")
     assert (verdict.lock, verdict.profile) == (f"sha256:{make_lock(workload=WORKLOAD).digest}", "torch")
     (smoke,) = verdict.smoke
     assert smoke.fingerprint == FINGERPRINT

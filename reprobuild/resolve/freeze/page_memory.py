@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from reprobuild.guard.strings import FileName, Hex, Href, Key, Line, Text, Word
 from reprobuild.net import split_credentials, told_address
 from reprobuild.store import Store
 
@@ -22,12 +23,12 @@ _KEY = hashlib.sha256(b"pages of indexes, 1").hexdigest()
 class Listed(Struct, frozen=True, kw_only=True):
     """One file as a place lists it. `hashes` are by algorithm; `yanked` is None, or the reason (may be empty)."""
 
-    filename: str
-    url: str
-    hashes: dict[str, str] = {}
+    filename: FileName
+    url: Href
+    hashes: dict[Word, Hex] = {}
     size: int = 0
-    requires_python: str | None = None
-    yanked: str | None = None
+    requires_python: Line | None = None
+    yanked: Text | None = None
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ class PageMemory:
     def _all(self) -> dict[str, Kept]:
         if self._known is None:
             try:
-                read = msgspec.convert(self._store.recall(_KEY) or {}, dict[str, Kept])
+                read = msgspec.convert(self._store.recall(_KEY) or {}, dict[Key, Kept])
             except msgspec.ValidationError:  # of another version, or damaged
                 read = {}
             self._known = {key: kept for key, kept in read.items() if kept.until > self._now}

@@ -5,11 +5,12 @@ JSON (PEP 691) is read by `msgspec`, HTML (PEP 503) by `mousebender`.
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 import urllib.parse
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mousebender.simple as simple
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
+from reprobuild.guard.strings import FileName, Hex, Href, Line, Text, Word
 from reprobuild.net import Forbidden, Net, NotFound, Page, Refused, local_path
 from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.resolve.freeze.page_memory import Listed as Listed
@@ -122,7 +124,8 @@ class Pages:
         place = index.url
         if place.startswith("file:") and local_path(place).is_dir():
             paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
-            return [Listed(filename=path.name, url=path.as_uri()) for path in paths]
+            found = (_listed(filename=path.name, url=path.as_uri()) for path in paths)
+            return [item for item in found if item is not None]
         try:
             page = self._net.page(place, accept="text/html")
         except NotFound:
@@ -137,14 +140,15 @@ class Pages:
             for anchor in read_anchors(page.content.decode(errors="replace"))
             if (url := joined(page.url, anchor.get("href", ""))) and anchor.get("href")
         ]
-        return [
-            Listed(
+        found = (
+            _listed(
                 filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
                 hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
                 yanked=anchor.get("data-yanked"),
             )
             for url, anchor in anchors
-        ]  # fmt: skip
+        )  # fmt: skip
+        return [item for item in found if item is not None]
 
 
 def _address(index: Index, project: str) -> str:
@@ -152,25 +156,58 @@ def _address(index: Index, project: str) -> str:
 
 
 class _File(Struct, frozen=True, rename="kebab"):
-    filename: str
-    url: str
-    hashes: dict[str, str] = {}
-    requires_python: str | None = None
+    filename: FileName
+    url: Href
+    hashes: dict[Word, Hex] = {}
+    requires_python: Line | None = None
     size: int | None = None
-    yanked: bool | str = False
+    yanked: bool | Text = False
 
 
 class _Meta(Struct, frozen=True, rename="kebab"):
-    api_version: str = "1.0"
+    api_version: Line = "1.0"
 
 
 class _Project(Struct, frozen=True):
-    name: str
+    name: Line
     files: tuple[_File, ...]
     meta: _Meta = _Meta()
 
 
+class _Entries(Struct, frozen=True):
+    """As `_Project`, of a page that has odd entries."""
+
+    name: Line
+    files: tuple[msgspec.Raw, ...]
+    meta: _Meta = _Meta()
+
+
 _PROJECT = msgspec.json.Decoder(_Project)
+_ENTRIES = msgspec.json.Decoder(_Entries)
+_FILE = msgspec.json.Decoder(_File)
+
+
+def _decoded(content: bytes) -> _Project:
+    """Return what a page of JSON says. An odd entry, as one with a strange file name, loses no other."""
+    try:
+        return _PROJECT.decode(content)
+    except msgspec.ValidationError:
+        page = _ENTRIES.decode(content)
+    return _Project(name=page.name, meta=page.meta, files=tuple(_plain(page.files)))
+
+
+def _plain(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
+    for entry in entries:
+        with contextlib.suppress(msgspec.ValidationError):
+            yield _FILE.decode(entry)
+
+
+def _listed(**fields: object) -> Listed | None:
+    """Return a file as a place lists it, None where its name or its address is none."""
+    try:
+        return msgspec.convert(fields, type=Listed)
+    except msgspec.ValidationError:
+        return None
 
 
 def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], bool]:
@@ -178,7 +215,7 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[Listed], 
     if "json" in media:
         if media not in _JSON:
             raise simple.UnsupportedMIMEType(media)
-        read = _PROJECT.decode(page.content)
+        read = _decoded(page.content)
         version, some = read.meta.api_version, bool(read.files)
         found = [_of_json(page.url, file) for file in read.files if needle in file.filename]
     else:
@@ -202,7 +239,7 @@ def _of_json(page: str, file: _File) -> Listed | None:
     if url is None:
         return None
     yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
-    return Listed(
+    return _listed(
         filename=file.filename, url=url, hashes=file.hashes, size=file.size or 0,
         requires_python=file.requires_python, yanked=yanked,
     )  # fmt: skip
@@ -213,7 +250,7 @@ def _of_html(page: str, file: Mapping[str, Any]) -> Listed | None:
     if url is None:
         return None
     yanked = file.get("yanked", False)
-    return Listed(
+    return _listed(
         filename=file["filename"], url=url, hashes=file.get("hashes", {}), requires_python=file.get("requires-python"),
         yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
     )  # fmt: skip

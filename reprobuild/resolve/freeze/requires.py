@@ -37,7 +37,8 @@ _QUOTED = re.compile("[\"']([^\"']+)[\"']")
 UNREADABLE = (InvalidRequirement, InvalidVersion, RecursionError)
 UNDECIDABLE = (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion, RecursionError)
 
-_Texts = tuple[Annotated[str, Meta(max_length=LONGEST)], ...]
+_Text = Annotated[str, Meta(max_length=LONGEST)]
+_Texts = tuple[_Text, ...]
 
 
 def with_requires(wheels: Sequence[Wheel], target: Target, store: Store) -> tuple[Wheel, ...]:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.guard.strings import Href, Label, Version
 from reprobuild.lock import Artefact, Lock
 from reprobuild.proc import SAFE, Failed, own_module, run, with_absolute
 from reprobuild.resolve.surroundings import Surroundings
@@ -44,10 +45,10 @@ class Build(Struct, frozen=True, kw_only=True):
 class _Listed(Struct, frozen=True, kw_only=True):
     """What uv lists of a build."""
 
-    version: str
-    url: str
-    implementation: str
-    variant: str
+    version: Version
+    url: Href
+    implementation: Label
+    variant: Label
 
 
 def find_build(version: str, machine: str, around: Surroundings) -> Build:

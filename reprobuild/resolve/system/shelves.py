@@ -20,6 +20,7 @@ from reprobuild.apt.relations import NAME, VERSION
 from reprobuild.errors import FetchError, LockError, ReproError
 from reprobuild.fetch import fetch
 from reprobuild.guard.plain import open_plain
+from reprobuild.guard.strings import Href, Line
 from reprobuild.lock import Artefact, dpkg_name
 from reprobuild.net import Net, NotFound
 from reprobuild.snapshot.model import Package
@@ -36,7 +37,7 @@ class Found(Struct, frozen=True, kw_only=True):
     No label stands for this machine's own sources.
     """
 
-    label: str
+    label: Line
     vouched: bool = True
 
 
@@ -59,7 +60,7 @@ class Shelf(Protocol):
 
 
 class _Kept(Struct, frozen=True):
-    uri: str
+    uri: Href
     stanza: bytes
     found: Found
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from reprobuild.errors import BuildError
 from reprobuild.guard.elf import MAGIC, Elf, read_elf
 from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.strings import Line, TreePath
 from reprobuild.guard.zips import UNREADABLE, open_zip
 from reprobuild.lock import Artefact, Wheel
 from reprobuild.store import CHUNK, Store
@@ -32,9 +33,9 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,3}(?:\.\d{1,4}){1,3})")
 class File(Struct, frozen=True, kw_only=True):
     """One ELF file of a wheel for the image's machine. `names` are those that others can ask for it by."""
 
-    path: str
-    names: tuple[str, ...]
-    needed: tuple[str, ...]
+    path: TreePath
+    names: tuple[Line, ...]
+    needed: tuple[Line, ...]
     glibc: tuple[int, ...] = ()
     glibcxx: tuple[int, ...] = ()
 

@@ -32,6 +32,7 @@ NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose i
 FORM = 1
 BLOCK, RECORD, CHUNK = 512, 10240, 1 << 20
 LARGEST_MANIFEST, LARGEST_SIGNATURE, LARGEST_FILE = 64 << 20, 1 << 16, 1 << 50
+LARGEST_INDEX = 4 << 20  # bytes of a JSON file of an image
 LARGEST_FOLDERS = 16 << 20  # characters in the names of all folders
 MOST_DEEP = 32  # parts of a path
 KEYGEN_TIME = 60.0  # seconds that a look at a signature may take
@@ -53,6 +54,12 @@ _OWN = re.compile(r"reprobuild/[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
 AGAIN = "copy it again, or make it again with `reprobuild bundle`; what is whole already is kept"
 NO_BUNDLE = "is it a file that `reprobuild bundle` wrote?"
 _SHA256 = re.compile("[0-9a-f]{64}")
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+_LINE = re.compile("[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]{0,200}")
+_BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
+# A name that hides no image of a registry: it follows from the lock, or no registry serves it.
+_LOCAL = re.compile(r"localhost(?:/[a-z0-9][a-z0-9._-]{0,127}){1,8}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 _PART = re.compile(r"(.+)\.(\d{3,6})")
@@ -145,6 +152,7 @@ def members_of(raw: bytes) -> List[Member]:
                 "use the unbundle.py that came with it",
             )
         found = _members(document["members"])
+        _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise Refused("its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE) from None
     for member in found:
@@ -190,13 +198,25 @@ def _members(listed: Any) -> List[Member]:
     return found
 
 
+def _check_rest(document: Dict[str, Any]) -> None:
+    """Refuse a manifest of which another part than its members is no name, digest or line."""
+    image, parts = document["image"], document["parts"]
+    told = [(document["lock"], _SHA256), (document["made_by"], _LINE), (image["reference"], _REFERENCE)]
+    told += [(image[name], _DIGEST) for name in ("tree", "config", "manifest")]
+    if not isinstance(parts, list) or len(parts) > 100:
+        raise ValueError("it has no list of parts")
+    for value, grammar in told + [(part, _WORD) for part in parts]:
+        if not isinstance(value, str) or not grammar.fullmatch(value):
+            raise ValueError("%.80r is not what a bundle says there" % (value,))
+
+
 def _check_path(path: Any) -> None:
     if not isinstance(path, str) or not 0 < len(path.encode()) <= 1000:
         raise ValueError("%.80r is no path" % (path,))
     parts = path.split("/")
     if len(parts) > MOST_DEEP:
         raise ValueError("%.80r has more than %d parts" % (path, MOST_DEEP))
-    if not path.isprintable() or "\\" in path or {"", ".", ".."} & set(parts):
+    if not path.isprintable() or path[0] == "-" or "\\" in path or {"", ".", ".."} & set(parts):
         raise ValueError("%r is no path below a folder" % path)
     if max(len(part.encode()) for part in parts) > 255:
         raise ValueError("a name in %.80r is too long" % path)
@@ -850,17 +870,83 @@ def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
         raise Refused("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")
 
 
-def _reference(document: Dict[str, Any]) -> str:
-    """Return the name of the image.
+def check_names(document: Dict[str, Any], tree: str) -> str:
+    """Return the name of the image that a bundle brings, which can hide no other image.
+
+    An engine takes each name that a layout gives its image. So index.json and manifest.json are compared whole with
+    what `reprobuild bundle` writes: programs differ in what they read of a key that stands twice.
+
+    Args:
+        document: the manifest of the bundle.
+        tree: the folder in which its files are.
 
     Raises:
-        Refused: there is none, or it is none that an engine would take.
+        Refused: it names another image, or the files are not those of one image of this name.
     """
-    image = document.get("image")
-    found = image.get("reference") if isinstance(image, dict) else None
-    if not isinstance(found, str) or not _REFERENCE.fullmatch(found):
-        raise Refused("the bundle does not say how its image is named", NO_BUNDLE)
-    return found
+    name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
+    if not os.path.isfile(lock):
+        raise Refused("the bundle holds no lock, so its image has no name", NO_BUNDLE)
+    own = "reprobuild:%s" % hash_file(lock)[:12]
+    if name != own and not _LOCAL.fullmatch(name):
+        raise Refused(
+            "the image of the bundle names itself %s, which could hide another image" % escaped(name),
+            "ask for a bundle of this reprobuild: in it the image is %s" % own,
+        )
+    try:
+        folder = os.path.join(tree, "image")
+        there = _named(folder, "index.json", _index, document["image"], name)
+        if os.path.lexists(os.path.join(folder, "manifest.json")):
+            there = there and _named(folder, "manifest.json", _legacy, document["image"], name)
+        with open(os.path.join(tree, "image.json"), "rb") as stream:
+            there = there and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
+    except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
+        raise Refused("the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE) from None
+    if not there:
+        raise Refused("its image has other names than %s" % name, "ask for another bundle")
+    return name
+
+
+def _named(
+    folder: str, name: str, expected: Callable[..., bytes], image: Dict[str, Any], reference: str
+) -> bool:
+    """Tell whether a file of a layout has the bytes that follow from what it says and from the image's name."""
+    with open(os.path.join(folder, name), "rb") as stream:
+        raw = stream.read(LARGEST_INDEX)
+    return expected(json.loads(raw.decode()), image, reference) == raw
+
+
+def _index(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+    """Return the index.json of an image of one name; size and platform are taken as they are, if they can be."""
+    stated = found["manifests"][0]
+    platform = {
+        key: stated["platform"][key] for key in ("os", "architecture", "variant") if key in stated["platform"]
+    }
+    if type(stated["size"]) is not int or not all(
+        isinstance(value, str) and _WORD.fullmatch(value) for value in platform.values()
+    ):
+        raise ValueError("its size or its platform is none")
+    path, _, tag = (
+        reference.rpartition(":") if ":" in reference.rpartition("/")[2] else (reference, "", "latest")
+    )
+    full = "%s:%s" % (path if "/" in path else "docker.io/library/%s" % path, tag)
+    kind = "application/vnd.oci.image.%s.v1+json"
+    entry = {
+        "mediaType": kind % "manifest", "digest": image["manifest"], "size": stated["size"], "platform": platform,
+        "annotations": {"org.opencontainers.image.ref.name": reference, "io.containerd.image.name": full},
+    }  # fmt: skip
+    whole = {"schemaVersion": 2, "mediaType": kind % "index", "manifests": [entry]}
+    return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _legacy(found: Any, image: Dict[str, Any], reference: str) -> bytes:
+    """Return the manifest.json of an image of one name, for a Docker with the classic image store."""
+    layers = found[0]["Layers"]
+    if not all(isinstance(layer, str) and _BLOB.fullmatch(layer) for layer in layers):
+        raise ValueError("a layer of it is none")
+    config = "blobs/sha256/%s" % image["config"].partition(":")[2]
+    return json.dumps(
+        [{"Config": config, "RepoTags": [reference], "Layers": layers}], sort_keys=True
+    ).encode()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -894,10 +980,20 @@ def main(argv: Sequence[str]) -> int:
                 say("%s is whole: %d files" % (options.file, len(bundle.members)))
                 return 0
             out = os.path.abspath(options.out)  # where it is the working directory, another takes its place
-            new = unpack(bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None)
+            new = unpack(
+                bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None,
+                settle=lambda tree: _settle(bundle, tree),
+            )  # fmt: skip
+            name = check_names(
+                bundle.document, out
+            )  # which `reprobuild` of another version may have unpacked
             say(
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "whole, and there already", options.out)
+            )
+            say(origin(options.file, bool(bundle.signature), bundle.signer))
+            say(
+                "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
             )
             gone = _moved(bundle, out)
             if gone:
@@ -910,7 +1006,7 @@ def main(argv: Sequence[str]) -> int:
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
                 )
             if options.load:
-                load(out, options.load, _reference(bundle.document))
+                load(out, options.load, name)
     except Refused as err:
         say("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
@@ -922,6 +1018,24 @@ def main(argv: Sequence[str]) -> int:
         say("interrupted; run it again to go on")
         return 130
     return 0
+
+
+def _settle(bundle: Bundle, tree: str) -> None:
+    check_names(bundle.document, tree)
+
+
+def origin(source: str, signed: bool, signer: str) -> str:
+    """Say who made the lock of a bundle, as far as is known, and what it means to follow it."""
+    whom = (
+        "signed by %s" % escaped(signer)
+        if signer
+        else "signed, nobody looked by whom"
+        if signed
+        else "not signed"
+    )
+    return "the lock is from %s, %s: to build from it, and to run its image, executes the packages that it names" % (
+        escaped(source), whom,
+    )  # fmt: skip
 
 
 def _moved(bundle: Bundle, out: str) -> int:

@@ -1,0 +1,127 @@
+"""No document that others hand over has a string without a grammar: each reader of the program is found and walked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from tests.guard.documents import Place, places
+from tests.guard.types_walk import strings
+
+# Files of this package: who can change them can change the program.
+SHIPPED = {
+    "apt/archives.py:archives_of", "doctor/remedies.py:_table", "environments/rules.py:table", "halflife.py:read_rules",
+    "preflight/processor.py:check_processor", "profiles.py:read_profiles", "resolve/building/backends.py:rules",
+    "resolve/building/extensions.py:_known", "resolve/building/prebuilt.py:_known", "resolve/cuda/rules.py:_table",
+    "resolve/freeze/debian_names.py:_names", "resolve/settings/environment.py:rules",
+    "resolve/settings/modules.py:families", "resolve/system/release.py:known_releases",
+    "resolve/system/sonames.py:_table", "resolve/system/system_rules.py:rules", "running/site.py:rules",
+    "services.py:read_services", "snapshot/conda_names.py:names",
+}  # fmt: skip
+# The user's own configuration and choices. `decisions.py` has tests of its own (tests/test_decisions.py).
+OWN = {
+    "conda/configured.py:_yaml", "conda/configured.py:_toml", "resolve/freeze/uv_indexes.py:_file",
+    "decisions.py:read_decisions", "decisions.py:recorded",
+}  # fmt: skip
+# Read without a type, and why.
+UNTYPED = {
+    "apt/launchpad.py:_ask": "the type is an argument: its callers are in the list",
+    "apt/launchpad.py:_read": "the type is an argument: its callers are in the list",
+    "registry/manifest.py:_decoded": "the type is an argument: its callers are in the list",
+    "conda/package.py:decode": "the type is an argument: its callers are in the list",
+    "builders/apptainer.py:read_config": "of the SIF that this run built; compared whole with what the lock says",
+    "collect.py:_needs": "only hexadecimal digests are searched for in it",
+    "conda/linking.py:link": "what rattler, in this run, writes of packages whose facts were checked",
+    "conda/linking.py:ask": "the answer of a process of this program; its callers give it a type",
+    "conda/rattling.py:main": "the other end of that process",
+    "environments/image.py:object": "of an image, for `compare`: each value is tested for text, and only displayed",
+    "guard/strings.py:is_valid": "the type is an argument, of one string",
+    "image/foreign.py:_from_docker_archive": "of the builder's own archive: names are looked up among its members",
+    "image/kinds.py:_same_json": "two files are compared, and nothing of them is used",
+    "image/layers.py:recipe_items": "what this program wrote into the recipe of a layer",
+    "image/layout.py:parse_layout": "the bytes that `_Config` took, whole, for the tree digest and for display",
+    "image/opened.py:_read_docker": "for `diff`: depth, digests, settings and names are checked, the rest is displayed",
+    "image/opened.py:_object": "for `diff`: depth, digests, settings and names are checked, the rest is displayed",
+    "image/squashed.py:_json": "for `diff`: as above",
+    "listing.py:decode_listing": "the value of a line that is not UTF-8, converted to `Entry` at once",
+    "resolve/building/projects.py:tables": "pyproject.toml of a source: each value is tested where it is taken",
+    "snapshot/conda_yaml.py:_read": "nodes of YAML, of which each scalar is read as a line of text",
+    "store.py:recall": "what this store remembers; its callers give it a type",
+}
+# What stands for a document of its own, and the type that reads it: one odd entry loses no other.
+ENTRIES = {
+    "apt/launchpad.py:published:_ask $.entries[...]": "_Publication",
+    "apt/launchpad.py:published:_ask $[...]": "_File",
+    "registry/manifest.py:find_image:_decoded $.manifests[...]": "_Descriptor",
+    "registry/manifest.py:kind:_decoded $.manifests": "only whether it is there",
+    "registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
+    "resolve/freeze/pages.py::msgspec.json.Decoder $.files[...]": "_File",
+    "snapshot/machine.py:parse:msgspec.json.decode $.machine": "_Machine",
+    "verify/certificate.py:read_verdict:msgspec.json.decode $.determinism": "only whether it is there",
+}
+
+PLACES = places()
+DOCUMENTS = [
+    place
+    for place in PLACES
+    if place.type is not None and f"{place.file}:{place.function}" not in SHIPPED | OWN
+]
+
+
+def _where(place: Place) -> str:
+    return f"{place.file}:{place.function}"
+
+
+def loose(place: Place) -> list[str]:
+    """Return the strings of a document that have neither a grammar nor a type that reads them later."""
+    found = []
+    for path, kind in strings(place.type):
+        bound = isinstance(kind, inspect.StrType) and (kind.pattern or kind.max_length)
+        if not bound and f"{place.name} {path}" not in ENTRIES:
+            found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("place", DOCUMENTS, ids=lambda place: f"{place.name} {place.written}")
+def test_each_string_of_a_document_has_a_grammar(place: Place) -> None:
+    assert loose(place) == []
+
+
+def test_what_is_read_without_a_type_is_named_with_a_reason() -> None:
+    without = {_where(place) for place in PLACES if place.type is None} - SHIPPED - OWN
+    assert without == set(UNTYPED)
+
+
+def test_the_lists_name_what_is_there() -> None:
+    there = {_where(place) for place in PLACES}
+    assert there >= SHIPPED | OWN | set(UNTYPED)
+    paths = {f"{place.name} {path}" for place in DOCUMENTS for path, _ in strings(place.type)}
+    assert paths >= set(ENTRIES)
+
+
+def test_shipped_documents_are_read_from_this_package() -> None:
+    """Each is TOML or JSON beside a module: a foreign document could not hide among them."""
+    calls = {place.call for place in PLACES if _where(place) in SHIPPED}
+    assert calls <= {"msgspec.toml.decode", "msgspec.json.decode"}
+    assert all(place.type is not None for place in PLACES if _where(place) in SHIPPED)
+
+
+def test_there_are_many() -> None:
+    """Figures of docs/hostile.md; a scanner that finds nothing would pass everything."""
+    fields = {(str(place.type), path) for place in DOCUMENTS for path, _ in strings(place.type)}
+    assert len(DOCUMENTS) >= 60
+    assert len({str(place.type) for place in DOCUMENTS}) >= 50
+    assert len(fields) >= 400
+
+
+class _Loose(msgspec.Struct):
+    name: str
+    rest: dict[str, list[Any]] = {}
+
+
+def test_a_document_without_a_grammar_is_seen() -> None:
+    place = Place("x.py", "read", "msgspec.json.decode", _Loose, "_Loose")
+    assert loose(place) == ["$.name", "$.rest{key}", "$.rest[...][...]"]
