@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import time
 
 import hypothesis.strategies as st
@@ -10,6 +11,7 @@ from reprobuild import secrets
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import patches
 from tests.snapshot.samples import ALNUM, SECRETS
+from tests.snapshot.shapes import MORE, SHAPES, fill
 
 
 @pytest.mark.parametrize(
@@ -75,8 +77,38 @@ def test_names_of_secrets(name: str) -> None:
     assert secrets.secret_name(name)
 
 
-def test_every_value_rule_has_a_sample() -> None:
-    assert set(SECRETS) == {rule.name for rule in secrets.VALUES}
+def test_every_value_rule_has_a_shape() -> None:
+    assert set(SHAPES) == {rule.name for rule in secrets.VALUES}
+    assert set(SECRETS) <= set(SHAPES)
+
+
+@pytest.mark.parametrize("rule", SHAPES)
+@pytest.mark.parametrize("before", ["", "x = ", "\\n", "see "])
+def test_each_shape_is_found_and_cut_alike(rule: str, before: str) -> None:
+    """Fifty drawn ones: what a search finds in a variable and a line is cut, and nothing of it stays."""
+    source = random.Random(f"{rule} {before}")
+    for _ in range(50):
+        text, parts = fill(SHAPES[rule], source)
+        if before == "\\n" and rule in LINES:
+            continue
+        whole = text if rule in LINES or rule == "private-key" else before + text
+        assert secrets.secret_variable("RUN_NOTE", whole) is not None, whole
+        assert secrets.find(whole.encode()), whole
+        shown = secrets.redact(whole)
+        assert not [part for part in parts if part in shown], (whole, shown)
+
+
+LINES = {"assigned-entry", "assigned-setting", "aws-secret-value"}
+
+
+@pytest.mark.parametrize("shape", MORE)
+def test_what_is_written_in_another_way_is_found_too(shape: str) -> None:
+    source = random.Random(shape)
+    for _ in range(50):
+        text, parts = fill(MORE[shape], source)
+        assert secrets.secret_variable("RUN_NOTE", text) is not None, text
+        assert secrets.find(text.encode()), text
+        assert not [part for part in parts if part in secrets.redact(text)], text
 
 
 @pytest.mark.parametrize(("rule", "sample"), SECRETS.items(), ids=SECRETS)
@@ -172,7 +204,7 @@ LOGINS = [
     ("PROXY_USERPWD", "ada:hunter2", "password"), ("MYSQL_ROOTPW", "pw", "password"),
     ("NOTIFY", f"https://api.telegram.org/bot{SECRETS['telegram']}/sendMessage", "telegram"),
     ("RUN", "--token abc12 --lr 1", "token"),
-    ("RUN", "sshpass -p hunter2! ssh a", "password"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
+    ("RUN", "sshpass -p hunter2! ssh a", "sshpass"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
     ("CHANNELS", f"https://conda.example/t/ab-{ALNUM}/main", "conda-token"),
 ]  # fmt: skip
 
