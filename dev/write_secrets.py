@@ -2,7 +2,7 @@
 
     python dev/write_secrets.py
 
-`capture.py` is one file that stands alone, so it has all of `reprobuild/secrets/` in it. tests/test_secrets_written.py
+`capture.py` is one file that stands alone, so it has all of `reprobuild/secrets/` in it. tests/capture/test_secrets.py
 makes both again and compares.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -35,17 +36,22 @@ def tokens() -> str:
     data = msgspec.toml.decode(DATA.read_bytes())
     rows = []
     for token in data["token"]:
-        quote = '"' if '"' not in token["pattern"] else "'"
-        marks = ", ".join(f'"{mark}"' for mark in token["marks"]) + ("," if len(token["marks"]) == 1 else "")
-        rows.append(
-            f'    (\n        "{token["name"]}",\n        ({marks}),\n        r{quote}{token["pattern"]}{quote},\n    ),\n'
-        )
-    return (
-        HEAD
-        + "# fmt: off\nTOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (\n"
-        + "".join(rows)
-        + ")\n# fmt: on\n"
-    )
+        marks = _lines((f'"{mark}",' for mark in token["marks"]), "         ", " ")
+        pieces = re.findall(r"(?s)(?:\\.|[^\\]){1,80}", token["pattern"])
+        pattern = "\n        ".join(f'r"{piece}"' for piece in pieces)
+        rows.append(f'    (\n        "{token["name"]}",\n        ({marks}),\n        {pattern},\n    ),\n')
+    table = "TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (\n" + "".join(rows) + ")\n"
+    return f"{HEAD}# fmt: off\n{table}# fmt: on\n"
+
+
+def _lines(words: Iterable[str], indent: str, between: str) -> str:
+    """Return words in lines of at most a hundred characters."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 90:
+            lines.append(indent)
+        lines[-1] += (between if lines[-1].strip() else "") + word
+    return "\n".join(lines)
 
 
 def section(module_of_tokens: str) -> str:

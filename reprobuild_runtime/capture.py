@@ -108,7 +108,7 @@ REASONS = {
     "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
     "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
     "changed-meanwhile": "it was changed while it was read",
-    "secret": "its value is a secret",
+    "secret": "it is a secret, or looks like one",
 }
 
 # Files and folders of a private snapshot: others of the machine may not read it, whatever the umask.
@@ -136,6 +136,7 @@ class Context(NamedTuple):
     scratch: str
     program: bool  # whether this is a process of its own, not a call in a training script
     secrets: Sequence[bytes] = ()  # values of the environment's secrets
+    accept: Sequence[str] = ()  # files that look like secrets and are to be captured
 
     def left(self) -> float:
         """Return the seconds left; raise GaveUp where there are none."""
@@ -157,7 +158,7 @@ class Taken(NamedTuple):
 # --- The capture as a whole ------------------------------------------------------------------
 
 
-def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
+def capture(folder: str, seconds: float = SECONDS, accept: Sequence[str] = ()) -> Dict[str, Any]:
     """Capture this process's environment into a folder that is not there yet, or is empty.
 
     For training scripts: it raises nothing, prints nothing and ends after about `seconds`.
@@ -165,13 +166,14 @@ def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
     Args:
         folder: the path of the snapshot.
         seconds: the budget of the whole.
+        accept: files that look like secrets and are to be captured, as REPOSITORY/PATH.
 
     Returns:
         {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
         "warnings", "notes"}.
     """
     try:
-        return _capture(os.fspath(folder), seconds, program=False)
+        return _capture(os.fspath(folder), seconds, False, accept)
     except Unwritable as err:
         return _report(str(folder), note=str(err))
     except Exception as err:  # a snapshot is never worth the job
@@ -191,7 +193,7 @@ def _report(folder: str, note: str = "", captured: bool = False, **more: Any) ->
     }
 
 
-def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
+def _capture(folder: str, seconds: float, program: bool, accept: Sequence[str] = ()) -> Dict[str, Any]:
     folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
     started = time.monotonic()
     claim = _claim(folder, seconds)
@@ -200,7 +202,7 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
     scratch = _scratch(claim)
     captured = False
     try:
-        document, texts, files, withheld = _take_all(started + seconds, scratch, program)
+        document, texts, files, withheld = _take_all(started + seconds, scratch, program, accept)
         with _naming(folder):
             _write(claim, document, texts, files)
             captured = _publish(claim, folder)
@@ -336,7 +338,7 @@ def _publish(claim: str, folder: str) -> bool:
 
 
 def _take_all(
-    deadline: float, scratch: str, program: bool
+    deadline: float, scratch: str, program: bool, accept: Sequence[str]
 ) -> Tuple[Dict[str, Any], Dict[str, bytes], Dict[str, str], List[Dict[str, str]]]:
     """Run every part. Return the document, text files, files to be moved, and what was withheld."""
     environ = _environment(program)
@@ -354,7 +356,9 @@ def _take_all(
     withheld: List[Dict[str, str]] = []
 
     def take(name: str, part: Callable[[Context], Taken], budget: float) -> Any:
-        context = Context(environ, min(deadline, time.monotonic() + budget), scratch, program, secrets)
+        context = Context(
+            environ, min(deadline, time.monotonic() + budget), scratch, program, secrets, accept
+        )
         outcome, taken = _run_part(part, context)
         parts[name] = outcome
         if taken is None:
@@ -403,6 +407,16 @@ def _notes(document: Dict[str, Any]) -> List[str]:
             notes.append(
                 f"{one['name']}: commit {one['base']} and those before it are with no remote but "
                 f"{one['only_here']}, a folder of this machine: keep it"
+            )
+        secret = [file for file in one["left_out"] if file["reason"] == "secret"]
+        notes += [
+            f"{one['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
+            f"`--accept {os.path.basename(one['folder'])}/{file['path']}` captures it"
+            for file in secret[:SAID]
+        ]
+        if len(secret) > SAID:
+            notes.append(
+                f"{one['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
         if one["unsearched"]:
             notes.append(f"{one['name']}: {one['unsearched']} files were not searched for secrets")
@@ -1333,6 +1347,8 @@ class Repository:
             raise GaveUp("failed", "git is not on PATH")
         self.program = program
         self.folder, self.common = _git_folders(top)
+        self.clean: Set[bytes] = set()  # ids of new files in which no secret was found
+        self.searched = 0  # bytes
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
         os.mkdir(self.objects)
@@ -1864,7 +1880,36 @@ def _object(
         return None
     if len(content) != state.st_size:
         _leave(files, path, "changed-meanwhile", state.st_size)
-    return _mode(repository, state.st_mode, entry), _keep(repository, content, entry)
+    oid = repository.id(b"blob %d\0" % len(content) + content).encode()
+    if entry is None or oid != entry.oid:
+        rule = _withheld(repository, path, oid, content)
+        if rule:
+            _leave(files, path, "secret", state.st_size, rule)
+            return None
+        repository.add(b"blob", content)
+    return _mode(repository, state.st_mode, entry), oid
+
+
+def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
+    """Return the rule by which a file that git does not have is left out, empty where it is taken.
+
+    Where there is no time to search it, it is taken, and counted as `unsearched` later.
+    """
+    name, context = quote(path), repository.context
+    if {name, f"{os.path.basename(repository.top)}/{name}"} & set(context.accept):
+        return ""
+    if secret_file(name, content):
+        return "a name of files with secrets"
+    repository.searched += len(content)
+    if repository.searched > SEARCHED:
+        return ""
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUp:
+        return ""
+    if not places:
+        repository.clean.add(oid)
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
 
 
 def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
@@ -1882,10 +1927,9 @@ def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> byt
     return repository.add(b"blob", content)
 
 
-def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None) -> None:
-    files.left_out.append(
-        {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
-    )
+def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = "") -> None:
+    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    files.left_out.append({**entry, "rule": rule} if rule else entry)
 
 
 def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
@@ -2058,6 +2102,7 @@ def _search(
     found: Set[Tuple[str, int, str]] = set()
     try:
         new = _carried(repository, facts) if new is None else new
+        new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _searchable(repository, new)
     except GaveUp:
         return {"secrets": [], "unsearched": max(1, len(new or ()))}
@@ -2090,10 +2135,10 @@ def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[Lis
     return list(_contents(repository, chosen)), unsearched
 
 
-def _places(content: bytes, context: Context) -> List[Tuple[int, str]]:
+def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[int, str]]:
     """Return line and rule of the secrets in one file, no more than are listed; GaveUp where no time is left."""
     context.left()
-    places = find(content, LISTED, context.left)
+    places = find(content, most, context.left)
     for value in context.secrets:
         at = content.find(value)
         if at >= 0:
@@ -2344,7 +2389,8 @@ COUNT = "count"
 _NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
 _COUNTED = (
     r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
-    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PROB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
+    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
 )
 
 # A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
@@ -2362,12 +2408,15 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
     (
         "",
-        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKENS?_DISPATCHER",
+        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKEN"
+        rf"S?_DISPATCHER",
     ),
     (
         VOCABULARY,
-        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|AUDIO|VIDEO|SPEECH|DECODER|ENCODER"
-        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*)?|(.*_)?TOKEN_?(ID|IDS|IDX)",
+        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|A"
+        rf"UDIO|VIDEO|SPEECH|DECODER|ENCODER"
+        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*"
+        r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
     ),
     (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
@@ -2376,7 +2425,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
     (
         "named",
-        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
+        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
+        r"N|ACCESS_KEY_ID)"
         r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
         r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
         r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
@@ -2405,16 +2455,19 @@ _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enume
 _GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # A number or a switch, with what may enclose it in JSON.
 AMOUNT = re.compile(
-    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|none|null)[\"'\])}]{0,9}"
+    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
+    r"none|null)[\"'\])}]{0,9}"
 )
 # A special token, or a list of numbers or of such tokens: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
-    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d"
+    r"{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
     r"){1,20}"
 )
 # Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
 IDENTIFIER = re.compile(
-    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
+    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0"
+    r",6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
 
@@ -2507,7 +2560,8 @@ def is_private_key(text: str) -> bool:
 
 # What stands for a value, or is called in code: `$TOKEN`, `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
 STAND_IN = re.compile(
-    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,200}(?:\$\{|\{\{)",
+    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
+    r"00}(?:\$\{|\{\{)",
     re.DOTALL,
 )
 # No word has so many consonants in a row.
@@ -2539,7 +2593,7 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
         return False
     strange = (
         re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
@@ -2551,33 +2605,36 @@ def looks_chosen(text: str) -> bool:
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "aws-access-key",
-        ("a3t", "akia", "asia", "abia", "acca"),
+        ("a3t", "akia", "asia", "abia", "acca",),
         r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9])",
     ),
     (
         "huggingface",
-        ("hf_", "api_org_"),
+        ("hf_", "api_org_",),
         r"(?:hf|api_org)_[A-Za-z0-9]{30,60}(?![A-Za-z0-9_])",
     ),
     (
         "github",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",),
         r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255}",
     ),
     (
         "gitlab",
-        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-", "gloas-", "gr1348941"),
-        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A-Za-z0-9_-]{20,50}",
+        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-",
+         "gloas-", "gr1348941",),
+        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A"
+        r"-Za-z0-9_-]{20,50}",
     ),
     (
         "slack",
-        ("xox", "xapp-"),
+        ("xox", "xapp-",),
         r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}",
     ),
     (
         "slack-webhook",
         ("hooks.slack.com/",),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,20}/[A-Za-z0-9/]{16,100}",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,"
+        r"20}/[A-Za-z0-9/]{16,100}",
     ),
     (
         "discord-webhook",
@@ -2587,7 +2644,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "teams-webhook",
         ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?:/[0-9a-f-]{36})?",
+        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?"
+        r":/[0-9a-f-]{36})?",
     ),
     (
         "anthropic",
@@ -2597,12 +2655,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "openai",
         ("sk-",),
-        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,200}\d)(?=[A-Za-z0-9_-]{0,200}[A-Z])[A-Za-z0-9_-]{20,250}",
+        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])[A-Za-z0-9_-]{20,"
+        r"250}",
     ),
     (
         "openai-like",
         ("sk-",),
-        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-z0-9]{32,64})(?![A-Za-z0-9-])",
+        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-"
+        r"z0-9]{32,64})(?![A-Za-z0-9-])",
     ),
     (
         "groq",
@@ -2652,7 +2712,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "fireworks",
         ("fw_",),
-        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0-9_])",
+        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
+        r"-9_])",
     ),
     (
         "together",
@@ -2691,7 +2752,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "prefect",
-        ("pnu_", "pnb_"),
+        ("pnu_", "pnb_",),
         r"pn[ub]_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
     ),
     (
@@ -2736,12 +2797,12 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "digitalocean",
-        ("dop_v1_", "doo_v1_", "dor_v1_"),
+        ("dop_v1_", "doo_v1_", "dor_v1_",),
         r"do[opr]_v1_[0-9a-f]{64}",
     ),
     (
         "vault",
-        ("hvs.", "hvb.", "hvr."),
+        ("hvs.", "hvb.", "hvr.",),
         r"hv[sbr]\.[A-Za-z0-9_-]{24,300}",
     ),
     (
@@ -2751,7 +2812,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "grafana",
-        ("glsa_", "glc_"),
+        ("glsa_", "glc_",),
         r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|glc_eyJ[A-Za-z0-9+/=]{40,400}",
     ),
     (
@@ -2801,7 +2862,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "artifactory",
-        ("akcp", "cmvmdgtuoj"),
+        ("akcp", "cmvmdgtuoj",),
         r"AKCp[A-Za-z0-9]{60,80}|cmVmdGtuOj[A-Za-z0-9]{50,70}={0,2}",
     ),
     (
@@ -2811,23 +2872,25 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "stripe",
-        ("k_live_", "whsec_"),
-        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,100}",
+        ("k_live_", "whsec_",),
+        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,1"
+        r"00}",
     ),
     (
         "square",
-        ("sq0atp-", "sq0csp-"),
+        ("sq0atp-", "sq0csp-",),
         r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,50}",
     ),
     (
         "shopify",
-        ("shpat_", "shpca_", "shppa_", "shpss_"),
+        ("shpat_", "shpca_", "shppa_", "shpss_",),
         r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}(?![0-9a-fA-F])",
     ),
     (
         "atlassian",
-        ("atatt3", "atctt3", "atbb"),
-        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}(?![A-Za-z0-9])",
+        ("atatt3", "atctt3", "atbb",),
+        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}("
+        r"?![A-Za-z0-9])",
     ),
     (
         "linear",
@@ -2851,7 +2914,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "doppler",
-        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa."),
+        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
         r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
     ),
     (
@@ -2861,7 +2924,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "sentry",
-        ("sntrys_", "sntryu_"),
+        ("sntrys_", "sntryu_",),
         r"sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{60,400}",
     ),
     (
@@ -2871,7 +2934,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "supabase",
-        ("sbp_", "sb_secret_"),
+        ("sbp_", "sb_secret_",),
         r"sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,60}",
     ),
     (
@@ -2886,7 +2949,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "cloudflare",
-        ("cfut_", "cfat_", "cfk_"),
+        ("cfut_", "cfat_", "cfk_",),
         r"cf(?:ut|at|k)_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
     ),
     (
@@ -2946,7 +3009,8 @@ class Rule(NamedTuple):
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
-    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|client|db|storage|shared|admin|deploy)"
+    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
+    r"t|db|storage|shared|admin|deploy)"
     r"[_-]?key"
 )
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
@@ -2963,7 +3027,7 @@ def _names_generated(value: str, name: str) -> bool:
 
 def _quoted(value: str) -> bool:
     value = plain(value)
-    return looks_generated(value) and looks_chosen(value)
+    return entropy(value) >= 3 and looks_chosen(value)
 
 
 def _given(value: str) -> bool:
@@ -3031,7 +3095,7 @@ VALUES: tuple[Rule, ...] = (
         is_private_key,
         run=True,
     ),
-    Rule(  # of base64: `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=`, `PASS=`, at three places of four characters
+    Rule(  # `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=` and `PASS=` in base64, at each place of three
         "encoded",
         (
             "9lrvk9",
@@ -3055,8 +3119,8 @@ VALUES: tuple[Rule, ...] = (
             "wyxnzd",
             "x0tfwt",
             "zzwnyzx",
-        ),  # fmt: skip
-        r"(?<![A-Za-z0-9+/_-])([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
+        ),
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
         _assignment,
         run=True,
     ),
@@ -3065,9 +3129,7 @@ VALUES: tuple[Rule, ...] = (
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule(
-        "azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", looks_generated
-    ),
+    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
     Rule(
         "wandb",
         ("wandb",),
@@ -3090,7 +3152,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "url-parameter",
         ("token=", "key=", "signature="),
-        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Za-z0-9%._~+/-]{20,400}={0,2})",
+        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
+        r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
     ),
     Rule(  # JDBC and ODBC
@@ -3102,13 +3165,15 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "netrc",
         ("password",),
-        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}(\S{1,200})",
+        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(\S{1,200})",
         _given,
     ),
     Rule(
         "docker-auth",
         ('"auth', "'auth", '"identitytoken'),
-        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0,2})\\?[\"']",
+        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
+        r",2})\\?[\"']",
         _header,
     ),
     Rule(
@@ -3120,33 +3185,38 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "kaggle-json",
         ("key",),
-        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"']"
+        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
+        r"]"
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
     ),
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-9_])bearer)"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
     ),
     Rule(
         "header-key",
         ("api-key", "x-auth", "-token"),
-        r"(?i)(?<![a-z0-9-])(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}|private-token|job-token|api-key)[\"']?"
+        r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
+        r"|private-token|job-token|api-key)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
     ),
     Rule(
         "curl",
         ("curl",),
-        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
+        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
         _given,
     ),
     Rule(
         "mysql",
         ("mysql", "mariadb"),
-        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
+        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
+        r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
     ),
     Rule(
@@ -3158,7 +3228,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "option",
         ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
-        rf"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-]token|access[_-](?:token|key))"
+        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
         looks_chosen,
     ),
@@ -3185,7 +3256,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[ \t]{0,9}=[ \t]{0,9}"
+        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"
+        r",60})[ \t]{0,9}=[ \t]{0,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
     ),
@@ -3193,11 +3265,16 @@ VALUES: tuple[Rule, ...] = (
 
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
-NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
 _INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s\"',;]{1,200})"
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
 )
 OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
@@ -3365,11 +3442,11 @@ def find(
         else:
             places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
         if places:
-            _search(rule, text, sorted(places), found, most, look)
+            _add_lines(rule, text, sorted(places), found, most, look)
     return sorted(found.items())[:most]
 
 
-def _search(
+def _add_lines(
     rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip
@@ -3584,22 +3661,28 @@ def _cut_values(text: str) -> tuple[str, bool]:
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
 _FILES = re.compile(
     r"(?i)(?:.*/)?(?:"
-    r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|schema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
+    r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
+    r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
     r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]{1,100}\.(?:p12|pfx|keytab|jks|keystore|kdbx|ppk|kubeconfig)"
-    r"|\.aws/credentials|\.kube/config|kubeconfig|\.oci/config|\.azure/(?:accesstokens\.json|msal_token_cache\.[a-z]{1,9})"
-    r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legacy_credentials/.{1,200})"
-    r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.terraform\.d/credentials\.tfrc\.json"
+    r"|\.aws/credentials|\.kube/config|kubeconfig|\.oci/config|\.azure/(?:accesstokens\.json|msa"
+    r"l_token_cache\.[a-z]{1,9})"
+    r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
+    r"y_credentials/.{1,200})"
+    r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
+    r"erraform\.d/credentials\.tfrc\.json"
     r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"
     r")"
 )
 # These hold a login, or none: which of the two is seen in them.
 _DOUBTFUL = re.compile(
-    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|\.dockercfg"
+    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
+    r"\.dockercfg"
     r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
 )
 _LOGIN = re.compile(
-    rb"(?i)PRIVATE KEY-----|(?:_?password|_auth(?:token)?|\"auth\"|token|secret[a-z_]{0,20})[\"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
+    rb"(?i)PRIVATE KEY-----|(?:_?password|_auth(?:token)?|\"auth\"|token|secret[a-z_]{0,20})[\""
+    rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
     rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
 )
 
@@ -3611,9 +3694,9 @@ def secret_file(path: str, content: bytes) -> bool:
         path: below the top of the source.
         content: of the file; public certificates and settings without a login are none.
     """
-    if _DOUBTFUL.fullmatch(path):
-        return bool(_LOGIN.search(content))
-    return bool(content.strip() and _FILES.fullmatch(path))
+    if _FILES.fullmatch(path):
+        return bool(content.strip())
+    return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))
 
 
 # --- End of the secrets ---
@@ -3642,9 +3725,13 @@ def main(words: Optional[List[str]] = None) -> int:
         "--seconds", type=float, default=SECONDS, help="budget of the whole (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument(
+        "--accept", metavar="FILE", action="append", default=[],
+        help="capture this file of a repository (REPOSITORY/PATH) though it looks like a secret; again for more",
+    )  # fmt: skip
     asked = parser.parse_args(words)
     try:
-        report = _capture(asked.out or default_folder(os.environ), asked.seconds, program=True)
+        report = _capture(asked.out or default_folder(os.environ), asked.seconds, True, asked.accept)
     except Unwritable as err:
         return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
     except Exception as err:

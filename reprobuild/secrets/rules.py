@@ -10,6 +10,7 @@ from reprobuild.secrets.tokens import TOKENS
 from reprobuild.secrets.words import (
     STAND_IN,
     decoded,
+    entropy,
     is_login,
     is_private_key,
     looks_chosen,
@@ -41,7 +42,8 @@ class Rule(NamedTuple):
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
-    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|client|db|storage|shared|admin|deploy)"
+    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
+    r"t|db|storage|shared|admin|deploy)"
     r"[_-]?key"
 )
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
@@ -58,7 +60,7 @@ def _names_generated(value: str, name: str) -> bool:
 
 def _quoted(value: str) -> bool:
     value = plain(value)
-    return looks_generated(value) and looks_chosen(value)
+    return entropy(value) >= 3 and looks_chosen(value)
 
 
 def _given(value: str) -> bool:
@@ -126,7 +128,7 @@ VALUES: tuple[Rule, ...] = (
         is_private_key,
         run=True,
     ),
-    Rule(  # of base64: `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=`, `PASS=`, at three places of four characters
+    Rule(  # `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=` and `PASS=` in base64, at each place of three
         "encoded",
         (
             "9lrvk9",
@@ -150,8 +152,8 @@ VALUES: tuple[Rule, ...] = (
             "wyxnzd",
             "x0tfwt",
             "zzwnyzx",
-        ),  # fmt: skip
-        r"(?<![A-Za-z0-9+/_-])([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
+        ),
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
         _assignment,
         run=True,
     ),
@@ -160,9 +162,7 @@ VALUES: tuple[Rule, ...] = (
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule(
-        "azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", looks_generated
-    ),
+    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
     Rule(
         "wandb",
         ("wandb",),
@@ -185,7 +185,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "url-parameter",
         ("token=", "key=", "signature="),
-        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Za-z0-9%._~+/-]{20,400}={0,2})",
+        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
+        r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
     ),
     Rule(  # JDBC and ODBC
@@ -197,13 +198,15 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "netrc",
         ("password",),
-        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}(\S{1,200})",
+        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(\S{1,200})",
         _given,
     ),
     Rule(
         "docker-auth",
         ('"auth', "'auth", '"identitytoken'),
-        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0,2})\\?[\"']",
+        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
+        r",2})\\?[\"']",
         _header,
     ),
     Rule(
@@ -215,33 +218,38 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "kaggle-json",
         ("key",),
-        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"']"
+        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
+        r"]"
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
     ),
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-9_])bearer)"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
     ),
     Rule(
         "header-key",
         ("api-key", "x-auth", "-token"),
-        r"(?i)(?<![a-z0-9-])(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}|private-token|job-token|api-key)[\"']?"
+        r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
+        r"|private-token|job-token|api-key)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
     ),
     Rule(
         "curl",
         ("curl",),
-        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
+        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
         _given,
     ),
     Rule(
         "mysql",
         ("mysql", "mariadb"),
-        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
+        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
+        r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
     ),
     Rule(
@@ -253,7 +261,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "option",
         ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
-        rf"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-]token|access[_-](?:token|key))"
+        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
         looks_chosen,
     ),
@@ -280,7 +289,8 @@ VALUES: tuple[Rule, ...] = (
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[ \t]{0,9}=[ \t]{0,9}"
+        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"
+        r",60})[ \t]{0,9}=[ \t]{0,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
     ),

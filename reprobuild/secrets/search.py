@@ -9,11 +9,16 @@ from reprobuild.secrets.rules import VALUES, Rule, judged, marked, secrets_of
 from reprobuild.secrets.words import CONDA_TOKEN, GONE, is_login, looks_generated, secret_name
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
-NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
 _INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s\"',;]{1,200})"
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
 )
 OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
@@ -181,11 +186,11 @@ def find(
         else:
             places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
         if places:
-            _search(rule, text, sorted(places), found, most, look)
+            _add_lines(rule, text, sorted(places), found, most, look)
     return sorted(found.items())[:most]
 
 
-def _search(
+def _add_lines(
     rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip

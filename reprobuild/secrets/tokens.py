@@ -6,33 +6,36 @@ from __future__ import annotations
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "aws-access-key",
-        ("a3t", "akia", "asia", "abia", "acca"),
+        ("a3t", "akia", "asia", "abia", "acca",),
         r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9])",
     ),
     (
         "huggingface",
-        ("hf_", "api_org_"),
+        ("hf_", "api_org_",),
         r"(?:hf|api_org)_[A-Za-z0-9]{30,60}(?![A-Za-z0-9_])",
     ),
     (
         "github",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",),
         r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255}",
     ),
     (
         "gitlab",
-        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-", "gloas-", "gr1348941"),
-        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A-Za-z0-9_-]{20,50}",
+        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-",
+         "gloas-", "gr1348941",),
+        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A"
+        r"-Za-z0-9_-]{20,50}",
     ),
     (
         "slack",
-        ("xox", "xapp-"),
+        ("xox", "xapp-",),
         r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}",
     ),
     (
         "slack-webhook",
         ("hooks.slack.com/",),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,20}/[A-Za-z0-9/]{16,100}",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,"
+        r"20}/[A-Za-z0-9/]{16,100}",
     ),
     (
         "discord-webhook",
@@ -42,7 +45,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "teams-webhook",
         ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?:/[0-9a-f-]{36})?",
+        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?"
+        r":/[0-9a-f-]{36})?",
     ),
     (
         "anthropic",
@@ -52,12 +56,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "openai",
         ("sk-",),
-        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,200}\d)(?=[A-Za-z0-9_-]{0,200}[A-Z])[A-Za-z0-9_-]{20,250}",
+        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])[A-Za-z0-9_-]{20,"
+        r"250}",
     ),
     (
         "openai-like",
         ("sk-",),
-        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-z0-9]{32,64})(?![A-Za-z0-9-])",
+        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-"
+        r"z0-9]{32,64})(?![A-Za-z0-9-])",
     ),
     (
         "groq",
@@ -107,7 +113,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "fireworks",
         ("fw_",),
-        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0-9_])",
+        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
+        r"-9_])",
     ),
     (
         "together",
@@ -146,7 +153,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "prefect",
-        ("pnu_", "pnb_"),
+        ("pnu_", "pnb_",),
         r"pn[ub]_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
     ),
     (
@@ -191,12 +198,12 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "digitalocean",
-        ("dop_v1_", "doo_v1_", "dor_v1_"),
+        ("dop_v1_", "doo_v1_", "dor_v1_",),
         r"do[opr]_v1_[0-9a-f]{64}",
     ),
     (
         "vault",
-        ("hvs.", "hvb.", "hvr."),
+        ("hvs.", "hvb.", "hvr.",),
         r"hv[sbr]\.[A-Za-z0-9_-]{24,300}",
     ),
     (
@@ -206,7 +213,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "grafana",
-        ("glsa_", "glc_"),
+        ("glsa_", "glc_",),
         r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|glc_eyJ[A-Za-z0-9+/=]{40,400}",
     ),
     (
@@ -256,7 +263,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "artifactory",
-        ("akcp", "cmvmdgtuoj"),
+        ("akcp", "cmvmdgtuoj",),
         r"AKCp[A-Za-z0-9]{60,80}|cmVmdGtuOj[A-Za-z0-9]{50,70}={0,2}",
     ),
     (
@@ -266,23 +273,25 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "stripe",
-        ("k_live_", "whsec_"),
-        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,100}",
+        ("k_live_", "whsec_",),
+        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,1"
+        r"00}",
     ),
     (
         "square",
-        ("sq0atp-", "sq0csp-"),
+        ("sq0atp-", "sq0csp-",),
         r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,50}",
     ),
     (
         "shopify",
-        ("shpat_", "shpca_", "shppa_", "shpss_"),
+        ("shpat_", "shpca_", "shppa_", "shpss_",),
         r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}(?![0-9a-fA-F])",
     ),
     (
         "atlassian",
-        ("atatt3", "atctt3", "atbb"),
-        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}(?![A-Za-z0-9])",
+        ("atatt3", "atctt3", "atbb",),
+        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}("
+        r"?![A-Za-z0-9])",
     ),
     (
         "linear",
@@ -306,7 +315,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "doppler",
-        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa."),
+        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
         r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
     ),
     (
@@ -316,7 +325,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "sentry",
-        ("sntrys_", "sntryu_"),
+        ("sntrys_", "sntryu_",),
         r"sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{60,400}",
     ),
     (
@@ -326,7 +335,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "supabase",
-        ("sbp_", "sb_secret_"),
+        ("sbp_", "sb_secret_",),
         r"sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,60}",
     ),
     (
@@ -341,7 +350,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "cloudflare",
-        ("cfut_", "cfat_", "cfk_"),
+        ("cfut_", "cfat_", "cfk_",),
         r"cf(?:ut|at|k)_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
     ),
     (

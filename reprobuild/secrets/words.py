@@ -17,7 +17,8 @@ COUNT = "count"
 _NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
 _COUNTED = (
     r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
-    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PROB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
+    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
 )
 
 # A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
@@ -35,12 +36,15 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
     (
         "",
-        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKENS?_DISPATCHER",
+        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKEN"
+        rf"S?_DISPATCHER",
     ),
     (
         VOCABULARY,
-        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|AUDIO|VIDEO|SPEECH|DECODER|ENCODER"
-        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*)?|(.*_)?TOKEN_?(ID|IDS|IDX)",
+        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|A"
+        rf"UDIO|VIDEO|SPEECH|DECODER|ENCODER"
+        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*"
+        r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
     ),
     (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
@@ -49,7 +53,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
     (
         "named",
-        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
+        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
+        r"N|ACCESS_KEY_ID)"
         r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
         r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
         r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
@@ -78,16 +83,19 @@ _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enume
 _GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # A number or a switch, with what may enclose it in JSON.
 AMOUNT = re.compile(
-    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|none|null)[\"'\])}]{0,9}"
+    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
+    r"none|null)[\"'\])}]{0,9}"
 )
 # A special token, or a list of numbers or of such tokens: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
-    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d"
+    r"{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
     r"){1,20}"
 )
 # Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
 IDENTIFIER = re.compile(
-    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
+    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0"
+    r",6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
 
@@ -180,7 +188,8 @@ def is_private_key(text: str) -> bool:
 
 # What stands for a value, or is called in code: `$TOKEN`, `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
 STAND_IN = re.compile(
-    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,200}(?:\$\{|\{\{)",
+    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
+    r"00}(?:\$\{|\{\{)",
     re.DOTALL,
 )
 # No word has so many consonants in a row.
@@ -212,7 +221,7 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
         return False
     strange = (
         re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)

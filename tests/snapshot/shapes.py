@@ -53,14 +53,17 @@ CONTEXTS = {
     "private-key": PEM.replace("{kind}", "RSA "), "encoded-key": ENCODED_PEM,
     "encoded": "base64:DB_PASSWORD={p20}", "azure-key": "AccountName=x;AccountKey={b86}==;EndpointSuffix=y",
     "azure-sas": "https://x.blob.core.example/c?sv=2024-08-04&se=2027-01-01&sr=c&sig={a41}%2B{a2}%3D",
-    "wandb": "wandb login {h40}", "url-credential": "redis://:{a16}@cache:6379/0", "url-token": "https://{h32}@o1.example/2",
+    "wandb": "wandb login {h40}", "url-credential": "redis://:{a16}@cache:6379/0",
+    "url-token": "https://{h32}@o1.example/2",
     "url-parameter": "https://x.example/v1?access_token={a32}",
     "connection": "jdbc:postgresql://db:5432/x?user=ada&password={a16}",
     "netrc": "machine api.example login ada password {a24}",
     "docker-auth": '{"auths": {"r.example": {"auth": "login:"}}}',
     "npm-auth": "//registry.example/:_authToken={uuid}", "kaggle-json": '{"username":"ada","key":"{h32}"}',
-    "header": "Authorization: Bearer {a40}", "header-key": "X-API-Key: {a32}", "curl": "curl -u ada:{a16} https://x.example",
-    "mysql": "mysql -u root -p{a16} runs", "sshpass": "sshpass -p {a12} ssh ada@host", "option": "tool --password {a16} x",
+    "header": "Authorization: Bearer {a40}", "header-key": "X-API-Key: {a32}",
+    "curl": "curl -u ada:{a16} https://x.example",
+    "mysql": "mysql -u root -p{a16} runs", "sshpass": "sshpass -p {a12} ssh ada@host",
+    "option": "tool --password {a16} x",
     "assigned": 'client_secret = "{a32}"', "assigned-variable": "export DB_PASS={a16}",
     "assigned-entry": "db_password: {a16}", "assigned-setting": "api_key = {a32}",
 }  # fmt: skip
@@ -68,10 +71,13 @@ SHAPES = {**TOKENS, **CONTEXTS}
 
 # What is written in another way, and found by a rule above.
 MORE = {
-    "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}", "redis-acl": "rediss://default:{a24}@h.example:6380",
+    "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}",
+    "redis-acl": "rediss://default:{a24}@h.example:6380",
     "dsn": "postgresql://ada:{a20}@db.example/runs", "odbc": "Driver={X};Server=s;Uid=ada;Pwd={a16};",
-    "service-account": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE ' + 'KEY-----\\n{b64}\\n"}',
-    "kubeconfig": "client-key-data: encoded-pem", "slack-app": "xapp-1-A{u10}-{d13}-{h64}", "openssh": PEM.replace("{kind}", "OPENSSH "),
+    "service-account": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE '
+    + 'KEY-----\\n{b64}\\n"}',
+    "kubeconfig": "client-key-data: encoded-pem", "slack-app": "xapp-1-A{u10}-{d13}-{h64}",
+    "openssh": PEM.replace("{kind}", "OPENSSH "),
     "sentry-dsn": "https://{h32}@o123.ingest.example/45", "aws-session": "AWS_SESSION_TOKEN={b200}",
     "wandb-env": "WANDB_API_KEY={h40}", "gitlab-runner": "glrt-{w20}", "vault-batch": "hvb.{w150}",
     "basic-header": "Authorization: Basic login:", "json-password": '{"host": "x", "password": "{a16}"}',
