@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -45,6 +45,7 @@ def capture(
     env: Mapping[str, str],
     sink: Callable[[int, bytes], None],
     as_json: bool,
+    accept: Sequence[str] = (),
 ) -> int:
     """Take a snapshot of the environment of an interpreter, and return the code to exit with.
 
@@ -54,6 +55,7 @@ def capture(
         env: the environment to capture.
         sink: takes the program's output as `proc.stream` gives it.
         as_json: whether one JSON document is to be printed.
+        accept: files of repositories that look like secrets and are to be captured.
 
     Raises:
         SnapshotError: the interpreter cannot run the program.
@@ -61,6 +63,7 @@ def capture(
     """
     with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
         argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
+        argv += [f"--accept={name}" for name in accept]
         code = proc.stream(argv, env=env, purpose="capture its environment", sink=sink, exact=True)
     if code not in _CODES:
         raise SnapshotError(

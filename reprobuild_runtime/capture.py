@@ -108,7 +108,7 @@ REASONS = {
     "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
     "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
     "changed-meanwhile": "it was changed while it was read",
-    "secret": "its value is a secret",
+    "secret": "it is a secret, or looks like one",
 }
 
 # Files and folders of a private snapshot: others of the machine may not read it, whatever the umask.
@@ -136,6 +136,7 @@ class Context(NamedTuple):
     scratch: str
     program: bool  # whether this is a process of its own, not a call in a training script
     secrets: Sequence[bytes] = ()  # values of the environment's secrets
+    accept: Sequence[str] = ()  # files that look like secrets and are to be captured
 
     def left(self) -> float:
         """Return the seconds left; raise GaveUp where there are none."""
@@ -157,7 +158,7 @@ class Taken(NamedTuple):
 # --- The capture as a whole ------------------------------------------------------------------
 
 
-def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
+def capture(folder: str, seconds: float = SECONDS, accept: Sequence[str] = ()) -> Dict[str, Any]:
     """Capture this process's environment into a folder that is not there yet, or is empty.
 
     For training scripts: it raises nothing, prints nothing and ends after about `seconds`.
@@ -165,13 +166,14 @@ def capture(folder: str, seconds: float = SECONDS) -> Dict[str, Any]:
     Args:
         folder: the path of the snapshot.
         seconds: the budget of the whole.
+        accept: files that look like secrets and are to be captured, as REPOSITORY/PATH.
 
     Returns:
         {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
         "warnings", "notes"}.
     """
     try:
-        return _capture(os.fspath(folder), seconds, program=False)
+        return _capture(os.fspath(folder), seconds, False, accept)
     except Unwritable as err:
         return _report(str(folder), note=str(err))
     except Exception as err:  # a snapshot is never worth the job
@@ -191,7 +193,7 @@ def _report(folder: str, note: str = "", captured: bool = False, **more: Any) ->
     }
 
 
-def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
+def _capture(folder: str, seconds: float, program: bool, accept: Sequence[str] = ()) -> Dict[str, Any]:
     folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
     started = time.monotonic()
     claim = _claim(folder, seconds)
@@ -200,7 +202,7 @@ def _capture(folder: str, seconds: float, program: bool) -> Dict[str, Any]:
     scratch = _scratch(claim)
     captured = False
     try:
-        document, texts, files, withheld = _take_all(started + seconds, scratch, program)
+        document, texts, files, withheld = _take_all(started + seconds, scratch, program, accept)
         with _naming(folder):
             _write(claim, document, texts, files)
             captured = _publish(claim, folder)
@@ -336,7 +338,7 @@ def _publish(claim: str, folder: str) -> bool:
 
 
 def _take_all(
-    deadline: float, scratch: str, program: bool
+    deadline: float, scratch: str, program: bool, accept: Sequence[str]
 ) -> Tuple[Dict[str, Any], Dict[str, bytes], Dict[str, str], List[Dict[str, str]]]:
     """Run every part. Return the document, text files, files to be moved, and what was withheld."""
     environ = _environment(program)
@@ -354,7 +356,9 @@ def _take_all(
     withheld: List[Dict[str, str]] = []
 
     def take(name: str, part: Callable[[Context], Taken], budget: float) -> Any:
-        context = Context(environ, min(deadline, time.monotonic() + budget), scratch, program, secrets)
+        context = Context(
+            environ, min(deadline, time.monotonic() + budget), scratch, program, secrets, accept
+        )
         outcome, taken = _run_part(part, context)
         parts[name] = outcome
         if taken is None:
@@ -403,6 +407,16 @@ def _notes(document: Dict[str, Any]) -> List[str]:
             notes.append(
                 f"{one['name']}: commit {one['base']} and those before it are with no remote but "
                 f"{one['only_here']}, a folder of this machine: keep it"
+            )
+        secret = [file for file in one["left_out"] if file["reason"] == "secret"]
+        notes += [
+            f"{one['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
+            f"`--accept {os.path.basename(one['folder'])}/{file['path']}` captures it"
+            for file in secret[:SAID]
+        ]
+        if len(secret) > SAID:
+            notes.append(
+                f"{one['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
         if one["unsearched"]:
             notes.append(f"{one['name']}: {one['unsearched']} files were not searched for secrets")
@@ -1345,6 +1359,8 @@ class Repository:
             raise GaveUp("failed", "git is not on PATH")
         self.program = program
         self.folder, self.common = _git_folders(top)
+        self.clean: Set[bytes] = set()  # ids of new files in which no secret was found
+        self.searched = 0  # bytes
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
         os.mkdir(self.objects)
@@ -1876,7 +1892,36 @@ def _object(
         return None
     if len(content) != state.st_size:
         _leave(files, path, "changed-meanwhile", state.st_size)
-    return _mode(repository, state.st_mode, entry), _keep(repository, content, entry)
+    oid = repository.id(b"blob %d\0" % len(content) + content).encode()
+    if entry is None or oid != entry.oid:
+        rule = _withheld(repository, path, oid, content)
+        if rule:
+            _leave(files, path, "secret", state.st_size, rule)
+            return None
+        repository.add(b"blob", content)
+    return _mode(repository, state.st_mode, entry), oid
+
+
+def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
+    """Return the rule by which a file that git does not have is left out, empty where it is taken.
+
+    Where there is no time to search it, it is taken, and counted as `unsearched` later.
+    """
+    name, context = quote(path), repository.context
+    if {name, f"{os.path.basename(repository.top)}/{name}"} & set(context.accept):
+        return ""
+    if secret_file(name, content):
+        return "a name of files with secrets"
+    repository.searched += len(content)
+    if repository.searched > SEARCHED:
+        return ""
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUp:
+        return ""
+    if not places:
+        repository.clean.add(oid)
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
 
 
 def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
@@ -1894,10 +1939,9 @@ def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> byt
     return repository.add(b"blob", content)
 
 
-def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None) -> None:
-    files.left_out.append(
-        {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
-    )
+def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = "") -> None:
+    entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
+    files.left_out.append({**entry, "rule": rule} if rule else entry)
 
 
 def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
@@ -2070,6 +2114,7 @@ def _search(
     found: Set[Tuple[str, int, str]] = set()
     try:
         new = _carried(repository, facts) if new is None else new
+        new = {oid: path for oid, path in new.items() if oid not in repository.clean}
         contents, unsearched = _searchable(repository, new)
     except GaveUp:
         return {"secrets": [], "unsearched": max(1, len(new or ()))}
@@ -2102,10 +2147,10 @@ def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[Lis
     return list(_contents(repository, chosen)), unsearched
 
 
-def _places(content: bytes, context: Context) -> List[Tuple[int, str]]:
+def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[int, str]]:
     """Return line and rule of the secrets in one file, no more than are listed; GaveUp where no time is left."""
     context.left()
-    places = find(content, LISTED, context.left)
+    places = find(content, most, context.left)
     for value in context.secrets:
         at = content.find(value)
         if at >= 0:
@@ -2344,10 +2389,7 @@ PARTS: Tuple[Tuple[str, Callable[[Context], Taken]], ...] = (
 )
 
 
-# --- Secrets ---------------------------------------------------------------------------------
-#
-# The same text as `reprobuild/secrets/`, from here to the next ruler: this file must stand alone. A test
-# compares them.
+# --- Secrets, written by dev/write_secrets.py: do not edit ---
 
 GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
@@ -2359,8 +2401,12 @@ COUNT = "count"
 _NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
 _COUNTED = (
     r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
-    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"
+    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
 )
+
+# A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
+VOCABULARY = "vocabulary"
 
 # A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
 FIELD = "field"
@@ -2374,7 +2420,15 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
     (
         "",
-        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKENS?_DISPATCHER",
+        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKEN"
+        rf"S?_DISPATCHER",
+    ),
+    (
+        VOCABULARY,
+        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|A"
+        rf"UDIO|VIDEO|SPEECH|DECODER|ENCODER"
+        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*"
+        r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
     ),
     (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
@@ -2383,7 +2437,8 @@ NAMES: tuple[tuple[str, str], ...] = (
     (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
     (
         "named",
-        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
+        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
+        r"N|ACCESS_KEY_ID)"
         r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
         r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
         r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
@@ -2406,200 +2461,27 @@ NAMES: tuple[tuple[str, str], ...] = (
 )
 
 
-def entropy(text: str) -> float:
-    """Return the Shannon entropy of `text` in bits for each character."""
-    counts = Counter(text)
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
-
-
-def looks_generated(text: str) -> bool:
-    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
-        return False
-    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
-
-
-def _no_sample(text: str) -> bool:
-    return not text.endswith("EXAMPLE")
-
-
-def _real_login(text: str) -> bool:
-    """Whether `user:password` of an address is more than a sample or a template."""
-    text = _plain(text)
-    password = text.partition(":")[2]
-    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
-        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
-        password,
-    )
-
-
-def _token_login(text: str) -> bool:
-    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    return looks_generated(_plain(text.partition(":")[0]))
-
-
-def _plain(text: str) -> str:
-    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
-    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
-
-
-class Rule(NamedTuple):
-    """One kind of secret.
-
-    A line is searched only if it holds one of `marks`, in any case. Group 1 of `pattern` is the secret
-    itself; `real` may still call it a sample.
-    """
-
-    name: str
-    marks: tuple[str, ...]
-    pattern: str
-    real: Callable[[str], bool] = lambda text: True
-
-
-# Every repeat is bounded, so that no input makes the search slow.
-VALUES: tuple[Rule, ...] = (
-    Rule(
-        "aws-access-key",
-        ("a3t", "akia", "asia", "abia", "acca"),
-        r"(?<![A-Za-z0-9])((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})(?![A-Za-z0-9])",
-        _no_sample,
-    ),
-    Rule(
-        "aws-secret-key",
-        ("aws",),
-        r"(?i:aws_?secret_?access_?key)[\"']?\s{0,5}[=:]\s{0,5}[\"']?([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
-        lambda text: not re.search("(?i)example", text),
-    ),
-    Rule(
-        "huggingface",
-        ("hf_", "api_org_"),
-        r"(?<![A-Za-z0-9_])((?:hf|api_org)_[A-Za-z0-9]{30,60})(?![A-Za-z0-9_])",
-    ),
-    Rule(
-        "github",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        r"(?<![A-Za-z0-9])(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255})",
-    ),
-    Rule(
-        "gitlab",
-        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-"),
-        r"(?<![A-Za-z0-9])(gl(?:pat|dt|ptt|rt|cbt)-[A-Za-z0-9_-]{20,64})",
-    ),
-    Rule("slack", ("xox",), r"(?<![A-Za-z0-9])(xox[abeoprs]-[A-Za-z0-9-]{10,250})"),
-    Rule("anthropic", ("sk-ant-",), r"(?<![A-Za-z0-9])(sk-ant-[A-Za-z0-9_-]{20,250})"),
-    Rule(
-        "openai",
-        ("sk-",),
-        r"(?<![A-Za-z0-9_-])(sk-(?!ant-)(?=[A-Za-z0-9_-]{0,200}\d)(?=[A-Za-z0-9_-]{0,200}[A-Z])[A-Za-z0-9_-]{20,250})",
-    ),
-    Rule("nvidia", ("nvapi-",), r"(?<![A-Za-z0-9])(nvapi-[A-Za-z0-9_-]{40,100})"),
-    Rule("google", ("aiza",), r"(?<![A-Za-z0-9])(AIza[A-Za-z0-9_-]{35})(?![A-Za-z0-9_-])"),
-    Rule("index-upload", ("pypi-",), r"(?<![A-Za-z0-9])(pypi-[A-Za-z0-9_-]{50,250})"),
-    Rule("docker", ("dckr_",), r"(?<![A-Za-z0-9])(dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100})"),
-    Rule("npm", ("npm_",), r"(?<![A-Za-z0-9])(npm_[A-Za-z0-9]{36})(?![A-Za-z0-9])"),
-    Rule("telegram", (":aa",), r"(?<![A-Za-z0-9])(?:bot)?(\d{6,12}:AA[A-Za-z0-9_-]{31,35})(?![A-Za-z0-9_-])"),
-    Rule("stripe", ("k_live_",), r"(?<![A-Za-z0-9])([sr]k_live_[A-Za-z0-9]{20,100})"),
-    Rule(
-        "jwt",
-        ("eyj",),
-        r"(?<![A-Za-z0-9])(eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000})",
-    ),
-    Rule(
-        "private-key", ("private key",), r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)"
-    ),
-    Rule(
-        "azure-key",
-        ("accountkey=", "sharedaccesskey="),
-        r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
-    ),
-    Rule(
-        "wandb",
-        ("wandb",),
-        r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
-    ),
-    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
-        "url-credential",
-        ("://",),
-        r"://([^\s/:@'\"<>]{1,100}:(?:[^\s/@'\"<>]{1,300}"
-        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
-        _real_login,
-    ),
-    Rule(
-        "url-token",
-        ("http",),
-        r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
-        _token_login,
-    ),
-    Rule(
-        "assigned",
-        ("key", "token", "secret", "passw"),
-        r"(?i:api_?key|secret_?key|access_?token|auth_?token|client_?secret|password|passwd)[\"']?\s{0,4}[=:]\s{0,4}"
-        r"[\"']([^\s\"'/]{16,200})[\"']",
-        looks_generated,
-    ),
-)
-
-
 # The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
 # `VALUES` are compiled where a mark was found, which is seldom.
 _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
-_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
-_NOTHING = re.compile(r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined")
+_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # A number or a switch, with what may enclose it in JSON.
-_AMOUNT = re.compile(
-    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|none|null)[\"'\])}]{0,9}"
+AMOUNT = re.compile(
+    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
+    r"none|null)[\"'\])}]{0,9}"
+)
+# A special token, or a list of numbers or of such tokens: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
+_SPECIAL = re.compile(
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d"
+    r"{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
+    r"){1,20}"
 )
 # Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
-_IDENTIFIER = re.compile(
-    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0,6}|\d{1,8})){0,9}"
+IDENTIFIER = re.compile(
+    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0"
+    r",6}|\d{1,8})){0,9}"
     r"[\"'\])},;]{0,9}|[\[({]+"
 )
-_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
-# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-_ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
-    r"[\\\"']{0,4}(?=\S)"
-)
-# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
-_LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-_INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s\"',;]{1,200})"
-)
-_OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
-# What a shell takes for one word; a quote that is never closed reaches to the end.
-_WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
-_LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({_WORD.pattern})", re.DOTALL)
-# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
-_SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({_WORD.pattern})", re.DOTALL)
-_GROUPED = re.compile(
-    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
-    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({_WORD.pattern})",
-    re.DOTALL,
-)
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
-# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
-_LATER_HOST = re.compile(
-    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
-)
-# Parameters of links that are signed for a time, by stores of files and their front ends.
-_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
-# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
-_AUTHORIZATION = re.compile(
-    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
-    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
-)
-_BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
-# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
-# A group of the system after a user, a module after a file, a port after a host, a place in a container.
-_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
-_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
-_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
-# How far from an option the name of its program may stand.
-_NEAR = 200
-# A long line is searched in pieces; no pattern matches more than the second.
-_PIECE, _OVERLAP = 1 << 18, 1 << 15
 
 
 def secret_name(name: str, value: str = "") -> str | None:
@@ -2613,22 +2495,851 @@ def secret_name(name: str, value: str = "") -> str | None:
     found = _NAMES.fullmatch(name)
     rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
     if rule == COUNT:
-        return None if _AMOUNT.fullmatch(value) else "token"
+        return None if AMOUNT.fullmatch(value) else "token"
+    if rule == VOCABULARY:
+        return None if AMOUNT.fullmatch(value) or _SPECIAL.fullmatch(value) or not value else "token"
     if rule == FIELD:
-        return None if _IDENTIFIER.fullmatch(value) else "key"
+        return None if IDENTIFIER.fullmatch(value) else "key"
     if rule == PATTERN:
-        harmless = _AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
+        harmless = AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
         return None if harmless and value != GONE else "token"
     return rule or None
+
+
+def entropy(text: str) -> float:
+    """Return the Shannon entropy of `text` in bits for each character."""
+    counts = Counter(text)
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
+
+
+def looks_generated(text: str) -> bool:
+    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
+        return False
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
+
+
+def real_login(text: str) -> bool:
+    """Whether `user:password` of an address is more than a sample or a template."""
+    text = plain(text)
+    password = text.partition(":")[2]
+    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
+        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
+        password,
+    )
+
+
+def token_login(text: str) -> bool:
+    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
+    user = plain(text.partition(":")[0])
+    return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
+
+
+def plain(text: str) -> str:
+    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
+    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
+
+
+def plausible(text: str) -> bool:
+    """Whether a token with a vendor's prefix is more than a sample of documentation."""
+    return (
+        not text.endswith("EXAMPLE")
+        and len(set(text)) >= 8
+        and not re.search(r"(?i)x{6}|your[_-]|example", text)
+    )
+
+
+def decoded(text: str) -> str | None:
+    """Return what a text in base64 says, or None where it is none, or says no text."""
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
+    except ValueError:
+        return None
+    return said if said and all(c.isprintable() or c in "\r\n\t" for c in said) else None
+
+
+def is_login(text: str) -> bool:
+    """Whether a text in base64 is `user:password`."""
+    user, colon, password = (decoded(text) or "").partition(":")
+    return bool(user and colon and password) and real_login(f"{user}:{password}")
+
+
+def is_private_key(text: str) -> bool:
+    """Whether a text in base64 is a private key in PEM, not a certificate."""
+    return "PRIVATE KEY" in (decoded(text[:88]) or "")
+
+
+# What stands for a value, or is called in code: `$TOKEN`, `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
+STAND_IN = re.compile(
+    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
+    r"00}(?:\$\{|\{\{)",
+    re.DOTALL,
+)
+# No word has so many consonants in a row.
+_UNSPOKEN = re.compile("(?i)[bcdfghjklmnpqrstvwxyz]{5}")
+_WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4}")
+
+
+def is_word(text: str) -> bool:
+    """Whether `text` reads like words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
+    parts = re.split(r"[^A-Za-z]{1,40}", text)
+    spoken = not _UNSPOKEN.search(text) and all(_WORD_PARTS.fullmatch(part) for part in parts)
+    return spoken and bool(IDENTIFIER.fullmatch(text))
+
+
+def looks_random(text: str) -> bool:
+    """Whether `text` mixes both cases and digits as a key does, and is no text in base64, path or name."""
+    if not (re.search(r"\d", text) and re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)):
+        return False
+    words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
+    spoken = words and not _UNSPOKEN.search(words[0])
+    return entropy(text) >= 4.3 and not spoken and decoded(text) is None
+
+
+def looks_chosen(text: str) -> bool:
+    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word."""
+    if STAND_IN.match(text) or is_word(text) or AMOUNT.fullmatch(text):
+        return False
+    if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
+        return False
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
+        return False
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
+        return False
+    strange = (
+        re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
+    )
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text) and (strange or entropy(text) >= 2.8))
+
+
+# fmt: off
+TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (
+        "aws-access-key",
+        ("a3t", "akia", "asia", "abia", "acca",),
+        r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "huggingface",
+        ("hf_", "api_org_",),
+        r"(?:hf|api_org)_[A-Za-z0-9]{30,60}(?![A-Za-z0-9_])",
+    ),
+    (
+        "github",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",),
+        r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255}",
+    ),
+    (
+        "gitlab",
+        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-",
+         "gloas-", "gr1348941",),
+        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A"
+        r"-Za-z0-9_-]{20,50}",
+    ),
+    (
+        "slack",
+        ("xox", "xapp-",),
+        r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}",
+    ),
+    (
+        "slack-webhook",
+        ("hooks.slack.com/",),
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,"
+        r"20}/[A-Za-z0-9/]{16,100}",
+    ),
+    (
+        "discord-webhook",
+        ("/api/webhooks/",),
+        r"discord(?:app)?\.com/api/webhooks/\d{15,22}/[A-Za-z0-9_-]{40,100}",
+    ),
+    (
+        "teams-webhook",
+        ("/webhookb2/",),
+        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?"
+        r":/[0-9a-f-]{36})?",
+    ),
+    (
+        "anthropic",
+        ("sk-ant-",),
+        r"sk-ant-[A-Za-z0-9_-]{20,250}",
+    ),
+    (
+        "openai",
+        ("sk-",),
+        r"sk-(?!ant-)(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])[A-Za-z0-9_-]{20,"
+        r"250}",
+    ),
+    (
+        "openai-like",
+        ("sk-",),
+        r"sk-(?:[0-9a-f]{32,64}|or-v1-[0-9a-f]{64}|lf-[0-9a-f-]{36}|(?=[a-z0-9]{0,40}\d)[a-"
+        r"z0-9]{32,64})(?![A-Za-z0-9-])",
+    ),
+    (
+        "groq",
+        ("gsk_",),
+        r"gsk_[A-Za-z0-9]{40,64}(?![A-Za-z0-9])",
+    ),
+    (
+        "replicate",
+        ("r8_",),
+        r"r8_[A-Za-z0-9]{36,40}(?![A-Za-z0-9])",
+    ),
+    (
+        "langsmith",
+        ("lsv2_",),
+        r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}(?![0-9a-f])",
+    ),
+    (
+        "pinecone",
+        ("pcsk_",),
+        r"pcsk_[A-Za-z0-9]{4,10}_[A-Za-z0-9]{40,80}(?![A-Za-z0-9])",
+    ),
+    (
+        "wandb-key",
+        ("wandb_v1_",),
+        r"wandb_v1_[A-Za-z0-9_]{40,120}(?![A-Za-z0-9_])",
+    ),
+    (
+        "nvidia",
+        ("nvapi-",),
+        r"nvapi-[A-Za-z0-9_-]{40,100}",
+    ),
+    (
+        "perplexity",
+        ("pplx-",),
+        r"pplx-[A-Za-z0-9]{40,64}",
+    ),
+    (
+        "xai",
+        ("xai-",),
+        r"xai-[A-Za-z0-9]{60,100}",
+    ),
+    (
+        "cerebras",
+        ("csk-",),
+        r"csk-[a-z0-9]{40,64}(?![A-Za-z0-9])",
+    ),
+    (
+        "fireworks",
+        ("fw_",),
+        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
+        r"-9_])",
+    ),
+    (
+        "together",
+        ("tgp_v1_",),
+        r"tgp_v1_[A-Za-z0-9_-]{40,60}",
+    ),
+    (
+        "tavily",
+        ("tvly-",),
+        r"tvly-[A-Za-z0-9-]{28,60}",
+    ),
+    (
+        "jina",
+        ("jina_",),
+        r"jina_[0-9a-f]{32}[A-Za-z0-9_-]{20,40}",
+    ),
+    (
+        "elevenlabs",
+        ("sk_",),
+        r"sk_[0-9a-f]{48}(?![A-Za-z0-9])",
+    ),
+    (
+        "runpod",
+        ("rpa_",),
+        r"rpa_[A-Z0-9]{36,60}(?![A-Z0-9])",
+    ),
+    (
+        "kaggle",
+        ("kgat_",),
+        r"KGAT_[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "neptune",
+        ("eyjhcglfywrkcmvzcyi6",),
+        r"eyJhcGlfYWRkcmVzcyI6[A-Za-z0-9+/_-]{40,1000}={0,2}",
+    ),
+    (
+        "prefect",
+        ("pnu_", "pnb_",),
+        r"pn[ub]_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+    ),
+    (
+        "databricks",
+        ("dapi",),
+        r"dapi[0-9a-f]{32}(?:-\d)?(?![0-9a-f])",
+    ),
+    (
+        "google",
+        ("aiza",),
+        r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "google-client",
+        ("gocspx-",),
+        r"GOCSPX-[A-Za-z0-9_-]{28}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "google-access",
+        ("ya29.",),
+        r"ya29\.[A-Za-z0-9_.-]{20,2000}",
+    ),
+    (
+        "google-refresh",
+        ("1//0",),
+        r"1//0[A-Za-z0-9_-]{40,200}(?![A-Za-z0-9_/-])",
+    ),
+    (
+        "azure-client",
+        ("q~",),
+        r"[A-Za-z0-9_.~-]{3}[78]Q~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
+    ),
+    (
+        "azure-storage",
+        ("+ast",),
+        r"[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{6}==",
+    ),
+    (
+        "azure-devops",
+        ("azdo",),
+        r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
+    ),
+    (
+        "digitalocean",
+        ("dop_v1_", "doo_v1_", "dor_v1_",),
+        r"do[opr]_v1_[0-9a-f]{64}",
+    ),
+    (
+        "vault",
+        ("hvs.", "hvb.", "hvr.",),
+        r"hv[sbr]\.[A-Za-z0-9_-]{24,300}",
+    ),
+    (
+        "terraform",
+        (".atlasv1.",),
+        r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}",
+    ),
+    (
+        "grafana",
+        ("glsa_", "glc_",),
+        r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|glc_eyJ[A-Za-z0-9+/=]{40,400}",
+    ),
+    (
+        "tailscale",
+        ("tskey-",),
+        r"tskey-[a-z]{2,20}-[A-Za-z0-9]{8,40}-[A-Za-z0-9]{16,80}",
+    ),
+    (
+        "age",
+        ("age-secret-key-1",),
+        r"(?i:AGE-SECRET-KEY-1[0-9A-Z]{58})(?![A-Za-z0-9])",
+    ),
+    (
+        "sendgrid",
+        ("sg.",),
+        r"SG\.[A-Za-z0-9_-]{20,24}\.[A-Za-z0-9_-]{40,46}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "mailgun",
+        ("key-",),
+        r"key-[0-9a-f]{32}(?![0-9A-Za-z])",
+    ),
+    (
+        "mailchimp",
+        ("-us",),
+        r"[0-9a-f]{32}-us\d{1,2}(?![0-9A-Za-z])",
+    ),
+    (
+        "index-upload",
+        ("pypi-",),
+        r"pypi-[A-Za-z0-9_-]{50,250}",
+    ),
+    (
+        "docker",
+        ("dckr_",),
+        r"dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100}",
+    ),
+    (
+        "npm",
+        ("npm_",),
+        r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+    ),
+    (
+        "rubygems",
+        ("rubygems_",),
+        r"rubygems_[0-9a-f]{48}",
+    ),
+    (
+        "artifactory",
+        ("akcp", "cmvmdgtuoj",),
+        r"AKCp[A-Za-z0-9]{60,80}|cmVmdGtuOj[A-Za-z0-9]{50,70}={0,2}",
+    ),
+    (
+        "telegram",
+        (":aa",),
+        r"(?:bot)?\d{6,12}:AA[A-Za-z0-9_-]{31,35}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "stripe",
+        ("k_live_", "whsec_",),
+        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,1"
+        r"00}",
+    ),
+    (
+        "square",
+        ("sq0atp-", "sq0csp-",),
+        r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,50}",
+    ),
+    (
+        "shopify",
+        ("shpat_", "shpca_", "shppa_", "shpss_",),
+        r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}(?![0-9a-fA-F])",
+    ),
+    (
+        "atlassian",
+        ("atatt3", "atctt3", "atbb",),
+        r"AT(?:A|C)TT3[A-Za-z0-9_=-]{60,300}|ATBB(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32,40}("
+        r"?![A-Za-z0-9])",
+    ),
+    (
+        "linear",
+        ("lin_api_",),
+        r"lin_api_[A-Za-z0-9]{40}",
+    ),
+    (
+        "notion",
+        ("ntn_",),
+        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])",
+    ),
+    (
+        "figma",
+        ("figd_",),
+        r"figd_[A-Za-z0-9_-]{36,60}",
+    ),
+    (
+        "postman",
+        ("pmak-",),
+        r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}",
+    ),
+    (
+        "doppler",
+        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
+        r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
+    ),
+    (
+        "newrelic",
+        ("nrak-",),
+        r"NRAK-[A-Z0-9]{27}",
+    ),
+    (
+        "sentry",
+        ("sntrys_", "sntryu_",),
+        r"sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{60,400}",
+    ),
+    (
+        "dynatrace",
+        ("dt0c01.",),
+        r"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",
+    ),
+    (
+        "supabase",
+        ("sbp_", "sb_secret_",),
+        r"sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,60}",
+    ),
+    (
+        "planetscale",
+        ("pscale_",),
+        r"pscale_(?:tkn|oauth|pw)_[A-Za-z0-9_.=-]{32,64}",
+    ),
+    (
+        "pulumi",
+        ("pul-",),
+        r"pul-[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "cloudflare",
+        ("cfut_", "cfat_", "cfk_",),
+        r"cf(?:ut|at|k)_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
+    ),
+    (
+        "onepassword",
+        ("ops_eyj",),
+        r"ops_eyJ[A-Za-z0-9+/_-]{200,2000}={0,2}",
+    ),
+    (
+        "openshift",
+        ("sha256~",),
+        r"sha256~[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "alibaba",
+        ("ltai",),
+        r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])",
+    ),
+    (
+        "tencent",
+        ("akid",),
+        r"AKID(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "firebase",
+        (":apa91b",),
+        r"[A-Za-z0-9_-]{11,200}:APA91b[A-Za-z0-9_-]{100,250}",
+    ),
+    (
+        "jwt",
+        ("eyj",),
+        r"eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000}",
+    ),
+    (
+        "conda",
+        ("/t/",),
+        r"(?<=/t/)[a-z]{2}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    ),
+)
+# fmt: on
+
+
+class Rule(NamedTuple):
+    """One kind of secret.
+
+    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
+    secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
+    `run` the marks are looked for in long words alone; no marks at all stand for any such word.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    pattern: str
+    real: Callable[..., bool] = lambda text: True
+    run: bool = False
+
+
+# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+_NAMED_KEY = (
+    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
+    r"t|db|storage|shared|admin|deploy)"
+    r"[_-]?key"
+)
+_PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
+
+
+def _names_secret(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a value that may be one, without quotes."""
+    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and looks_chosen(value)
+
+
+def _names_generated(value: str, name: str) -> bool:
+    return len(value) >= 12 and looks_generated(value) and _names_secret(value, name)
+
+
+def _quoted(value: str) -> bool:
+    value = plain(value)
+    return entropy(value) >= 3 and looks_chosen(value)
+
+
+def _given(value: str) -> bool:
+    return not STAND_IN.match(value)
+
+
+def _header(value: str) -> bool:
+    return is_login(value) or (len(value) >= 16 and looks_generated(value))
+
+
+def _assignment(value: str) -> bool:
+    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
+    text = decoded(value)
+    return text is not None and any(
+        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
+        for rule in VALUES
+    )
+
+
+def marked(rule: Rule, lowered: str) -> bool:
+    """Whether a text, in lower case, is to be searched for a kind of secret."""
+    return not rule.marks or any(mark in lowered for mark in rule.marks)
+
+
+def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
+    """Return start and end of each secret of a kind in a text that holds one of its marks."""
+    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
+
+
+def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
+    group: str | int = "secret" if "secret" in match.re.groupindex else 1
+    words = [match[group], *([match["name"]] if "name" in match.re.groupindex else [])]
+    plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
+    return match.span(group) if rule.real(*plain) else None
+
+
+# Every repeat is bounded, so that no input makes the search slow.
+VALUES: tuple[Rule, ...] = (
+    *(Rule(name, marks, f"{_START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    Rule(
+        "aws-secret-key",
+        ("secret",),
+        r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
+        r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        plausible,
+    ),
+    Rule(  # a key of AWS under any name: 40 characters, which no digest has in base64
+        "aws-secret-value",
+        (),
+        r"(?<![A-Za-z0-9/+_.~-])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+_.=-])",
+        looks_random,
+        run=True,
+    ),
+    Rule(
+        "private-key",
+        ("private key",),
+        r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    Rule(
+        "encoded-key",
+        ("ls0tls1crudjti",),
+        r"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,20000}={0,2})",
+        is_private_key,
+        run=True,
+    ),
+    Rule(  # `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=` and `PASS=` in base64, at each place of three
+        "encoded",
+        (
+            "9lrvk9",
+            "bbu1m9",
+            "bbu1nx",
+            "bhc3n3",
+            "c2vjcmv0",
+            "cgfzc3",
+            "fs0vzp",
+            "nfq1jfv",
+            "nly3jld",
+            "qqvntp",
+            "qqvntv",
+            "rps0vo",
+            "trunsrv",
+            "u0vdukvu",
+            "ueftu1",
+            "ueftuz",
+            "ut0tft",
+            "ve9lru",
+            "wyxnzd",
+            "x0tfwt",
+            "zzwnyzx",
+        ),
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
+        _assignment,
+        run=True,
+    ),
+    Rule(
+        "azure-key",
+        ("accountkey=", "sharedaccesskey="),
+        r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
+    ),
+    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
+    Rule(
+        "wandb",
+        ("wandb",),
+        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}[\"']?"
+        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
+    ),
+    Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
+        "url-credential",
+        ("://",),
+        r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
+        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
+        real_login,
+    ),
+    Rule(
+        "url-token",
+        ("://",),
+        r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
+        token_login,
+    ),
+    Rule(
+        "url-parameter",
+        ("token=", "key=", "signature="),
+        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
+        r"a-z0-9%._~+/-]{20,400}={0,2})",
+        _quoted,
+    ),
+    Rule(  # JDBC and ODBC
+        "connection",
+        ("password=", "pwd=", "passwd="),
+        r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
+        looks_chosen,
+    ),
+    Rule(
+        "netrc",
+        ("password",),
+        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(\S{1,200})",
+        _given,
+    ),
+    Rule(
+        "docker-auth",
+        ('"auth', "'auth", '"identitytoken'),
+        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
+        r",2})\\?[\"']",
+        _header,
+    ),
+    Rule(
+        "npm-auth",
+        ("_auth", "_password="),
+        r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
+        looks_chosen,
+    ),
+    Rule(
+        "kaggle-json",
+        ("key",),
+        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
+        r"]"
+        r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+    ),
+    Rule(
+        "header",
+        ("authorization", "bearer"),
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"9_])bearer)"
+        r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
+        _header,
+    ),
+    Rule(
+        "header-key",
+        ("api-key", "x-auth", "-token"),
+        r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
+        r"|private-token|job-token|api-key)[\"']?"
+        r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
+        looks_chosen,
+    ),
+    Rule(
+        "curl",
+        ("curl",),
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
+        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
+        _given,
+    ),
+    Rule(
+        "mysql",
+        ("mysql", "mariadb"),
+        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
+        r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
+        looks_chosen,
+    ),
+    Rule(
+        "sshpass",
+        ("sshpass",),
+        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}[\"']?([^\s\"'$]{4,200})",
+        _given,
+    ),
+    Rule(
+        "option",
+        ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
+        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        r"]token|access[_-](?:token|key))"
+        r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
+        looks_chosen,
+    ),
+    Rule(
+        "assigned",
+        ("key", "token", "secret", "pass", "pwd"),
+        rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
+        r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
+        _quoted,
+    ),
+    Rule(  # in a shell, a file of variables, a Dockerfile
+        "assigned-variable",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        _names_secret,
+    ),
+    Rule(  # in YAML
+        "assigned-entry",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
+        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_secret,
+    ),
+    Rule(  # in INI, and in TOML without its quotes
+        "assigned-setting",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"
+        r",60})[ \t]{0,9}=[ \t]{0,9}"
+        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_generated,
+    ),
+)
+
+
+_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
+# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
+LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
+_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
+)
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
+# What a shell takes for one word; a quote that is never closed reaches to the end.
+WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
+LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
+GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
+    re.DOTALL,
+)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
+AUTHORIZATION = re.compile(
+    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
+    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
+)
+BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+# A long line is searched in pieces; no pattern matches more than the second.
+_PIECE, _OVERLAP = 1 << 18, 1 << 15
+# A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
+_RUN = re.compile(rb"[A-Za-z0-9_.~+/=:-]{20,}")
+_EDGE = 1 << 10
+# Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
+_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"://")
+_MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
+_UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
+_BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
+_IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
+_IN_WORDS = tuple(
+    (mark, number) for mark, number in _BY_MARK
+    if not VALUES[number].run and any(word in mark for word in _WORDS)
+)  # fmt: skip
+_ANYWHERE = tuple(
+    (mark, number) for mark, number in _BY_MARK if (mark, number) not in {*_IN_RUNS, *_IN_WORDS}
+)
 
 
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
     for rule in VALUES:
-        if any(mark in lowered for mark in rule.marks) and any(
-            rule.real(m[1]) for m in re.finditer(rule.pattern, value)
-        ):
+        if marked(rule, lowered) and secrets_of(rule, value):
             return rule.name
     return None
 
@@ -2639,7 +3350,7 @@ def secret_variable(name: str, value: str) -> str | None:
     A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
     (`SOME_AUTH`) needs a value that looks generated.
     """
-    if _NOTHING.fullmatch(value):
+    if NOTHING.fullmatch(value):
         return None
     found = (
         secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
@@ -2653,7 +3364,7 @@ def _secret_inside(value: str) -> str | None:
     """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
     for match in _INSIDE.finditer(value):
         rule = secret_name(match[1].replace("-", "_"), match[2])
-        if rule and not _NOTHING.fullmatch(match[2]):
+        if rule and not NOTHING.fullmatch(match[2]):
             return rule
     return None
 
@@ -2663,20 +3374,20 @@ def _login_inside(name: str, value: str) -> str | None:
 
     A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
     """
-    for header in _AUTHORIZATION.finditer(value):
+    for header in AUTHORIZATION.finditer(value):
         word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
         known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
-        if known and not (_TEMPLATE.match(word) or _NOTHING.fullmatch(word)):
+        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
             return "header"
-    if any(_is_bearer(match[1], match[2]) for match in _BEARER.finditer(value)):
+    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
         return "header"
-    if any(_is_login(match, name) for match in _LOGIN.finditer(value)):
+    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
         return "login"
-    if any(not _TEMPLATE.match(match[2]) for match in _SSHPASS.finditer(value)):
+    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
         return "password"
-    if any(not _TEMPLATE.match(m[2]) and not _NOTHING.fullmatch(m[2]) for m in _GROUPED.finditer(value)):
+    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
         return "secret"
-    for match in _ADDRESS.finditer(value):
+    for match in ADDRESS.finditer(value):
         token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
         if token and looks_generated(token[0][3:]):
             return "conda-token"
@@ -2687,20 +3398,17 @@ def _is_bearer(scheme: str, token: str) -> bool:
     """Whether this is a header's value without its name, and no text about something basic."""
     if scheme.lower().startswith("bearer"):
         return len(token) >= 16 and looks_generated(token)
-    try:
-        return b":" in binascii.a2b_base64(token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4))
-    except ValueError:
-        return False
+    return is_login(token)
 
 
 def _is_login(match: re.Match[str], name: str) -> bool:
     """Whether `user:password` after an option is a login, in a variable of this name."""
     user, _, password = match[3].strip("\"'").partition(":")
-    if _without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
         return False
     before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
     if re.search("(?i)curl|proxy", before + match[1]):
-        return not _NOTHING.fullmatch(password)
+        return not NOTHING.fullmatch(password)
     if _RUNS_AS.search(before):
         return not _GROUP.fullmatch(password)
     return not _NO_PASSWORD.fullmatch(password) and "/" not in user
@@ -2708,11 +3416,11 @@ def _is_login(match: re.Match[str], name: str) -> bool:
 
 def _option_inside(value: str) -> str | None:
     """Return the rule by which a word after an option (`--token abc`) is a secret."""
-    for match in _OPTION.finditer(value):
+    for match in OPTION.finditer(value):
         word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
         rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
-        nothing = _NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
-        loose = _LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
         if rule and not nothing and not loose:
             return rule
     return None
@@ -2721,26 +3429,63 @@ def _option_inside(value: str) -> str | None:
 def find(
     text: bytes, most: int | None = None, look: Callable[[], object] = lambda: None
 ) -> list[tuple[int, str]]:
-    """Return (line from 1, rule) of each secret in a source, a patch or an output, in order of lines.
+    """Return (line from 1, rule) of each line with a secret in a source, a patch or an output, in order of lines.
 
     Args:
         text: what is searched.
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
-    lowered = text.lower()
+    lowered, runs = text.lower(), _long_runs(text, look)
+    lowered_runs = runs.lower()
+    lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
+    worded = b"\n".join(lowered[start:end] for start, end in set().union(*lines.values()))
+    here = {number for mark, number in _IN_RUNS if mark in lowered_runs}
+    here |= {number for mark, number in _IN_WORDS if mark in worded}
+    here |= {number for mark, number in _ANYWHERE if mark in lines or mark in lowered}
+    found: dict[int, str] = {}
+    for number in sorted({*here, *_UNMARKED}):
+        rule = VALUES[number]
+        if rule.marks:
+            for mark in _MARKS[number]:
+                if mark not in lines:
+                    lines[mark] = _marked_lines(lowered, mark, look)
+            places = set().union(*(lines[mark] for mark in _MARKS[number]))
+        else:
+            places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
+        if places:
+            _add_lines(rule, text, sorted(places), found, most, look)
+    return sorted(found.items())[:most]
+
+
+def _add_lines(
+    rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
+    look: Callable[[], object],
+) -> None:  # fmt: skip
+    """Add the lines that hold a secret of a rule, of which no rule before it knows."""
+    pattern = re.compile(rule.pattern.encode())
+    number, counted, times = 1, 0, 0
+    for start, end in places:
+        number += text.count(b"\n", counted, start)
+        counted = start
+        if times != most and _holds(rule, pattern, text, start, end, look):
+            found.setdefault(number, rule.name)
+            times += 1
+
+
+def _long_runs(text: bytes, look: Callable[[], object]) -> bytes:
+    """Return the long words of a text, in which most marks are looked for: they are a tenth of it."""
     found = []
-    for rule in VALUES:
-        lines = sorted(_marked_lines(lowered, [mark.encode() for mark in rule.marks], look))
-        pattern = re.compile(rule.pattern.encode() if lines else b"")
-        number, counted, times = 1, 0, 0
-        for start, end in lines:
-            number += text.count(b"\n", counted, start)
-            counted = start
-            if times != most and _holds(rule, pattern, text, start, end, look):
-                found.append((number, rule.name))
-                times += 1
-    return sorted(found)[:most]
+    for at in range(0, len(text), _PIECE):
+        look()
+        found += _RUN.findall(text, max(at - _EDGE, 0), at + _PIECE + _EDGE)
+    return b"\n".join(found)
+
+
+def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
+    """Return the secrets of a kind that has no mark."""
+    pattern = re.compile(rule.pattern.encode())
+    return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
 
 
 def _holds(
@@ -2752,23 +3497,44 @@ def _holds(
         stop = min(end, at + _PIECE + _OVERLAP)
         for match in pattern.finditer(text, at, stop):
             whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
-            if whole and rule.real(match[1].decode("utf-8", "replace")):
+            if whole and judged(rule, match):
                 return True
     return False
 
 
-def _marked_lines(text: bytes, marks: list[bytes], look: Callable[[], object]) -> set[tuple[int, int]]:
+def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
     lines = set()
-    for mark in marks:
-        at = text.find(mark)
-        while at >= 0:
-            look()
-            end = text.find(b"\n", at)
-            end = len(text) if end < 0 else end
-            lines.add((text.rfind(b"\n", 0, at) + 1, end))
-            at = text.find(mark, end)
+    at = text.find(mark)
+    while at >= 0:
+        look()
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
+        lines.add((text.rfind(b"\n", 0, at) + 1, end))
+        at = text.find(mark, end)
     return lines
+
+
+def without_login(match: re.Match[str]) -> str:
+    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
+    option, space, word = match[1], match[2], match[3].strip("\"'")
+    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
+    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
+        return match[0]
+    return f"{option} {GONE}"
+
+
+# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
+    r"[\\\"']{0,4}(?=\S)"
+)
+# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
+_LATER_HOST = re.compile(
+    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
+)
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
 def strip_credentials(url: str) -> tuple[str, bool]:
@@ -2799,10 +3565,10 @@ def strip_credentials(url: str) -> tuple[str, bool]:
 
 def redact(text: str) -> str:
     """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
-    text = _ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
-    text = _BEARER.sub(lambda match: match[1] + GONE, text)
-    text = _LOGIN.sub(_without_login, _without_header(text))
-    text = _GROUPED.sub(lambda match: match[1] + GONE, _SSHPASS.sub(lambda match: match[1] + GONE, text))
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    text = BEARER.sub(lambda match: match[1] + GONE, text)
+    text = LOGIN.sub(without_login, _without_header(text))
+    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
     for match in _ASSIGNED.finditer(text):
         if _assigns_secret(match):
@@ -2813,7 +3579,7 @@ def redact(text: str) -> str:
 def _without_header(text: str) -> str:
     """Cut the logins out of headers that are called Authorization."""
     kept, at = [], 0
-    for match in _AUTHORIZATION.finditer(text):
+    for match in AUTHORIZATION.finditer(text):
         if match.start() >= at:
             ends = [
                 i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
@@ -2823,23 +3589,14 @@ def _without_header(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _without_login(match: re.Match[str]) -> str:
-    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
-    option, space, word = match[1], match[2], match[3].strip("\"'")
-    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
-    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
-        return match[0]
-    return f"{option} {GONE}"
-
-
 def _without_options(text: str) -> str:
     """Cut the words after options that are called like a secret."""
     kept, at = [], 0
-    for match in _OPTION.finditer(text):
+    for match in OPTION.finditer(text):
         name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
         if match.start() >= at and secret_name(name, value):
             kept.append(f"{text[at : match.end(1)]} {GONE}")
-            word = _WORD.match(text, match.end())
+            word = WORD.match(text, match.end())
             at = word.end() if word else match.end()
     return "".join([*kept, text[at:]])
 
@@ -2853,9 +3610,9 @@ def _assigns_secret(match: re.Match[str]) -> bool:
     if not found or (not match[2] and (match[3] == "=" or match[4])):
         return bool(found)
     before = match.string[max(match.start() - 1, 0) : match.start()]
-    if before == "/" or _NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
+    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
         return False
-    return not _LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
+    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
 
 
 def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
@@ -2904,15 +3661,57 @@ def _without_secrets(query: str) -> str:
 
 
 def _cut_values(text: str) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks."""
-    cut, lowered = text, text.lower()
+    """Replace each secret that is known by its looks: the same that a search finds."""
+    cut = text
     for rule in VALUES:
-        if any(mark in lowered for mark in rule.marks):
-            cut = re.sub(rule.pattern, lambda match: match[0].replace(match[1], GONE), cut)
+        if marked(rule, cut.lower()):
+            for start, end in reversed(secrets_of(rule, cut)):
+                cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text
 
 
-# --- End of the secrets ---------------------------------------------------------------------
+# The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
+_FILES = re.compile(
+    r"(?i)(?:.*/)?(?:"
+    r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
+    r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
+    r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]{1,100}\.(?:p12|pfx|keytab|jks|keystore|kdbx|ppk|kubeconfig)"
+    r"|\.aws/credentials|\.kube/config|kubeconfig|\.oci/config|\.azure/(?:accesstokens\.json|msa"
+    r"l_token_cache\.[a-z]{1,9})"
+    r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
+    r"y_credentials/.{1,200})"
+    r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
+    r"erraform\.d/credentials\.tfrc\.json"
+    r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"
+    r")"
+)
+# These hold a login, or none: which of the two is seen in them.
+_DOUBTFUL = re.compile(
+    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
+    r"\.dockercfg"
+    r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
+)
+_LOGIN = re.compile(
+    rb"(?i)PRIVATE KEY-----|(?:_?password|_auth(?:token)?|\"auth\"|token|secret[a-z_]{0,20})[\""
+    rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
+    rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
+)
+
+
+def secret_file(path: str, content: bytes) -> bool:
+    """Tell whether a file of a source is a secret by its name, and holds something.
+
+    Args:
+        path: below the top of the source.
+        content: of the file; public certificates and settings without a login are none.
+    """
+    if _FILES.fullmatch(path):
+        return bool(content.strip())
+    return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))
+
+
+# --- End of the secrets ---
 
 
 # --- The program -----------------------------------------------------------------------------
@@ -2938,9 +3737,13 @@ def main(words: Optional[List[str]] = None) -> int:
         "--seconds", type=float, default=SECONDS, help="budget of the whole (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument(
+        "--accept", metavar="FILE", action="append", default=[],
+        help="capture this file of a repository (REPOSITORY/PATH) though it looks like a secret; again for more",
+    )  # fmt: skip
     asked = parser.parse_args(words)
     try:
-        report = _capture(asked.out or default_folder(os.environ), asked.seconds, program=True)
+        report = _capture(asked.out or default_folder(os.environ), asked.seconds, True, asked.accept)
     except Unwritable as err:
         return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
     except Exception as err:

@@ -18,8 +18,14 @@ from reprobuild.cli import common
 @click.option(
     "--print-recipe", is_flag=True, help="Print a recipe in Bash, which needs no Python, and do nothing."
 )
+@click.option(
+    "--accept", metavar="FILE", multiple=True,
+    help="Capture this file of a repository (REPOSITORY/PATH) though it looks like a secret.",
+)  # fmt: skip
 @common.json_option
-def command(out: Path | None, python: str | None, print_recipe: bool, as_json: bool) -> int:
+def command(
+    out: Path | None, python: str | None, print_recipe: bool, as_json: bool, accept: tuple[str, ...]
+) -> int:
     """Take a snapshot of this environment: packages, variables, repositories, machine.
 
     \b
@@ -30,4 +36,6 @@ def command(out: Path | None, python: str | None, print_recipe: bool, as_json: b
         common.tell(capture.recipe(), nl=False)
         return 0
     active, env = common.running()
-    return capture.capture(python or active, out, env=env, sink=common.hand_on, as_json=as_json)
+    return capture.capture(
+        python or active, out, env=env, sink=common.hand_on, as_json=as_json, accept=accept
+    )

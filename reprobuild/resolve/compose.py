@@ -194,7 +194,7 @@ def lock_sources(
     }
     given = Given(
         patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
-        folder=around.captured, drop=decisions.drop,
+        folder=around.captured, drop=decisions.drop, accept=decisions.accept,
     )  # fmt: skip
     return resolve_sources(lines, given)
 

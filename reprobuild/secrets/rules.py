@@ -1,199 +1,297 @@
-"""The rules, as data: names of variables that hold a secret, and what secrets look like."""
+"""What secrets look like, as data: one table, by which they are found and cut out."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-GONE = "***"
-# conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
-CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
-
-# What counts tokens sounds like a secret, and a secret may sound like a count (`NEW_RELIC_TOKEN`). So a name that says
-# TOKENS, and nothing else that a secret is called, is none; every other one is none where it holds a number.
-COUNT = "count"
-_NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
-_COUNTED = (
-    r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
-    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE)(_.*)?"
+from reprobuild.secrets.tokens import TOKENS
+from reprobuild.secrets.words import (
+    STAND_IN,
+    decoded,
+    entropy,
+    is_login,
+    is_private_key,
+    looks_chosen,
+    looks_generated,
+    looks_random,
+    plain,
+    plausible,
+    real_login,
+    secret_name,
+    token_login,
 )
-
-# A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
-FIELD = "field"
-
-# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
-PATTERN = "pattern"
-
-# First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
-NAMES: tuple[tuple[str, str], ...] = (
-    ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
-    ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
-    (
-        "",
-        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKENS?_DISPATCHER",
-    ),
-    (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
-    ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
-    ("", r"(.*_)?PUBLIC_?KEYS?"),
-    ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
-    (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
-    (
-        "named",
-        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN|ACCESS_KEY_ID)"
-        r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
-        r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
-        r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
-    ),
-    ("token", r".*(TOKEN|BEARER|JWT).*"),
-    (PATTERN, r"(.*_)?PAT"),
-    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"),
-    ("secret", r".*SECRET.*"),
-    ("credential", r".*(CREDENTIAL|CREDS).*"),
-    (
-        "key",
-        r".*(API|APP|AUTH|SERVICE|ACCOUNT|DB|CLIENT|ACCESS|PRIVATE|PRIV|ENCRYPTION|SIGNING|SSH|MASTER)_?KEY.*"
-        r"|(.*_)?KEY",
-    ),
-    ("cookie", r".*COOKIE.*"),
-    ("session", r".*SESSION_?(ID|KEY)"),
-    ("signature", r"(.*_)?(SIGNATURE|SIG)"),
-    ("sas", r"(.*_)?SAS(_URL|_URI)?"),
-    ("webhook", r".*WEBHOOK.*|.*CONNECTION_?STRING.*|(.*_)?DSN"),
-)
-
-
-def entropy(text: str) -> float:
-    """Return the Shannon entropy of `text` in bits for each character."""
-    counts = Counter(text)
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
-
-
-def looks_generated(text: str) -> bool:
-    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
-        return False
-    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
-
-
-def _no_sample(text: str) -> bool:
-    return not text.endswith("EXAMPLE")
-
-
-def _real_login(text: str) -> bool:
-    """Whether `user:password` of an address is more than a sample or a template."""
-    text = _plain(text)
-    password = text.partition(":")[2]
-    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
-        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
-        password,
-    )
-
-
-def _token_login(text: str) -> bool:
-    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    return looks_generated(_plain(text.partition(":")[0]))
-
-
-def _plain(text: str) -> str:
-    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
-    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
 class Rule(NamedTuple):
     """One kind of secret.
 
-    A line is searched only if it holds one of `marks`, in any case. Group 1 of `pattern` is the secret
-    itself; `real` may still call it a sample.
+    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
+    secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
+    `run` the marks are looked for in long words alone; no marks at all stand for any such word.
     """
 
     name: str
     marks: tuple[str, ...]
     pattern: str
-    real: Callable[[str], bool] = lambda text: True
+    real: Callable[..., bool] = lambda text: True
+    run: bool = False
+
+
+# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+_NAMED_KEY = (
+    r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
+    r"t|db|storage|shared|admin|deploy)"
+    r"[_-]?key"
+)
+_PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
+
+
+def _names_secret(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a value that may be one, without quotes."""
+    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and looks_chosen(value)
+
+
+def _names_generated(value: str, name: str) -> bool:
+    return len(value) >= 12 and looks_generated(value) and _names_secret(value, name)
+
+
+def _quoted(value: str) -> bool:
+    value = plain(value)
+    return entropy(value) >= 3 and looks_chosen(value)
+
+
+def _given(value: str) -> bool:
+    return not STAND_IN.match(value)
+
+
+def _header(value: str) -> bool:
+    return is_login(value) or (len(value) >= 16 and looks_generated(value))
+
+
+def _assignment(value: str) -> bool:
+    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
+    text = decoded(value)
+    return text is not None and any(
+        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
+        for rule in VALUES
+    )
+
+
+def marked(rule: Rule, lowered: str) -> bool:
+    """Whether a text, in lower case, is to be searched for a kind of secret."""
+    return not rule.marks or any(mark in lowered for mark in rule.marks)
+
+
+def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
+    """Return start and end of each secret of a kind in a text that holds one of its marks."""
+    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
+
+
+def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
+    group: str | int = "secret" if "secret" in match.re.groupindex else 1
+    words = [match[group], *([match["name"]] if "name" in match.re.groupindex else [])]
+    plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
+    return match.span(group) if rule.real(*plain) else None
 
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[Rule, ...] = (
-    Rule(
-        "aws-access-key",
-        ("a3t", "akia", "asia", "abia", "acca"),
-        r"(?<![A-Za-z0-9])((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})(?![A-Za-z0-9])",
-        _no_sample,
-    ),
+    *(Rule(name, marks, f"{_START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
     Rule(
         "aws-secret-key",
-        ("aws",),
-        r"(?i:aws_?secret_?access_?key)[\"']?\s{0,5}[=:]\s{0,5}[\"']?([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
-        lambda text: not re.search("(?i)example", text),
+        ("secret",),
+        r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
+        r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        plausible,
+    ),
+    Rule(  # a key of AWS under any name: 40 characters, which no digest has in base64
+        "aws-secret-value",
+        (),
+        r"(?<![A-Za-z0-9/+_.~-])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+_.=-])",
+        looks_random,
+        run=True,
     ),
     Rule(
-        "huggingface",
-        ("hf_", "api_org_"),
-        r"(?<![A-Za-z0-9_])((?:hf|api_org)_[A-Za-z0-9]{30,60})(?![A-Za-z0-9_])",
+        "private-key",
+        ("private key",),
+        r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
     ),
     Rule(
-        "github",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        r"(?<![A-Za-z0-9])(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{50,255})",
+        "encoded-key",
+        ("ls0tls1crudjti",),
+        r"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,20000}={0,2})",
+        is_private_key,
+        run=True,
     ),
-    Rule(
-        "gitlab",
-        ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-"),
-        r"(?<![A-Za-z0-9])(gl(?:pat|dt|ptt|rt|cbt)-[A-Za-z0-9_-]{20,64})",
-    ),
-    Rule("slack", ("xox",), r"(?<![A-Za-z0-9])(xox[abeoprs]-[A-Za-z0-9-]{10,250})"),
-    Rule("anthropic", ("sk-ant-",), r"(?<![A-Za-z0-9])(sk-ant-[A-Za-z0-9_-]{20,250})"),
-    Rule(
-        "openai",
-        ("sk-",),
-        r"(?<![A-Za-z0-9_-])(sk-(?!ant-)(?=[A-Za-z0-9_-]{0,200}\d)(?=[A-Za-z0-9_-]{0,200}[A-Z])[A-Za-z0-9_-]{20,250})",
-    ),
-    Rule("nvidia", ("nvapi-",), r"(?<![A-Za-z0-9])(nvapi-[A-Za-z0-9_-]{40,100})"),
-    Rule("google", ("aiza",), r"(?<![A-Za-z0-9])(AIza[A-Za-z0-9_-]{35})(?![A-Za-z0-9_-])"),
-    Rule("index-upload", ("pypi-",), r"(?<![A-Za-z0-9])(pypi-[A-Za-z0-9_-]{50,250})"),
-    Rule("docker", ("dckr_",), r"(?<![A-Za-z0-9])(dckr_[a-z]{3}_[A-Za-z0-9_-]{20,100})"),
-    Rule("npm", ("npm_",), r"(?<![A-Za-z0-9])(npm_[A-Za-z0-9]{36})(?![A-Za-z0-9])"),
-    Rule("telegram", (":aa",), r"(?<![A-Za-z0-9])(?:bot)?(\d{6,12}:AA[A-Za-z0-9_-]{31,35})(?![A-Za-z0-9_-])"),
-    Rule("stripe", ("k_live_",), r"(?<![A-Za-z0-9])([sr]k_live_[A-Za-z0-9]{20,100})"),
-    Rule(
-        "jwt",
-        ("eyj",),
-        r"(?<![A-Za-z0-9])(eyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,2000})",
-    ),
-    Rule(
-        "private-key", ("private key",), r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)"
+    Rule(  # `passw`, `secret`, `PASSW`, `SECRET`, `TOKEN`, `_KEY=` and `PASS=` in base64, at each place of three
+        "encoded",
+        (
+            "9lrvk9",
+            "bbu1m9",
+            "bbu1nx",
+            "bhc3n3",
+            "c2vjcmv0",
+            "cgfzc3",
+            "fs0vzp",
+            "nfq1jfv",
+            "nly3jld",
+            "qqvntp",
+            "qqvntv",
+            "rps0vo",
+            "trunsrv",
+            "u0vdukvu",
+            "ueftu1",
+            "ueftuz",
+            "ut0tft",
+            "ve9lru",
+            "wyxnzd",
+            "x0tfwt",
+            "zzwnyzx",
+        ),
+        r"(?:(?<![A-Za-z0-9+/_\\-])|(?<=\\[nrt]))([A-Za-z0-9+/_-]{20,8000}={0,2})(?![A-Za-z0-9+/_-])",
+        _assignment,
+        run=True,
     ),
     Rule(
         "azure-key",
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
+    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
     Rule(
         "wandb",
         ("wandb",),
-        r"(?i:wandb)[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}\s{0,4}[=:,]\s{0,4}[\"']?([0-9a-f]{40})(?![0-9a-f])",
+        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}[\"']?"
+        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
         ("://",),
-        r"://([^\s/:@'\"<>]{1,100}:(?:[^\s/@'\"<>]{1,300}"
+        r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
-        _real_login,
+        real_login,
     ),
     Rule(
         "url-token",
-        ("http",),
+        ("://",),
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
-        _token_login,
+        token_login,
+    ),
+    Rule(
+        "url-parameter",
+        ("token=", "key=", "signature="),
+        r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
+        r"a-z0-9%._~+/-]{20,400}={0,2})",
+        _quoted,
+    ),
+    Rule(  # JDBC and ODBC
+        "connection",
+        ("password=", "pwd=", "passwd="),
+        r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
+        looks_chosen,
+    ),
+    Rule(
+        "netrc",
+        ("password",),
+        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(\S{1,200})",
+        _given,
+    ),
+    Rule(
+        "docker-auth",
+        ('"auth', "'auth", '"identitytoken'),
+        r"\\?[\"'](?:auth|identitytoken)\\?[\"'][ \t]{0,4}:\s{0,40}\\?[\"']([A-Za-z0-9+/._-]{8,2000}={0"
+        r",2})\\?[\"']",
+        _header,
+    ),
+    Rule(
+        "npm-auth",
+        ("_auth", "_password="),
+        r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
+        looks_chosen,
+    ),
+    Rule(
+        "kaggle-json",
+        ("key",),
+        r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
+        r"]"
+        r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+    ),
+    Rule(
+        "header",
+        ("authorization", "bearer"),
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"9_])bearer)"
+        r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
+        _header,
+    ),
+    Rule(
+        "header-key",
+        ("api-key", "x-auth", "-token"),
+        r"(?i)(?:(?<![a-z0-9-])|(?<=\\[nrt]))(?:x-(?:api|auth|vault|goog-api|access)[a-z-]{0,20}"
+        r"|private-token|job-token|api-key)[\"']?"
+        r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
+        looks_chosen,
+    ),
+    Rule(
+        "curl",
+        ("curl",),
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
+        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
+        _given,
+    ),
+    Rule(
+        "mysql",
+        ("mysql", "mariadb"),
+        r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
+        r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
+        looks_chosen,
+    ),
+    Rule(
+        "sshpass",
+        ("sshpass",),
+        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}[\"']?([^\s\"'$]{4,200})",
+        _given,
+    ),
+    Rule(
+        "option",
+        ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
+        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        r"]token|access[_-](?:token|key))"
+        r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
+        looks_chosen,
     ),
     Rule(
         "assigned",
-        ("key", "token", "secret", "passw"),
-        r"(?i:api_?key|secret_?key|access_?token|auth_?token|client_?secret|password|passwd)[\"']?\s{0,4}[=:]\s{0,4}"
-        r"[\"']([^\s\"'/]{16,200})[\"']",
-        looks_generated,
+        ("key", "token", "secret", "pass", "pwd"),
+        rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
+        r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
+        _quoted,
+    ),
+    Rule(  # in a shell, a file of variables, a Dockerfile
+        "assigned-variable",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        _names_secret,
+    ),
+    Rule(  # in YAML
+        "assigned-entry",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
+        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_secret,
+    ),
+    Rule(  # in INI, and in TOML without its quotes
+        "assigned-setting",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![^\n])[ \t]{0,40}(?:export[ \t]{1,4}|set[ \t]{1,4})?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0"
+        r",60})[ \t]{0,9}=[ \t]{0,9}"
+        r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
+        _names_generated,
     ),
 )

@@ -10,17 +10,18 @@ import re
 import shutil
 import subprocess
 import zlib
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from dev import write_secrets
 from reprobuild import secrets
 from reprobuild.errors import SnapshotError
-from reprobuild.secrets import rules
 from reprobuild.snapshot import read_snapshot
 from reprobuild_runtime import capture
-from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, take, write
+from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, git, new_origin, take, write
 from tests.e2e.test_planted_secrets import forms
 from tests.e2e.test_planted_secrets import planted as fifty
 from tests.snapshot.samples import ALNUM, SECRETS
@@ -32,14 +33,24 @@ PEM = (
 )
 
 
-def test_the_rules_are_the_same_text() -> None:
-    """The file must stand alone, so it holds a copy; this keeps the two from drifting apart."""
-    data, functions = Path(rules.__file__).read_text(), Path(secrets.__file__).read_text()
-    theirs = data[data.index('GONE = "***"') :] + functions[functions.index("# The first alternative") :]
-    mine = PROGRAM.read_text()
-    mine = mine[mine.index('GONE = "***"') : mine.index("# --- End of the secrets")]
-    assert ast.dump(ast.parse(mine)) == ast.dump(ast.parse(theirs))
-    assert mine.split() == theirs.split()
+def test_the_rules_are_written_of_their_data() -> None:
+    """The file must stand alone, so it holds a copy, which a program writes."""
+    assert write_secrets.TOKENS.read_text() == write_secrets.tokens()
+    text = PROGRAM.read_text()
+    assert write_secrets.program(text, write_secrets.tokens()) == text
+    assert text.count(write_secrets.START) == text.count(write_secrets.END) == 1
+
+
+def test_no_name_of_the_program_stands_twice() -> None:
+    """What the rules call something must not be what the capture calls something else."""
+    names: Counter[str] = Counter()
+    for node in ast.parse(PROGRAM.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names[node.name] += 1
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 VARIABLES = [
@@ -181,9 +192,8 @@ def test_what_was_withheld_is_named(planted: subprocess.CompletedProcess[str], t
     assert any("withheld: INNOCENT (github)" in remark.text for remark in snapshot.remarks)
 
 
-def test_a_secret_in_a_change_is_kept_and_said(tmp_path: Path) -> None:
-    """Nothing is lost, the place is named, and whoever builds from it is refused with file and line."""
-    top = new_origin(tmp_path)
+def plant_files(top: Path) -> None:
+    """Put a secret into a commit that is in no remote, a changed file and untracked files."""
     write(top, "committed.py", f"\n{SECRETS['gitlab']}\n".encode())
     git(top, "add", "-A")
     git(top, "commit", "-qm", "unpushed")
@@ -192,20 +202,72 @@ def test_a_secret_in_a_change_is_kept_and_said(tmp_path: Path) -> None:
     write(top, "kept.py", f"one\ntoken = '{SECRETS['github']}'\n".encode())
     write(top, "new.py", f"\n\n{SECRETS['huggingface']}\n".encode())
     write(top, "own.py", b"password = Zq7-of-nobody\n")
+    write(top, ".env", b"MODE=plain\n")
+    write(top, ".env.example", b"MODE=plain\n")
+
+
+def test_a_file_with_a_secret_is_left_out_and_named(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    plant_files(top)
     out = tmp_path / "out"
     with mock.patch.dict(ENV, {"SOME_PASSWORD": "Zq7-of-nobody"}):
         take(top, out)
-    text = (out / "capture.json").read_text()
+    (one,) = document(out)["repositories"]
+    assert {file["path"]: (file["reason"], file["rule"]) for file in one["left_out"]} == {
+        ".env": ("secret", "a name of files with secrets"),
+        "kept.py": ("secret", "github in line 2"),
+        "new.py": ("secret", "huggingface in line 3"),
+        "own.py": ("secret", "variable in line 1"),
+    }
+    everything = captured_bytes(out)
+    for kind in ("github", "huggingface"):
+        assert SECRETS[kind].encode() not in everything
+    assert b"Zq7-of-nobody" not in everything
+    assert one["untracked"]["paths"] == [".env.example"]
+    assert (
+        "clone: .env was left out, it looks like a secret (a name of files with secrets): "
+        "`--accept clone/.env` captures it" in document(out)["notes"]
+    )
+    # A commit is what it is: without a file it would be another one. So it is kept, and the place is said.
     assert document(out)["warnings"] == [
-        {"repository": "clone", "file": "committed.py", "line": 2, "rule": "gitlab"},
-        {"repository": "clone", "file": "kept.py", "line": 2, "rule": "github"},
-        {"repository": "clone", "file": "new.py", "line": 3, "rule": "huggingface"},
-        {"repository": "clone", "file": "own.py", "line": 1, "rule": "variable"},
+        {"repository": "clone", "file": "committed.py", "line": 2, "rule": "gitlab"}
     ]
-    assert not any(SECRETS[kind] in text for kind in ("github", "gitlab", "huggingface"))
-    shutil.copy(out / "clone.patch", out / "clone.diff")
+
+
+def test_a_file_that_was_accepted_is_captured(tmp_path: Path) -> None:
+    """The hint of the capture is followed."""
+    top = new_origin(tmp_path)
+    write(top, ".env", b"MODE=plain\n")
+    write(top, "new.py", f"\n\n{SECRETS['huggingface']}\n".encode())
+    first = run_program(top, tmp_path / "first")
+    words = re.findall("`(--accept [^`]+)`", first.stderr)
+    assert sorted(words) == ["--accept clone/.env", "--accept clone/new.py"]
+    run_program(top, tmp_path / "second", *(part for word in words for part in word.split()))
+    (one,) = document(tmp_path / "second")["repositories"]
+    assert (one["left_out"], one["untracked"]["paths"]) == ([], [".env", "new.py"])
+    assert document(tmp_path / "second")["warnings"] == [
+        {"repository": "clone", "file": "new.py", "line": 3, "rule": "huggingface"}
+    ]
+
+
+def run_program(top: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [BASE, str(PROGRAM), "-o", str(out), *words],
+        cwd=top,
+        env=LEAN,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_a_diff_with_a_secret_is_refused(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", f"one\ntoken = '{SECRETS['github']}'\n".encode())
+    run_program(top, tmp_path / "out", "--accept", "kept.py")
+    shutil.copy(tmp_path / "out" / "clone.patch", tmp_path / "out" / "clone.diff")
     with pytest.raises(SnapshotError, match=r"clone\.diff:\d+: an added line holds a secret"):
-        read_snapshot(out)
+        read_snapshot(tmp_path / "out")
 
 
 def test_how_much_was_not_searched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +296,7 @@ def test_a_search_without_time_loses_no_work(tmp_path: Path, monkeypatch: pytest
 def test_a_file_full_of_secrets_is_searched_in_time(tmp_path: Path) -> None:
     top = new_origin(tmp_path)
     write(top, "new.py", f"token = '{SECRETS['gitlab']}'\n".encode() * 60_000)
-    take(top, tmp_path / "out")
+    run_program(top, tmp_path / "out", "--accept", "new.py")
     found = document(tmp_path / "out")["repositories"][0]
     assert found["unsearched"] == 0
     assert [one["line"] for one in found["secrets"]] == list(range(1, capture.LISTED + 1))

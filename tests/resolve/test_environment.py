@@ -331,6 +331,22 @@ def test_an_empty_preload_is_nothing() -> None:
     assert (rulings["LD_PRELOAD"].outcome, rulings["LD_PRELOAD"].reason) == ("excluded", "empty")
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["redis://:Vb7Qw2Zk9LpXs4Td@cache:6379/0", "https://ada@cache.example/x", "x; curl -u ada:users y"],
+)
+def test_what_would_be_cut_for_the_eyes_is_never_baked(value: str) -> None:
+    """The address without a user is one that torch reads; the others a reader keeps, and an image does not."""
+    variables, _ = environ.parse(f"TORCHINDUCTOR_REDIS_URL={value}\n".encode())
+    settings, rulings = decide(*variables)
+    assert settings == {}
+    ruling = rulings["TORCHINDUCTOR_REDIS_URL"]
+    assert (ruling.outcome, ruling.kind) == ("excluded", "secret")
+    assert value not in repr(ruling)
+    settings, _ = decide(variable("TORCHINDUCTOR_REDIS_URL", value))
+    assert settings == {}
+
+
 def test_a_secret_is_named_and_never_told() -> None:
     text = "".join(f"{name}={value}\n" for name, value in (
         ("HF_TOKEN", SECRETS["huggingface"]), ("OMP_NOTE", SECRETS["github"]), ("MY_FLAG", SECRETS["aws-access-key"]),

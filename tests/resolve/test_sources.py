@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,10 @@ def store(tmp_path: Path) -> Store:
 
 def resolve(
     store: Store, *lines: str, patches: tuple[Patch, ...] = (), origins: Mapping[str, str] | None = None,
-    folder: Path = Path("/nonexistent"), env: Mapping[str, str] = ENV,
+    folder: Path = Path("/nonexistent"), env: Mapping[str, str] = ENV, accept: Collection[str] = (),
 ) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:  # fmt: skip
     found: dict[str, Origin] = {name: read_origin(place, folder) for name, place in (origins or {}).items()}
-    given = Given(patches=patches, origins=found, store=store, env=env)
+    given = Given(patches=patches, origins=found, store=store, env=env, accept=accept)
     return resolve_sources(tuple(map(requirement, lines)), given)
 
 
@@ -326,7 +327,9 @@ def test_a_secret_in_a_source_is_refused_and_not_kept(project: Project, store: S
         SnapshotError, match=rf"proj: pkg/conf\.py:3: this looks like a secret \({rule}\)"
     ) as caught:
         resolve(store, line(project.commit()), origins={"proj": str(project.path)})
-    assert caught.value.hint == "remove it from the source and revoke it"
+    assert caught.value.hint == (
+        "remove it from the source and revoke it; a file that may be public stays with --accept proj/pkg/conf.py"
+    )
     assert SECRETS[rule] not in str(caught.value)
     assert not (store.root / "blobs").exists()
     assert list((store.root / "tmp").iterdir()) == []
@@ -424,3 +427,24 @@ def test_the_same_source_has_the_same_bytes(project: Project, tmp_path: Path) ->
         for name in ("one", "two")
     ]
     assert found[0] == found[1]
+
+
+def test_files_that_are_secrets_by_name_are_refused_until_accepted(project: Project, store: Store) -> None:
+    """The hint is followed: each file by name, or all by their class."""
+    project.write("app/.env", b"MODE=plain\n")
+    project.write("tests/data/a key.pem", SECRETS["private-key"].encode() + b"\n")
+    commit = line(project.commit())
+    origins = {"proj": str(project.path)}
+    with pytest.raises(SnapshotError, match=r"proj: app/\.env: files of this name hold secrets") as caught:
+        resolve(store, commit, origins=origins)
+    assert "tests/data/a key.pem:1: this looks like a secret (private-key)" in str(caught.value)
+    words = shlex.split(str(caught.value.hint).rpartition("stays with ")[2])
+    assert words == ["--accept", "proj/app/.env", "--accept", "proj/tests/data/a key.pem"]
+    for accept in (words[1::2], ["secret-file"]):
+        (source,), rulings = resolve(store, commit, origins=origins, accept=accept)
+        assert "app/.env" in content(store, source)
+        assert [(r.subject, r.outcome, r.kind, r.accepted) for r in rulings[1:]] == [
+            (f"proj/{path}", "pinned", "secret-file", True) for path in ("app/.env", "tests/data/a key.pem")
+        ]
+    with pytest.raises(SnapshotError, match=r"a key\.pem"):
+        resolve(store, commit, origins=origins, accept=words[1:2])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+import re
 import time
 
 import hypothesis.strategies as st
@@ -10,6 +12,7 @@ from reprobuild import secrets
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import patches
 from tests.snapshot.samples import ALNUM, SECRETS
+from tests.snapshot.shapes import MORE, SHAPES, fill
 
 
 @pytest.mark.parametrize(
@@ -75,8 +78,38 @@ def test_names_of_secrets(name: str) -> None:
     assert secrets.secret_name(name)
 
 
-def test_every_value_rule_has_a_sample() -> None:
-    assert set(SECRETS) == {rule.name for rule in secrets.VALUES}
+def test_every_value_rule_has_a_shape() -> None:
+    assert set(SHAPES) == {rule.name for rule in secrets.VALUES}
+    assert set(SECRETS) <= set(SHAPES)
+
+
+@pytest.mark.parametrize("rule", SHAPES)
+@pytest.mark.parametrize("before", ["", "x = ", "\\n", "see "])
+def test_each_shape_is_found_and_cut_alike(rule: str, before: str) -> None:
+    """Fifty drawn ones: what a search finds in a variable and a line is cut, and nothing of it stays."""
+    source = random.Random(f"{rule} {before}")
+    for _ in range(50):
+        text, parts = fill(SHAPES[rule], source)
+        if before == "\\n" and rule in LINES:
+            continue
+        whole = text if rule in LINES or rule == "private-key" else before + text
+        assert secrets.secret_variable("RUN_NOTE", whole) is not None, whole
+        assert secrets.find(whole.encode()), whole
+        shown = secrets.redact(whole)
+        assert not [part for part in parts if part in shown], (whole, shown)
+
+
+LINES = {"assigned-entry", "assigned-setting", "aws-secret-value"}
+
+
+@pytest.mark.parametrize("shape", MORE)
+def test_what_is_written_in_another_way_is_found_too(shape: str) -> None:
+    source = random.Random(shape)
+    for _ in range(50):
+        text, parts = fill(MORE[shape], source)
+        assert secrets.secret_variable("RUN_NOTE", text) is not None, text
+        assert secrets.find(text.encode()), text
+        assert not [part for part in parts if part in secrets.redact(text)], text
 
 
 @pytest.mark.parametrize(("rule", "sample"), SECRETS.items(), ids=SECRETS)
@@ -172,7 +205,7 @@ LOGINS = [
     ("PROXY_USERPWD", "ada:hunter2", "password"), ("MYSQL_ROOTPW", "pw", "password"),
     ("NOTIFY", f"https://api.telegram.org/bot{SECRETS['telegram']}/sendMessage", "telegram"),
     ("RUN", "--token abc12 --lr 1", "token"),
-    ("RUN", "sshpass -p hunter2! ssh a", "password"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
+    ("RUN", "sshpass -p hunter2! ssh a", "sshpass"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
     ("CHANNELS", f"https://conda.example/t/ab-{ALNUM}/main", "conda-token"),
 ]  # fmt: skip
 
@@ -374,3 +407,85 @@ def test_a_secret_far_down_in_a_diff_is_named_by_its_line() -> None:
     with pytest.raises(SnapshotError) as err:
         patches.parse(content, "x.diff")
     assert str(err.value) == f"x.diff:{many + 5}: an added line holds a secret (huggingface)"
+
+
+VOCABULARY = [
+    ("PAD_TOKEN_ID", "0"), ("bos_token", "<s>"), ("eos_token", "</s>"), ("MAX_TOKENS", "4096"), ("token_rate", "1e-4"),
+    ("mask_token", "[MASK]"), ("HF_TOKEN", "${OTHER}"), ("API_TOKEN", "{token}"), ("HF_TOKEN", "$HF_TOKEN"),
+    ("SORT_KEY", "loss"), ("TOKENIZERS_PARALLELISM", "false"), ("EOS_TOKEN_IDS", "[1, 2]"), ("unk_token",
+    "<|endoftext|>"),
+    ("GPU", "GPU-2f1e4d8c-97b3-4c1e-9a51-0c7d8e6f5a43"), ("RUN_ID", "3k9xq2mz"), ("PAD_TOKEN", "<pad>"),
+    ("DIGEST", "sha256:" + "0123456789abcdef" * 4), ("MODEL_SHA", "0123456789abcdef" * 4), ("STOP_TOKEN", "END"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), VOCABULARY)
+def test_what_a_program_reads_as_a_count_a_template_or_a_special_token_is_none(name: str, value: str) -> None:
+    assert secrets.secret_variable(name, value) is None
+    assert secrets.find(f"{name}={value}\n{name}: {value}\n{name} = {value}\n".encode()) == []
+
+
+@pytest.mark.parametrize("name", ["PAD_TOKEN", "EOS_TOKEN_ID", "token_rate"])
+def test_a_special_token_does_not_hide_a_secret(name: str) -> None:
+    assert secrets.secret_variable(name, ALNUM * 2) is not None
+
+
+FILES = [
+    (".env", True), ("app/.env.production", True), (".env.example", False), (".env.local.sample", False),
+    (".netrc", True), ("kaggle.json", True), ("deploy/id_ed25519", True), ("id_rsa.pub", False), ("a.p12", True),
+    (".aws/credentials", True), (".kube/config", True), ("kube/config", False), ("environment.yml", False),
+    (".git-credentials", True), ("config.json", False), ("tokenizer.json", False), ("cacert.pem", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "secret"), FILES)
+def test_a_file_is_a_secret_by_its_name(path: str, secret: bool) -> None:
+    assert secrets.secret_file(path, b"MODE=plain\n") is secret
+    assert not secrets.secret_file(path, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "secret"),
+    [
+        ("ca.pem", "-----BEGIN CERTIFICATE-----\nMIIB\n", False),
+        ("tests/data/key.pem", SECRETS["private-key"], True),
+        (".npmrc", "registry=https://r.example/\n", False),
+        (".npmrc", "//r.example/:_authToken=" + ALNUM, True),
+        (".pypirc", "[pypi]\nusername = __token__\npassword = " + ALNUM, True),
+        (".docker/config.json", '{"credsStore": "pass"}', False),
+        (".docker/config.json", '{"auths": {"r": {"auth": "' + ALNUM + '"}}}', True),
+        (".condarc", "channels: [conda-forge]", False),
+    ],
+)
+def test_what_is_in_a_doubtful_file_decides(path: str, content: str, secret: bool) -> None:
+    assert secrets.secret_file(path, content.encode()) is secret
+
+
+HOSTILE = [
+    "a" * 200_000, "A_" * 100_000, "curl " * 40_000, "mysql -u " * 22_000, "://" * 66_000, "key=" * 50_000,
+    "-----BEGIN PRIVATE KEY-----" * 7_400, "eyJ" + "a" * 200_000, "eyJa.eyJa" * 22_000,
+    "machine a login b password " * 7_400,
+    "password: " * 20_000, "--token " * 25_000, "Q~" * 100_000, "/t/" * 66_000, "token\"'" * 28_000,
+    "U0VDUkVU" * 25_000,
+    " " * 199_990 + "key: value", "x-api-key: " * 18_000, '{"username":"a","key":' * 9_000, "sshpass -p " * 18_000,
+    "_auth=" * 33_000, "aws secret = " * 15_000, "[[" * 100_000, "wandb login " * 16_000, "sk-" * 66_000,
+    "user:a@" * 28_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
+def test_no_text_makes_a_rule_slow(text: str) -> None:
+    slow = {}
+    for rule in secrets.VALUES:
+        began = time.process_time()
+        for _ in re.finditer(rule.pattern, text):
+            pass
+        if (took := time.process_time() - began) > 0.1:
+            slow[rule.name] = took
+    assert slow == {}
+
+
+def test_every_repeat_has_an_end() -> None:
+    for rule in secrets.VALUES:
+        bare = re.sub(r"\\.|\[(?:\\.|[^\]])*\]", "x", rule.pattern)
+        assert not re.search(r"[*+](?!\?)|\{\d+,\}", bare), rule.name

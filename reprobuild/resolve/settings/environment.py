@@ -163,6 +163,10 @@ def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Rul
         return None, _ruling(variable, "excluded", "a secret: supply it when the image runs", "secret")
     if not NAME.fullmatch(variable.name):
         return None, _ruling(variable, "excluded", "not a name that an image can carry", "session")
+    if secrets.redact(variable.value) != variable.value:
+        return None, _ruling(
+            variable, "excluded", "it looks as if a login were in it: supply it when the image runs", "secret"
+        )
     rule = next(rule for pattern, rule in rules() if pattern.fullmatch(variable.name))
     if rule.treatment in ("drop", "record"):
         return None, _ruling(variable, "excluded", rule.reason, rule.kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -31,13 +32,16 @@ from reprobuild.snapshot.repositories import Repository as CapturedRepository
 from reprobuild.snapshot.text import escaped
 from reprobuild.store import Store, hash_file
 
+_SECRET = "secret-file"  # the class by which all such files are accepted
+_NAMED = 10
+
 
 class Given(Struct, frozen=True, kw_only=True):
     """What sources are made of, beside the lines of the freeze.
 
     `origins` is the user's own word on where repositories are, by canonical name; `captured` what `reprobuild
     capture` wrote, with its bundles in `folder`, if that took the snapshot; `env` the user's environment, for git's
-    credentials; `store` receives a tar of each tree.
+    credentials; `store` receives a tar of each tree; `accept` names the files that look like secrets and are to stay.
     """
 
     patches: tuple[Patch, ...]
@@ -47,6 +51,7 @@ class Given(Struct, frozen=True, kw_only=True):
     captured: Captured | None = None
     folder: Path = Path()
     drop: Collection[str] = ()
+    accept: Collection[str] = ()
 
 
 class _Made(Struct, frozen=True):
@@ -97,8 +102,8 @@ def _of_line(line: Requirement, given: Given) -> _Made:
         tree = patched(repository, full, patch)
         blank = _blank(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
-        source = _keep(repository, source, given.store, folder)
-    rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}")]
+        source, kept = _keep(repository, source, given, folder)
+    rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}"), *kept]
     if patch is None:
         return _Made(source, tuple(rulings))
     rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
@@ -129,7 +134,7 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
         commit = _full(line.commit if line else None, known) or found.commit
         blank = replace(_blank(line, name), subdirectory=_subdirectory(line, one))
         source = replace(blank, commit=commit, tree=found.tree, patch=changes, url=_address(line, found))
-        source = _keep(repository, source, given.store, folder, dated=found.commit)
+        source, kept = _keep(repository, source, given, folder, dated=found.commit)
     place = one.bundle.file if one.bundle else one.folder
     how = f"the files of {escaped(one.folder)}, tree {found.tree[:12]}"
     rulings = [_pin(line, how) if line else _pinned(FILE, 0, name, how)]
@@ -138,7 +143,7 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
             _pinned(patch.file, 0, patch.name, f"its changes are in {place}, whose tree was computed again")
         )
     used = frozenset({patch.file}) if patch else frozenset[str]()
-    return _Made(source, (*rulings, *rule_losses(one, given.captured)), used)
+    return _Made(source, (*rulings, *kept, *rule_losses(one, given.captured)), used)
 
 
 def _full(commit: str | None, known: Collection[str | None]) -> str | None:
@@ -247,8 +252,14 @@ def _git_address(line: Requirement, place: str) -> str:
     return place.removeprefix("git+")
 
 
-def _keep(repository: Repository, source: Source, store: Store, folder: Path, dated: str = "") -> Source:
-    """Put the tar of a source's tree into the store; `dated` is the commit that tells the date, else the source's."""
+def _keep(
+    repository: Repository, source: Source, given: Given, folder: Path, dated: str = ""
+) -> tuple[Source, tuple[Ruling, ...]]:
+    """Put the tar of a source's tree into the store; `dated` is the commit that tells the date, else the source's.
+
+    Returns:
+        The source, and a ruling for each file that looks like a secret and was accepted.
+    """
     blobs = repository.blobs(source.tree)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
@@ -257,33 +268,63 @@ def _keep(repository: Repository, source: Source, store: Store, folder: Path, da
             hint="install the submodule's project as an editable of its own, or add its files to the repository",
         )
     path = folder / "tree.tar"
+    doubtful: dict[str, str] = {}
     with path.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
         for directory in parents(blob.path for blob in blobs):
             writer.directory(directory)
         for blob, content in repository.contents(blobs):
-            _refuse_secrets(source.name, blob.path, content)
+            if why := _secret_in(blob.path, content, link=blob.mode == "120000"):
+                doubtful[blob.path] = why
             if blob.mode == "120000":
                 writer.symlink(blob.path, content.decode("utf-8", "surrogateescape"))
             else:
                 mode = 0o755 if blob.mode == "100755" else 0o644
                 writer.add(Entry(path=blob.path, type="file", mode=mode, size=len(content)), content)
         writer.close()
+    kept = _accepted(source.name, doubtful, given.accept)
     size, sha256 = path.stat().st_size, hash_file(path)
-    store.adopt(path, sha256)
+    given.store.adopt(path, sha256)
     file = Artefact(filename=f"{source.name}-{source.tree[:12]}.tar", sha256=sha256, size=size)
-    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit))
+    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit)), kept
 
 
 def _hash_of(patch: Patch | None) -> str | None:
     return hashlib.sha256(patch.content).hexdigest() if patch else None
 
 
-def _refuse_secrets(name: str, path: str, content: bytes) -> None:
-    found = secrets.find(content)
+def _secret_in(path: str, content: bytes, link: bool) -> str:
+    """Return where a file looks like a secret, and by which rule; empty where it does not."""
+    found = secrets.find(content, most=1)
     if found:
-        number, rule = found[0]
+        return f":{found[0][0]}: this looks like a secret ({found[0][1]})"
+    return ": files of this name hold secrets" if not link and secrets.secret_file(path, content) else ""
+
+
+def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -> tuple[Ruling, ...]:
+    """Return a ruling for each file that looks like a secret; stop where one was not accepted.
+
+    Raises:
+        SnapshotError: with file, line and rule; never the text.
+    """
+    refused = [path for path in doubtful if not {_SECRET, f"{name}/{path}"} & set(accept)]
+    if refused:
+        named = [f"{name}: {escaped(path)}{doubtful[path]}" for path in refused[:_NAMED]]
+        more = f"\nand {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
+        words = " ".join(f"--accept {shlex.quote(f'{name}/{path}')}" for path in refused[:_NAMED])
         raise SnapshotError(
-            f"{name}: {path}:{number}: this looks like a secret ({rule}); it would stay in the image for ever",
-            hint="remove it from the source and revoke it",
+            "\n".join(named) + f"{more}; it would stay in the image for ever",
+            hint=f"remove it from the source and revoke it; a file that may be public stays with {words}",
         )
+    return tuple(
+        Ruling(
+            file="",
+            line=0,
+            subject=f"{name}/{escaped(path)}",
+            outcome="pinned",
+            kind=_SECRET,
+            accepted=True,
+            reason=f"{escaped(path)}{why}, and was accepted",
+        )
+        for path, why in sorted(doubtful.items())
+    )

@@ -1,0 +1,167 @@
+"""Cutting secrets out: of an address, and of a text for the eyes."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from reprobuild.secrets.rules import VALUES, marked, secrets_of
+from reprobuild.secrets.search import (
+    ADDRESS,
+    AUTHORIZATION,
+    BEARER,
+    GROUPED,
+    LOGIN,
+    LOOSE,
+    NOTHING,
+    OPTION,
+    SSHPASS,
+    WORD,
+    without_login,
+)
+from reprobuild.secrets.words import CONDA_TOKEN, GONE, looks_generated, secret_name
+
+# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
+    r"[\\\"']{0,4}(?=\S)"
+)
+# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
+_LATER_HOST = re.compile(
+    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
+)
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+
+
+def strip_credentials(url: str) -> tuple[str, bool]:
+    """Return the address without user, password and secret parameters, and whether there were any.
+
+    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _cut_values(url)
+    authority, slash, tail = _authority(rest, scheme)
+    user, at, host = authority.rpartition("@")
+    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
+    bare = f"{scheme}://{keep}{host}{slash}{tail}"
+    try:
+        parts = urlsplit(bare)
+        cut = urlunsplit(
+            parts._replace(query=_without_secrets(parts.query), fragment=_without_secrets(parts.fragment))
+        )
+    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
+        return f"{scheme}://{GONE}", True
+    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
+    same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
+    clean, more = _cut_values(bare if same else cut)
+    tokenless = clean if scheme == "file" else CONDA_TOKEN.sub("", clean)
+    return tokenless, bool(at and not keep) or not same or more or tokenless != clean
+
+
+def redact(text: str) -> str:
+    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    text = BEARER.sub(lambda match: match[1] + GONE, text)
+    text = LOGIN.sub(without_login, _without_header(text))
+    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
+    text = _without_options(text)
+    for match in _ASSIGNED.finditer(text):
+        if _assigns_secret(match):
+            return _cut_values(text[: match.end()])[0] + GONE
+    return _cut_values(text)[0]
+
+
+def _without_header(text: str) -> str:
+    """Cut the logins out of headers that are called Authorization."""
+    kept, at = [], 0
+    for match in AUTHORIZATION.finditer(text):
+        if match.start() >= at:
+            ends = [
+                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
+            ]
+            kept += [text[at : match.end()], GONE]
+            at = min(ends, default=len(text))
+    return "".join([*kept, text[at:]])
+
+
+def _without_options(text: str) -> str:
+    """Cut the words after options that are called like a secret."""
+    kept, at = [], 0
+    for match in OPTION.finditer(text):
+        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        if match.start() >= at and secret_name(name, value):
+            kept.append(f"{text[at : match.end(1)]} {GONE}")
+            word = WORD.match(text, match.end())
+            at = word.end() if word else match.end()
+    return "".join([*kept, text[at:]])
+
+
+def _assigns_secret(match: re.Match[str]) -> bool:
+    """Tell whether what follows is the value of a secret."""
+    name = match[1].replace("-", "_")
+    whole = match.string[match.end() : match.end() + 200].split()[0]
+    value = re.split("[\"',;]", whole)[0]
+    found = secret_name(name, value)
+    if not found or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(found)
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
+        return False
+    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
+
+
+def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
+    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    end = _ends(rest, 0)
+    for _ in range(9):
+        at = _goes_on(rest, end, scheme)
+        if at < 0:
+            break
+        end = _ends(rest, at)
+    return rest[:end], rest[end : end + 1], rest[end + 1 :]
+
+
+def _ends(rest: str, start: int) -> int:
+    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
+
+
+def _goes_on(rest: str, end: int, scheme: str) -> int:
+    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    login, _, host = rest[:end].rpartition("@")
+    name, _, port = host.partition(":")
+    if "[" in rest[:end] or port.isdigit():
+        return -1
+    if port:
+        return rest.find("@", end)
+    if ":" not in login or "." in name or name == "localhost":
+        return -1
+    later = _LATER_HOST.search(rest, end)
+    return later.start() if later and (later[1] or "+" not in scheme) else -1
+
+
+def secret_query(query: str) -> bool:
+    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    return _without_secrets(query) != query or _cut_values(query)[1]
+
+
+def _without_secrets(query: str) -> str:
+    """Drop the parameters whose names are those of secrets."""
+    kept = []
+    for part in query.split("&"):
+        name, has_value, value = part.partition("=")
+        word = unquote(name).replace("-", "_")
+        if not (has_value and (secret_name(word, value) or _SIGNED.fullmatch(word))):
+            kept.append(part)
+    return "&".join(kept)
+
+
+def _cut_values(text: str) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks: the same that a search finds."""
+    cut = text
+    for rule in VALUES:
+        if marked(rule, cut.lower()):
+            for start, end in reversed(secrets_of(rule, cut)):
+                cut = f"{cut[:start]}{GONE}{cut[end:]}"
+    return cut, cut != text

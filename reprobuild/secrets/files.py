@@ -1,0 +1,45 @@
+"""Files that are secrets by their name: of variables, logins and keys."""
+
+from __future__ import annotations
+
+import re
+
+# The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
+_FILES = re.compile(
+    r"(?i)(?:.*/)?(?:"
+    r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
+    r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
+    r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]{1,100}\.(?:p12|pfx|keytab|jks|keystore|kdbx|ppk|kubeconfig)"
+    r"|\.aws/credentials|\.kube/config|kubeconfig|\.oci/config|\.azure/(?:accesstokens\.json|msa"
+    r"l_token_cache\.[a-z]{1,9})"
+    r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
+    r"y_credentials/.{1,200})"
+    r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
+    r"erraform\.d/credentials\.tfrc\.json"
+    r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"
+    r")"
+)
+# These hold a login, or none: which of the two is seen in them.
+_DOUBTFUL = re.compile(
+    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
+    r"\.dockercfg"
+    r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
+)
+_LOGIN = re.compile(
+    rb"(?i)PRIVATE KEY-----|(?:_?password|_auth(?:token)?|\"auth\"|token|secret[a-z_]{0,20})[\""
+    rb"']?[ \t]{0,9}[=:][ \t]{0,9}[\"']?[^\s\"'${<]{4}"
+    rb"|://[^\s/:@]{0,100}:[^\s/@]{1,200}@|/t/[a-z]{2}-[0-9a-f-]{30}"
+)
+
+
+def secret_file(path: str, content: bytes) -> bool:
+    """Tell whether a file of a source is a secret by its name, and holds something.
+
+    Args:
+        path: below the top of the source.
+        content: of the file; public certificates and settings without a login are none.
+    """
+    if _FILES.fullmatch(path):
+        return bool(content.strip())
+    return bool(_DOUBTFUL.fullmatch(path) and _LOGIN.search(content))

@@ -1,0 +1,229 @@
+"""Names of variables that hold a secret, and how a value is told from a sample, a template or a word."""
+
+from __future__ import annotations
+
+import binascii
+import math
+import re
+from collections import Counter
+
+GONE = "***"
+# conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
+CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
+
+# What counts tokens sounds like a secret, and a secret may sound like a count (`NEW_RELIC_TOKEN`). So a name that says
+# TOKENS, and nothing else that a secret is called, is none; every other one is none where it holds a number.
+COUNT = "count"
+_NO_OTHER = r"(?!.*(SECRET|KEY|PASS|AUTH|API|CRED|BEARER|JWT|COOKIE))"
+_COUNTED = (
+    r"(.*_)?(MAX|MIN|NUM|N|TOTAL|BATCH|NEW|CONTEXT|TRAIN|GLOBAL)_(.*_)?{0}(_.*)?"
+    r"|(.*_)?{0}_(PER|LEN|LENGTH|COUNT|LIMIT|BUDGET|DISPATCHER|TYPE|RATE|SIZE|DIM|WEIGHT|PR"
+    r"OB|RATIO|LOSS|POS|IDX|INDEX)(_.*)?"
+)
+
+# A token of a vocabulary, or its number: `BOS_TOKEN=<s>`, `PAD_TOKEN_ID=0`. A secret is neither.
+VOCABULARY = "vocabulary"
+
+# A key of a table, a cache or a sort is a short identifier; a key of a store is called the same (`COSMOS_PRIMARY_KEY`).
+FIELD = "field"
+
+# A personal access token is called like a pattern (`GLOB_PAT=*.py`) and a count (`LR_PAT=5`).
+PATTERN = "pattern"
+
+# First match wins; an empty rule name means "not a secret". Matched against the whole name, any case.
+NAMES: tuple[tuple[str, str], ...] = (
+    ("", r"(OLD)?PWD|KEYBOARD|SSH_AUTH_SOCK(HOST)?|SSH_AGENT_PID|.*_PASSES|(N|NUM|MAX|MIN)_PASS"),
+    ("", rf"{_NO_OTHER}(?!.*TOKEN(?!I[ZS])).*TOKENI[ZS](ER|ERS|ATION|E|ED)(_.*)?"),
+    (
+        "",
+        rf"{_NO_OTHER}(?!.*TOKEN(?!S|I[ZS]))({_COUNTED.format('TOKENS')})|{_NO_OTHER}(.*_)?TOKEN"
+        rf"S?_DISPATCHER",
+    ),
+    (
+        VOCABULARY,
+        rf"{_NO_OTHER}(.*_)?(PAD|BOS|EOS|EOT|EOD|UNK|SEP|CLS|MASK|START|END|STOP|SPECIAL|IMAGE|A"
+        rf"UDIO|VIDEO|SPEECH|DECODER|ENCODER"
+        r"|PREFIX|SUFFIX|IMG|FIM|CONTROL|TRIGGER|INSTANCE|PLACEHOLDER|INITIALIZER)_?TOKENS?(_.*"
+        r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
+    ),
+    (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
+    ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
+    ("", r"(.*_)?PUBLIC_?KEYS?"),
+    ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
+    (FIELD, r"(?!AZURE_)(.*_)?(SORT|PRIMARY|FOREIGN|CACHE|PARTITION|HOT)_?KEYS?"),
+    (
+        "named",
+        r"HF_TOKEN|HUGGING_?FACE_HUB_TOKEN|WANDB_(API_)?KEY|AWS_(SECRET_ACCESS_KEY|SESSION_TOKE"
+        r"N|ACCESS_KEY_ID)"
+        r"|AZURE_.*|GOOGLE_APPLICATION_CREDENTIALS.*|GITHUB_TOKEN|GH_TOKEN|OPENAI_API_KEY|ANTHROPIC_API_KEY"
+        r"|NGC_API_KEY|NGC_CLI_API_KEY|MLFLOW_TRACKING_(PASSWORD|TOKEN)|COMET_API_KEY|NEPTUNE_API_TOKEN"
+        r"|KRB5CCNAME|MYSQL_PWD|PGPASSWORD|REDISCLI_AUTH|NETRC|DOCKER_AUTH_CONFIG|SSHPASS",
+    ),
+    ("token", r".*(TOKEN|BEARER|JWT).*"),
+    (PATTERN, r"(.*_)?PAT"),
+    ("password", r".*(PASSW(OR)?D|PASSPHRASE|PASSCODE).*|(.*_)?(PASS|PW)|.*_PWD|.*(BINDPW|USERPWD|ROOTPW)"),
+    ("secret", r".*SECRET.*"),
+    ("credential", r".*(CREDENTIAL|CREDS).*"),
+    (
+        "key",
+        r".*(API|APP|AUTH|SERVICE|ACCOUNT|DB|CLIENT|ACCESS|PRIVATE|PRIV|ENCRYPTION|SIGNING|SSH|MASTER)_?KEY.*"
+        r"|(.*_)?KEY",
+    ),
+    ("cookie", r".*COOKIE.*"),
+    ("session", r".*SESSION_?(ID|KEY)"),
+    ("signature", r"(.*_)?(SIGNATURE|SIG)"),
+    ("sas", r"(.*_)?SAS(_URL|_URI)?"),
+    ("webhook", r".*WEBHOOK.*|.*CONNECTION_?STRING.*|(.*_)?DSN"),
+)
+
+
+# The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
+# `VALUES` are compiled where a mark was found, which is seldom.
+_NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
+_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
+# A number or a switch, with what may enclose it in JSON.
+AMOUNT = re.compile(
+    r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
+    r"none|null)[\"'\])}]{0,9}"
+)
+# A special token, or a list of numbers or of such tokens: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
+_SPECIAL = re.compile(
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d"
+    r"{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
+    r"){1,20}"
+)
+# Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
+IDENTIFIER = re.compile(
+    r"[\"'\[({]{0,3}([A-Za-z]{1,20}\d{0,6}|\d{1,8})(([-_.:/]|[\"']?,[ ]?[\"']?)([A-Za-z]{1,20}\d{0"
+    r",6}|\d{1,8})){0,9}"
+    r"[\"'\])},;]{0,9}|[\[({]+"
+)
+
+
+def secret_name(name: str, value: str = "") -> str | None:
+    """Return the rule by which a variable of this name holds a secret, or None.
+
+    Args:
+        name: of a variable, an option or a parameter.
+        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
+            `SORT_KEY` names something if it is a short identifier.
+    """
+    found = _NAMES.fullmatch(name)
+    rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    if rule == COUNT:
+        return None if AMOUNT.fullmatch(value) else "token"
+    if rule == VOCABULARY:
+        return None if AMOUNT.fullmatch(value) or _SPECIAL.fullmatch(value) or not value else "token"
+    if rule == FIELD:
+        return None if IDENTIFIER.fullmatch(value) else "key"
+    if rule == PATTERN:
+        harmless = AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
+        return None if harmless and value != GONE else "token"
+    return rule or None
+
+
+def entropy(text: str) -> float:
+    """Return the Shannon entropy of `text` in bits for each character."""
+    counts = Counter(text)
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in counts.values())
+
+
+def looks_generated(text: str) -> bool:
+    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
+        return False
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
+
+
+def real_login(text: str) -> bool:
+    """Whether `user:password` of an address is more than a sample or a template."""
+    text = plain(text)
+    password = text.partition(":")[2]
+    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
+        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
+        password,
+    )
+
+
+def token_login(text: str) -> bool:
+    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
+    user = plain(text.partition(":")[0])
+    return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
+
+
+def plain(text: str) -> str:
+    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
+    return re.sub("%[0-9A-Fa-f]{2}", "-", text)
+
+
+def plausible(text: str) -> bool:
+    """Whether a token with a vendor's prefix is more than a sample of documentation."""
+    return (
+        not text.endswith("EXAMPLE")
+        and len(set(text)) >= 8
+        and not re.search(r"(?i)x{6}|your[_-]|example", text)
+    )
+
+
+def decoded(text: str) -> str | None:
+    """Return what a text in base64 says, or None where it is none, or says no text."""
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        said = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
+    except ValueError:
+        return None
+    return said if said and all(c.isprintable() or c in "\r\n\t" for c in said) else None
+
+
+def is_login(text: str) -> bool:
+    """Whether a text in base64 is `user:password`."""
+    user, colon, password = (decoded(text) or "").partition(":")
+    return bool(user and colon and password) and real_login(f"{user}:{password}")
+
+
+def is_private_key(text: str) -> bool:
+    """Whether a text in base64 is a private key in PEM, not a certificate."""
+    return "PRIVATE KEY" in (decoded(text[:88]) or "")
+
+
+# What stands for a value, or is called in code: `$TOKEN`, `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
+STAND_IN = re.compile(
+    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
+    r"00}(?:\$\{|\{\{)",
+    re.DOTALL,
+)
+# No word has so many consonants in a row.
+_UNSPOKEN = re.compile("(?i)[bcdfghjklmnpqrstvwxyz]{5}")
+_WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4}")
+
+
+def is_word(text: str) -> bool:
+    """Whether `text` reads like words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
+    parts = re.split(r"[^A-Za-z]{1,40}", text)
+    spoken = not _UNSPOKEN.search(text) and all(_WORD_PARTS.fullmatch(part) for part in parts)
+    return spoken and bool(IDENTIFIER.fullmatch(text))
+
+
+def looks_random(text: str) -> bool:
+    """Whether `text` mixes both cases and digits as a key does, and is no text in base64, path or name."""
+    if not (re.search(r"\d", text) and re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)):
+        return False
+    words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
+    spoken = words and not _UNSPOKEN.search(words[0])
+    return entropy(text) >= 4.3 and not spoken and decoded(text) is None
+
+
+def looks_chosen(text: str) -> bool:
+    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word."""
+    if STAND_IN.match(text) or is_word(text) or AMOUNT.fullmatch(text):
+        return False
+    if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
+        return False
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
+        return False
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
+        return False
+    strange = (
+        re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
+    )
+    return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text) and (strange or entropy(text) >= 2.8))

@@ -1,0 +1,115 @@
+"""Shapes of secrets, from which as many made-up ones are drawn as a test needs.
+
+In a shape `{a20}` stands for 20 letters and digits, `{h32}` for hexadecimal, `{u16}` for capitals and digits of base32,
+`{w20}` for letters, digits, `-` and `_`, `{d9}` for digits, `{l9}` for small letters and digits, `{b60}` for base64,
+`{p16}` for a password, and `{uuid}`. So no scanner takes this file for a leak.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+import string
+
+ALNUM = string.ascii_letters + string.digits
+LETTERS = {
+    "a": ALNUM, "h": "0123456789abcdef", "u": string.ascii_uppercase + "234567", "w": ALNUM + "-_",
+    "d": string.digits, "l": string.ascii_lowercase + string.digits, "b": ALNUM + "+/",
+    "p": ALNUM + "!#%*+=?",
+}  # fmt: skip
+
+# By the rule that finds it, and how: "%" is what an innocent name holds.
+TOKENS = {
+    "aws-access-key": "AKIA{u16}", "huggingface": "hf_{a34}", "github": "ghp_{a36}", "gitlab": "glpat-{w20}",
+    "slack": "xoxb-{d12}-{d12}-{a24}", "slack-webhook": "https://hooks.slack.com/services/T{u10}/B{u10}/{a24}",
+    "discord-webhook": "https://discord.com/api/webhooks/{d18}/{w68}",
+    "teams-webhook": "https://acme.webhook.office.com/webhookb2/{uuid}@{uuid}/IncomingWebhook/{h32}/{uuid}",
+    "anthropic": "sk-ant-api03-{w93}AA", "openai": "sk-proj-{w74}T3BlbkFJ{w74}", "openai-like": "sk-{h32}",
+    "groq": "gsk_{a52}", "replicate": "r8_{a37}", "langsmith": "lsv2_pt_{h32}_{h10}", "pinecone": "pcsk_{a5}_{a63}",
+    "wandb-key": "wandb_v1_{a77}", "nvidia": "nvapi-{w64}", "perplexity": "pplx-{a48}", "xai": "xai-{a80}",
+    "cerebras": "csk-{l48}", "fireworks": "fw_{a24}", "together": "tgp_v1_{w43}", "tavily": "tvly-dev-{a32}",
+    "jina": "jina_{h32}{w28}", "elevenlabs": "sk_{h48}", "runpod": "rpa_{u42}", "kaggle": "KGAT_{h32}",
+    "neptune": "eyJhcGlfYWRkcmVzcyI6{a120}", "prefect": "pnu_{a36}", "databricks": "dapi{h32}",
+    "google": "AIza{w35}", "google-client": "GOCSPX-{w28}", "google-access": "ya29.{w120}",
+    "google-refresh": "1//0{w60}", "azure-client": "{a3}8Q~{a34}", "azure-storage": "{b76}+ASt{b6}==",
+    "azure-devops": "{a76}AZDO{a4}", "digitalocean": "dop_v1_{h64}", "vault": "hvs.{w90}",
+    "terraform": "{a14}.atlasv1.{w66}", "grafana": "glsa_{a32}_{h8}", "tailscale": "tskey-auth-{a17}-{a32}",
+    "age": "AGE-SECRET-KEY-1{u58}", "sendgrid": "SG.{w22}.{w43}", "mailgun": "key-{h32}", "mailchimp": "{h32}-us12",
+    "index-upload": "pypi-AgEIcHlwaS5vcmc{w120}", "docker": "dckr_pat_{w27}", "npm": "npm_{a36}",
+    "rubygems": "rubygems_{h48}", "artifactory": "AKCp{a69}", "telegram": "{d9}:AA{w33}", "stripe": "sk_live_{a32}",
+    "square": "sq0csp-{w43}", "shopify": "shpat_{h32}", "atlassian": "ATATT3{w180}", "linear": "lin_api_{a40}",
+    "notion": "ntn_{a46}", "figma": "figd_{w40}", "postman": "PMAK-{h24}-{h34}", "doppler": "dp.pt.{a43}",
+    "newrelic": "NRAK-{u27}", "sentry": "sntryu_{h64}", "dynatrace": "dt0c01.{u24}.{u64}", "supabase": "sbp_{h40}",
+    "planetscale": "pscale_tkn_{w43}", "pulumi": "pul-{h40}", "cloudflare": "cfut_{a40}{h8}",
+    "onepassword": "ops_eyJ{a400}", "openshift": "sha256~{w43}", "alibaba": "LTAI{a20}", "tencent": "AKID{a32}",
+    "firebase": "{w22}:APA91b{w134}", "jwt": "eyJ{a30}.eyJ{a80}.{w43}",
+    "conda": "https://conda.example/t/ab-{uuid}/main",
+}  # fmt: skip
+PEM = "-----BEGIN {kind}PRIVATE " + "KEY-----\n{b64}\n{b64}\n{b40}\n-----END {kind}PRIVATE " + "KEY-----"
+ENCODED_PEM = "base64:-----BEGIN PRIVATE " + "KEY-----\n{b64}\n{b64}\n-----END PRIVATE " + "KEY-----\n"
+CONTEXTS = {
+    "aws-secret-key": "aws_secret_access_key = {b40}", "aws-secret-value": "{b40}",
+    "private-key": PEM.replace("{kind}", "RSA "), "encoded-key": ENCODED_PEM,
+    "encoded": "base64:DB_PASSWORD={p20}", "azure-key": "AccountName=x;AccountKey={b86}==;EndpointSuffix=y",
+    "azure-sas": "https://x.blob.core.example/c?sv=2024-08-04&se=2027-01-01&sr=c&sig={a41}%2B{a2}%3D",
+    "wandb": "wandb login {h40}", "url-credential": "redis://:{a16}@cache:6379/0",
+    "url-token": "https://{h32}@o1.example/2",
+    "url-parameter": "https://x.example/v1?access_token={a32}",
+    "connection": "jdbc:postgresql://db:5432/x?user=ada&password={a16}",
+    "netrc": "machine api.example login ada password {a24}",
+    "docker-auth": '{"auths": {"r.example": {"auth": "login:"}}}',
+    "npm-auth": "//registry.example/:_authToken={uuid}", "kaggle-json": '{"username":"ada","key":"{h32}"}',
+    "header": "Authorization: Bearer {a40}", "header-key": "X-API-Key: {a32}",
+    "curl": "curl -u ada:{a16} https://x.example",
+    "mysql": "mysql -u root -p{a16} runs", "sshpass": "sshpass -p {a12} ssh ada@host",
+    "option": "tool --password {a16} x",
+    "assigned": 'client_secret = "{a32}"', "assigned-variable": "export DB_PASS={a16}",
+    "assigned-entry": "db_password: {a16}", "assigned-setting": "api_key = {a32}",
+}  # fmt: skip
+SHAPES = {**TOKENS, **CONTEXTS}
+
+# What is written in another way, and found by a rule above.
+MORE = {
+    "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}",
+    "redis-acl": "rediss://default:{a24}@h.example:6380",
+    "dsn": "postgresql://ada:{a20}@db.example/runs", "odbc": "Driver={X};Server=s;Uid=ada;Pwd={a16};",
+    "service-account": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE '
+    + 'KEY-----\\n{b64}\\n"}',
+    "kubeconfig": "client-key-data: encoded-pem", "slack-app": "xapp-1-A{u10}-{d13}-{h64}",
+    "openssh": PEM.replace("{kind}", "OPENSSH "),
+    "sentry-dsn": "https://{h32}@o123.ingest.example/45", "aws-session": "AWS_SESSION_TOKEN={b200}",
+    "wandb-env": "WANDB_API_KEY={h40}", "gitlab-runner": "glrt-{w20}", "vault-batch": "hvb.{w150}",
+    "basic-header": "Authorization: Basic login:", "json-password": '{"host": "x", "password": "{a16}"}',
+}  # fmt: skip
+
+
+def fill(shape: str, source: random.Random) -> tuple[str, list[str]]:
+    """Return a made-up secret of a shape, and the parts that must be nowhere."""
+    parts: list[str] = []
+
+    def draw(match: re.Match[str]) -> str:
+        if match[0] == "{uuid}":
+            text = "-".join("".join(source.choices("0123456789abcdef", k=n)) for n in (8, 4, 4, 4, 12))
+        else:
+            letters, number = LETTERS[match[1]], int(match[2])
+            text = "".join(source.choices(letters, k=number))
+            if number >= 12 and match[1] != "d":  # as nearly all are: with a letter and a digit
+                text = (
+                    text[:-2] + source.choice([c for c in letters if c.isalpha()]) + source.choice("234567")
+                )
+        if len(text) >= 12:
+            parts.append(text)
+        return text
+
+    text = re.sub(r"\{(?:([ahuwdlbp])(\d+)|uuid)\}", draw, shape)
+    if "login:" in text and ("auth" in text.lower()):
+        login = base64.b64encode(f"ada:{''.join(source.choices(ALNUM, k=18))}7".encode()).decode()
+        text, parts = text.replace("login:", login), [login]
+    if "encoded-pem" in text:
+        pem, _ = fill(ENCODED_PEM, source)
+        text, parts = text.replace("encoded-pem", pem), [pem[20:]]
+    if text.startswith("base64:"):
+        text = base64.b64encode(text[7:].encode()).decode()
+        parts = [text[30:] if len(text) > 90 else text]
+    return text, parts
