@@ -286,7 +286,7 @@ def test_a_standalone_interpreter_has_a_layer_of_its_own(made: Made, tmp_path: P
     assert f"home = /{HOME}/bin\n" in (place / "opt/env/pyvenv.cfg").read_text()
     texts = render(lock)
     assert f"ADD interpreter-{tree[:12]}.tar /\n" in texts["Dockerfile"]
-    assert f"--file context/interpreter-{tree[:12]}.tar " in texts["Apptainer.def"]
+    assert f"--file /mnt/interpreter-{tree[:12]}.tar " in texts["Apptainer.def"]
 
 
 def test_distributions_that_wheels_replace_are_removed_whole(tmp_path: Path) -> None:

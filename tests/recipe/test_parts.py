@@ -55,10 +55,10 @@ def test_the_recipes_lay_it_over_the_source(lock: Lock, made: Made, tmp_path: Pa
     texts = render(lock)
     context = write_context(lock, made.store, tmp_path / "context", texts)
     added = re.findall(r'^ADD (\["sources/.*\])$', texts["Dockerfile"], re.MULTILINE)
-    lines = [shlex.split(line) for line in texts["Apptainer.def"].splitlines() if "context/sources/" in line]
-    unpacked = [[line[line.index("--file") + 1].removeprefix("context/"), line[-1]] for line in lines]
+    lines = [shlex.split(line) for line in texts["Apptainer.def"].splitlines() if "/mnt/sources/" in line]
+    unpacked = [[line[line.index("--file") + 1].removeprefix("/mnt/"), line[-1]] for line in lines]
     assert [json.loads(line)[0] for line in added] == [name for name, _ in unpacked]
-    assert {place for _, place in unpacked} == {"${root}/src/proj"}
+    assert {place for _, place in unpacked} == {"/src/proj"}
     found = {}
     for name, place in map(json.loads, added):
         assert place == "/src/proj/"
