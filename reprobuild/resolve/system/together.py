@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -22,8 +23,17 @@ class Clash(Struct, frozen=True, kw_only=True):
     other: Candidate
     relation: Relation
 
+    def __str__(self) -> str:
+        one, other = self.one, self.other
+        why = (
+            f"{one.key} says that it conflicts with {self.relation}"
+            if self.relation.name
+            else "the package is not `Multi-Arch: same`"
+        )
+        return f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: {why}"
+
     def error(self) -> LockError:
-        """Return the error that names the two."""
+        """Return the error that names the two, where one is an image's."""
         one, other = self.one, self.other
         free = [each.key for each in (one, other) if each.file.sha256]
         hint = (
@@ -33,15 +43,29 @@ class Clash(Struct, frozen=True, kw_only=True):
             else f"leave {free[0]} out: `--drop {free[0]}`; or choose another image with `--base`, since nothing of an "
             "image is removed"
         )
-        return LockError(
-            f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: "
-            + (
-                f"{one.key} says that it conflicts with {self.relation}"
-                if self.relation.name
-                else "the package is not `Multi-Arch: same`"
-            ),
-            hint=hint,
-        )
+        return LockError(str(self), hint=hint)
+
+
+class Uneven(Struct, frozen=True):
+    """Two architectures of one package in versions that differ, which dpkg refuses."""
+
+    one: Candidate
+    other: Candidate
+
+    def __str__(self) -> str:
+        one, other = self.one, self.other
+        return f"{one.key} {one.version} and {other.key} {other.version} must have one version to be installed together"
+
+
+def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
+    """Yield the pairs of architectures of one package whose versions differ."""
+    named: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.key):
+        named.setdefault(candidate.name, []).append(candidate)
+    for same in named.values():
+        for one, other in itertools.combinations(same, 2):
+            if one.key != other.key and one.version != other.version:
+                yield Uneven(one, other)
 
 
 def twins(keys: Iterable[str]) -> list[list[str]]:
