@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reprobuild.errors import LockError
 from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Restriction
+from reprobuild.resolve.system.together import ANOTHER_IMAGE, Clash
 
 
 def explain(
@@ -25,8 +26,7 @@ def explain(
     ]
     said += [str(part) for part in core if not isinstance(part, (Asked, Needs, OneVersion))]
     names = [drops[part.key] for part in core if isinstance(part, Asked) and part.key in drops]
-    lacking = any(isinstance(part, Needs) and not part.possible for part in core)
-    return LockError("; ".join(said), hint=_hint(list(dict.fromkeys(names)), lacking=lacking))
+    return LockError("; ".join(said), hint=_hint(list(dict.fromkeys(names)), core))
 
 
 def _absent(core: Sequence[Restriction], wanted: Mapping[str, str], label: str) -> Iterator[str]:
@@ -47,11 +47,13 @@ def _needs(core: Iterable[Restriction], label: str) -> Iterator[str]:
         yield f"{key} {' and '.join(having)} needs {need}"
 
 
-def _hint(drops: Sequence[str], *, lacking: bool) -> str:
+def _hint(drops: Sequence[str], core: Iterable[Restriction]) -> str:
     if not drops:
         return "choose another base or Python, or give apt a source that has it"
     options = " or ".join(f"`--drop {name}`" for name in drops)
     which = drops[0] if len(drops) == 1 else "one of them"
-    if lacking:
+    if any(isinstance(part, Needs) and not part.possible for part in core):
         return f"give apt a source that has it, or leave {which} out with {options}"
+    if any(isinstance(part, Clash) and part.of_image for part in core):
+        return f"leave {which} out: {options}; or {ANOTHER_IMAGE}"
     return f"leave {which} out: {options}; or give apt a source that has the captured versions, which stood together"

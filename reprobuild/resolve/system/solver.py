@@ -6,7 +6,7 @@ the same answer each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from clingo import Control, Model
 from msgspec import Struct
@@ -37,9 +37,10 @@ there(K) :- in(C), key(C, K).
 kept(N) :- in(C), way(N, C), key(C, K), captured(K).
 left(K) :- needed(N), not kept(N), way(N, C), key(C, K), captured(K), not there(K).
 wished(K) :- needed(N), first(N, K).
-:~ left(K). [1@6, K]
-:~ in(C), other(C). [1@5, C]
-:~ in(C), later(C). [1@4, C]
+:~ left(K). [1@7, K]
+:~ in(C), other(C). [1@6, C]
+:~ in(C), later(C). [1@5, C]
+:~ wished(K), captured(K), not there(K). [1@4, K]
 :~ in(C), extra(C), key(C, K), not wished(K). [1@3, C]
 :~ in(C), extra(C). [1@2, C]
 :~ in(C), distance(C, D). [D@1, C]
@@ -143,21 +144,11 @@ class Pool:
             str(atom.symbol.arguments[0]): atom.literal
             for atom in control.symbolic_atoms.by_signature("holds", 1)
         }
-        names = {literal: name for name, literal in literals.items()}
 
-        def refuted(assumed: Iterable[str]) -> list[str] | None:
-            """Return which of the assumed restrictions contradict each other, None where they can hold together."""
-            core: list[str] = []
-            answer = control.solve(
-                assumptions=[literals[name] for name in assumed],
-                on_core=lambda found: core.extend(names[literal] for literal in found),
-            )
-            return core if answer.unsatisfiable else None
+        def refuted(names: list[str]) -> bool:
+            return bool(control.solve([literals[name] for name in names]).unsatisfiable)
 
-        core = refuted(literals) or []
-        for name in list(core):
-            if name in core:
-                core = refuted(other for other in core if other != name) or core
+        core = set(_smallest([], [name for name in self._restrictions if name in literals], refuted))
         return [restriction for name, restriction in self._restrictions.items() if name in core]
 
     def _control(self, rules: str) -> Control:
@@ -170,16 +161,18 @@ class Pool:
         numbers = sorted(a.arguments[0].number for a in model.symbols(atoms=True) if a.match("in", 1))
         cost = dict(zip(model.priority, model.cost, strict=True))
         chosen = {self._candidates[number].key: self._candidates[number] for number in numbers}
-        return Best(chosen, (cost.get(6, 0), cost.get(5, 0), cost.get(4, 0)))
+        return Best(chosen, (cost.get(7, 0), cost.get(6, 0), cost.get(5, 0)))
 
     def _need(self, need: Need | str, found: Fulfilment) -> int:
         """Return the number of a need, whose ways become facts when it is met first."""
         if need not in self._needs:
             self._needs[need] = number = len(self._needs)
-            for rank, (key, candidates) in enumerate(found if self._whole else self._captured_only(found)):
-                if rank == 0:
-                    self._facts.append(f"first({number},{self._key(key)}).")
-                self._facts += [f"way({number},{self._number(candidate)})." for candidate in candidates]
+            ways = found if self._whole else self._captured_only(found)
+            keys = [key for key, _ in ways]
+            for key in [*(key for key in keys if key in self._captured), *keys][:1]:
+                self._facts.append(f"first({number},{self._key(key)}).")
+            for candidate in (candidate for _, candidates in ways for candidate in candidates):
+                self._facts.append(f"way({number},{self._number(candidate)}).")
         return self._needs[need]
 
     def _captured_only(self, found: Fulfilment) -> Fulfilment:
@@ -220,3 +213,16 @@ class Pool:
                 yield f"extra({one})."
             elif captured not in (None, candidate.version):
                 yield f"{'later' if is_later_revision(candidate.version, captured) else 'other'}({one})."
+
+
+def _smallest(held: list[str], parts: list[str], refuted: Callable[[list[str]], bool]) -> list[str]:
+    """Return parts that are refuted beside what is held, of which none can be spared: QuickXplain (Junker, AAAI 2004).
+
+    All parts together are refuted, and `held` alone is not.
+    """
+    if len(parts) == 1:
+        return parts
+    first, second = parts[: len(parts) // 2], parts[len(parts) // 2 :]
+    later = [] if refuted([*held, *first]) else _smallest([*held, *first], second, refuted)
+    earlier = [] if later and refuted([*held, *later]) else _smallest([*held, *later], first, refuted)
+    return [*earlier, *later]

@@ -12,6 +12,8 @@ from reprobuild.apt.index import Candidate
 from reprobuild.apt.relations import Relation
 from reprobuild.errors import LockError
 
+ANOTHER_IMAGE = "choose another image with `--base`, since nothing of an image is removed"
+
 
 class Clash(Struct, frozen=True, kw_only=True):
     """Two packages that exclude each other: `one` says so of `other`, by a relation of its Conflicts or Breaks.
@@ -32,18 +34,15 @@ class Clash(Struct, frozen=True, kw_only=True):
         )
         return f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: {why}"
 
+    @property
+    def of_image(self) -> bool:
+        """Whether one of the two is an image's, which has no file."""
+        return not (self.one.file.sha256 and self.other.file.sha256)
+
     def error(self) -> LockError:
-        """Return the error that names the two, where one is an image's."""
-        one, other = self.one, self.other
-        free = [each.key for each in (one, other) if each.file.sha256]
-        hint = (
-            f"leave one of them out: `--drop {one.key}` or `--drop {other.key}`; or give apt a source that "
-            "has the captured versions, which stood together"
-            if len(free) == 2
-            else f"leave {free[0]} out: `--drop {free[0]}`; or choose another image with `--base`, since nothing of an "
-            "image is removed"
-        )
-        return LockError(str(self), hint=hint)
+        """Return the error for a package that an image's own excludes."""
+        over = self.one if self.one.file.sha256 else self.other
+        return LockError(str(self), hint=f"leave {over.key} out: `--drop {over.key}`; or {ANOTHER_IMAGE}")
 
 
 class Uneven(Struct, frozen=True):
