@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
+from reprobuild.resolve.system.base import find_base
 from reprobuild.resolve.system.closure import Closure
+from reprobuild.resolve.system.search import Search
+from reprobuild.resolve.system.shelves import Answer, Found
 from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Pool, Restriction
 from reprobuild.resolve.system.ways import Ways
+from reprobuild.snapshot.model import Package
 from tests.system.pools import VERSIONS, RandomPool, make_pool
-from tests.system.samples import package, stanza
-from tests.system.test_system import outcome, resolve
+from tests.system.samples import index, package, stanza
+from tests.system.test_system import SYSTEM, outcome, resolve
 
 POOLS = 1000
 FIRST = 20_261_123
@@ -144,6 +149,71 @@ def test_what_a_person_did_not_ask_for_is_not_offered_to_be_left_out() -> None:
     with pytest.raises(LockError, match=rf"bb 1-1 needs gone, which {LABEL} does not have") as err:
         resolve([package("aa", "1-1", "manual")], stanza("aa", "1-1", "bb"), stanza("bb", "1-1", "gone"))
     assert err.value.hint == "give apt a source that has it, or leave aa out with `--drop aa`"
+
+
+@pytest.mark.parametrize(
+    ("version", "suites", "words"),
+    [
+        ("1-1", (), "is not in debian/made any more; 1-2 is the nearest"),
+        ("0-1", ("made-updates", "made"), "is not in debian/made any more, and no later revision"),
+        ("0-1", ("stable-security",), "is not in debian/made any more, and no later revision"),
+        (
+            "9-1",
+            ("made",),
+            "is not in debian/made (if it came from another archive, name that with `--archive`), and",
+        ),
+        (
+            "9-1",
+            ("stable",),
+            "is not in debian/made (if it came from another archive, name that with `--archive`), and",
+        ),
+        (
+            "9-1",
+            (),
+            "is not in debian/made (if it came from another archive, name that with `--archive`), and",
+        ),
+    ],
+)
+def test_only_of_what_was_there_it_is_said_that_it_is_there_no_more(
+    version: str, suites: tuple[str, ...], words: str
+) -> None:
+    _, rulings = resolve([package("aa", version, "manual", suites=suites)], stanza("aa", "1-2"))
+    assert rulings["aa"].reason.startswith(f"aa {version} {words}")
+
+
+class Shelved:
+    """A place that has single versions."""
+
+    label = "a shelf"
+    before_past = False
+
+    def __init__(self, *stanzas: str) -> None:
+        self._stanzas = stanzas
+        self.asked: list[str] = []
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        self.asked.append(package.name)
+        found = [s for s in self._stanzas if f"Package: {package.name}\nVersion: {package.version}\n" in s]
+        file = PackagesFile(uri="http://shelf.test/", content="\n".join(found).encode(), automatic=False)
+        return (file, Found(label=self.label)) if found else None
+
+
+def test_every_place_is_asked_before_a_contradiction_ends_the_search() -> None:
+    # The mirror has aa alone; the captured bb, which it needs, is elsewhere, and so is what provides vv.
+    packages = (
+        package("aa", "1-1", "manual", line=2), package("bb", "1-1", line=3), package("pp", "1-1", line=4),
+        package("old", "1-1", "residual", line=5),
+    )  # fmt: skip
+    made = index(*SYSTEM, stanza("aa", "1-1", "bb (= 1-1)"), stanza("bb", "1-2"))
+    shelf = Shelved(stanza("bb", "1-1", "vv"), stanza("pp", "1-1", "", "Provides: vv"))
+    base, rulings, _ = find_base(packages, made, Search(packages, made, None, [shelf], now=0), roots=[])
+    assert {"aa", "bb", "pp"} <= {deb.name for deb in base.packages}
+    assert {ruling.outcome for ruling in rulings if ruling.subject in ("aa", "bb", "pp")} == {"pinned"}
+    assert shelf.asked == ["bb", "pp"]  # first what the contradiction is about
+    empty = Shelved()
+    with pytest.raises(LockError, match=r"aa 1-1 needs bb \(= 1-1\), which debian/made does not have"):
+        find_base(packages, made, Search(packages, made, None, [empty], now=0), roots=[])
+    assert empty.asked == ["bb", "pp"]
 
 
 def _name(part: Restriction) -> tuple[object, ...]:

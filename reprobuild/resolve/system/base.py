@@ -20,6 +20,7 @@ from reprobuild.errors import LockError
 from reprobuild.lock import Base, Deb, Ruling, dpkg_name
 from reprobuild.net import Net
 from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.contradiction import ContradictionError
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.resolve.system.past import Past
 from reprobuild.resolve.system.release import Release
@@ -111,13 +112,38 @@ def find_base(
         The base, the rulings with where each version was found, and the index with all that was found.
     """
     while True:
-        base, rulings = resolve_base(
-            packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
-        )
+        try:
+            base, rulings = resolve_base(
+                packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
+            )
+        except ContradictionError as err:
+            index = _with_lost(packages, index, search, err)
+            continue
         more = search.more(missing(packages, rulings), index)
         if more is None:
             return base, tuple(told(ruling, search) for ruling in rulings), index
         index = more
+
+
+def _with_lost(
+    packages: Iterable[Package], index: SystemIndex, search: Search, err: ContradictionError
+) -> SystemIndex:
+    """Return the index with captured versions that it lacks: first of packages that a contradiction is about, then all.
+
+    Raises:
+        ContradictionError: nothing is left to try.
+    """
+    lost = [package for package in packages if package.mark != "residual" and not _is_in(index, package)]
+    about = [package for package in lost if package.name in err.names]
+    more = search.more(about, index) or search.more(lost, index)
+    if more is None:
+        raise err
+    return more
+
+
+def _is_in(index: SystemIndex, package: Package) -> bool:
+    key = dpkg_name(package.name, package.architecture, index.architecture)
+    return any(candidate.version == package.version for candidate in index.versions(key))
 
 
 def make_search(

@@ -9,9 +9,17 @@ from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Restricti
 from reprobuild.resolve.system.together import ANOTHER_IMAGE, Clash
 
 
+class ContradictionError(LockError):
+    """No system can be had of the packages that are known. `names` are those of the packages that it is about."""
+
+    def __init__(self, message: str, *, hint: str, names: frozenset[str]) -> None:
+        super().__init__(message, hint=hint)
+        self.names = names
+
+
 def explain(
     core: Sequence[Restriction], wanted: Mapping[str, str], drops: Mapping[str, str], label: str
-) -> LockError:
+) -> ContradictionError:
     """Return the error for restrictions that contradict each other.
 
     Args:
@@ -26,7 +34,20 @@ def explain(
     ]
     said += [str(part) for part in core if not isinstance(part, (Asked, Needs, OneVersion))]
     names = [drops[part.key] for part in core if isinstance(part, Asked) and part.key in drops]
-    return LockError("; ".join(said), hint=_hint(list(dict.fromkeys(names)), core))
+    return ContradictionError(
+        "; ".join(said), hint=_hint(list(dict.fromkeys(names)), core),
+        names=frozenset(name for part in core for name in _about(part)),
+    )  # fmt: skip
+
+
+def _about(part: Restriction) -> Iterator[str]:
+    """Yield the names of packages of which other versions would change a restriction."""
+    if isinstance(part, Needs):
+        yield from (part.candidate.name, *(relation.name for relation in part.need.group))
+    elif isinstance(part, (Asked, OneVersion)):
+        yield part.key.partition(":")[0]
+    else:
+        yield from (part.one.name, part.other.name)
 
 
 def _absent(core: Sequence[Restriction], wanted: Mapping[str, str], label: str) -> Iterator[str]:

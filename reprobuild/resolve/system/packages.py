@@ -21,6 +21,7 @@ APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
 TOOLS = ("fakeroot", "libfakeroot")
 _ASKED = ("manual", "local", "upgradable")
+_POCKETS = ("updates", "security", "backports", "proposed")
 _UNRESOLVED = ("local-build", "unknown-package")
 
 
@@ -229,12 +230,26 @@ def _ruling(
 
 def _unfit(package: Package, key: str, chosen: Mapping[str, Choice], index: SystemIndex) -> str:
     """Return why a captured version was not taken."""
-    if all(candidate.version != package.version for candidate in index.versions(key)):
-        return f"is not in {index.label} any more"
+    versions = [candidate.version for candidate in index.versions(key)]
+    if package.version not in versions:
+        if _was_there(package, versions, index.release):
+            return f"is not in {index.label} any more"
+        return f"is not in {index.label} (if it came from another archive, name that with `--archive`)"
     twin = next((other for other in chosen if other != key and other.partition(":")[0] == package.name), None)
     if twin:
         return f"does not fit {twin}, which must have the same version"
     return "does not fit the versions that the rest has to take"
+
+
+def _was_there(package: Package, versions: Iterable[str], release: str) -> bool:
+    """Tell whether an archive of the release had a version: a later revision of it shows that, or a suite of updates.
+
+    Archives of other people call their suites as the release is called, too, but none of those has its updates.
+    """
+    pockets = {f"{name}-{pocket}" for name in (release, "stable", "oldstable") for pocket in _POCKETS}
+    return not pockets.isdisjoint(package.suites) or any(
+        is_later_revision(version, package.version) for version in versions
+    )
 
 
 def _left_out(package: Package, index: SystemIndex) -> _Refusal:
