@@ -18,8 +18,9 @@ from reprobuild.lock import Base, Ruling, Setting, dpkg_name
 from reprobuild.registry.manifest import find_image
 from reprobuild.registry.reference import parse_reference
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.system.base import make_search, missing, told
+from reprobuild.resolve.system.base import make_search, missing, told, with_lost
 from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
+from reprobuild.resolve.system.contradiction import ContradictionError
 from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.resolve.system.image_system import ImageSystem, read_system
 from reprobuild.resolve.system.packages import foreign_architectures
@@ -77,7 +78,11 @@ class ImageBase:
         """
         wanted = WantedOver(packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries)
         while True:
-            base, rulings = resolve_image_base(self._image, self._system, self.index, wanted)
+            try:
+                base, rulings = resolve_image_base(self._image, self._system, self.index, wanted)
+            except ContradictionError as err:
+                self.index = with_lost(self._packages, self.index, self._search, err)
+                continue
             more = self._search.more(self._missing(rulings), self.index)
             if more is None:
                 break
