@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
 from reprobuild.resolve.system.base import find_base
 from reprobuild.resolve.system.closure import Closure
 from reprobuild.resolve.system.search import Search
-from reprobuild.resolve.system.shelves import Answer, Found
 from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Pool, Restriction
 from reprobuild.resolve.system.ways import Ways
-from reprobuild.snapshot.model import Package
 from tests.system.pools import VERSIONS, RandomPool, make_pool
-from tests.system.samples import index, package, stanza
+from tests.system.samples import Shelved, index, package, stanza
 from tests.system.test_system import SYSTEM, outcome, resolve
 
 POOLS = 1000
@@ -179,23 +176,6 @@ def test_only_of_what_was_there_it_is_said_that_it_is_there_no_more(
 ) -> None:
     _, rulings = resolve([package("aa", version, "manual", suites=suites)], stanza("aa", "1-2"))
     assert rulings["aa"].reason.startswith(f"aa {version} {words}")
-
-
-class Shelved:
-    """A place that has single versions."""
-
-    label = "a shelf"
-    before_past = False
-
-    def __init__(self, *stanzas: str) -> None:
-        self._stanzas = stanzas
-        self.asked: list[str] = []
-
-    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
-        self.asked.append(package.name)
-        found = [s for s in self._stanzas if f"Package: {package.name}\nVersion: {package.version}\n" in s]
-        file = PackagesFile(uri="http://shelf.test/", content="\n".join(found).encode(), automatic=False)
-        return (file, Found(label=self.label)) if found else None
 
 
 def test_every_place_is_asked_before_a_contradiction_ends_the_search() -> None:

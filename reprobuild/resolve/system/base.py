@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -112,21 +112,47 @@ def find_base(
     Returns:
         The base, the rulings with where each version was found, and the index with all that was found.
     """
+    base, rulings, index = settle(
+        lambda known: resolve_base(
+            packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
+        ),
+        lambda rulings: missing(packages, rulings), packages, index, search,
+    )  # fmt: skip
+    return base, tuple(told(ruling, search) for ruling in rulings), index
+
+
+def settle(
+    resolve: Callable[[SystemIndex], tuple[Base, tuple[Ruling, ...]]],
+    lacking: Callable[[tuple[Ruling, ...]], Sequence[Package]],
+    packages: Iterable[Package],
+    index: SystemIndex,
+    search: Search,
+) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:
+    """Resolve with ever more packages, until nothing is left to look for.
+
+    Args:
+        resolve: chooses the packages of an index.
+        lacking: tells by the rulings which captured packages to look for.
+        packages: the captured list.
+        index: where to begin.
+        search: looks for packages.
+
+    Raises:
+        LockError: no system can be had with all that was found.
+    """
     while True:
         try:
-            base, rulings = resolve_base(
-                packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
-            )
+            base, rulings = resolve(index)
         except ContradictionError as err:
-            index = with_lost(packages, index, search, err)
+            index = _with_lost(packages, index, search, err)
             continue
-        more = search.more(missing(packages, rulings), index)
+        more = search.more(lacking(rulings), index)
         if more is None:
-            return base, tuple(told(ruling, search) for ruling in rulings), index
+            return base, rulings, index
         index = more
 
 
-def with_lost(
+def _with_lost(
     packages: Iterable[Package], index: SystemIndex, search: Search, err: ContradictionError
 ) -> SystemIndex:
     """Return the index with captured versions that it lacks: first of packages that a contradiction is about, then all.
