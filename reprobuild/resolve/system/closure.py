@@ -9,9 +9,9 @@ A system deviates from the captured list, the worst first:
 3. by captured packages of a later revision of the same upstream version.
 
 The system of least deviation is taken. Of several that deviate equally, it is the one that takes for each dependency
-the first captured alternative, else the first, as apt does, where these can stand together. Else it is one in which
-the fewest such alternatives are missing, captured ones first; then one with the fewest packages that were not
-captured; then one with the nearest versions.
+the first captured alternative, else the first, as apt does, where these can stand together. Else it is one that passes
+over the fewest first captured alternatives; then one with the fewest added packages that are the first alternative of
+nothing, then with the fewest added ones, then with the nearest versions.
 """
 
 from __future__ import annotations
