@@ -35,6 +35,7 @@ ONLY_IN = {
     "packageurl": {"ship"},
     "pysequoia": {"apt"},
     "rattler": {"conda"},
+    "clingo": {"resolve"},
     "torch": set(),
     "numpy": set(),
 }

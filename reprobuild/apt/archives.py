@@ -19,6 +19,8 @@ _PPA = re.compile(r"ppa:([a-z0-9][a-z0-9.+-]{0,99})/([a-z0-9][a-z0-9.+-]{0,99})"
 _PPA_LIST = re.compile(r"ppa\.launchpad(?:content)?\.net_([^_]+)_(.+)_ubuntu_dists_")
 _KEY = re.compile(r"(?i)[0-9a-f]{40}|[0-9a-f]{64}")
 
+_PC = ("amd64", "i386")
+
 
 class Archive(Struct, frozen=True, kw_only=True):
     """One archive of Debian packages.
@@ -44,10 +46,12 @@ class Archive(Struct, frozen=True, kw_only=True):
 class _Known(Struct, frozen=True, forbid_unknown_fields=True):
     distribution: str
     service: str
+    present: str
     pockets: tuple[str, ...]
     components: tuple[str, ...]
     keys: tuple[str, ...]
     unasked: tuple[str, ...] = ()
+    ports: str = ""
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,20 +72,39 @@ def archives_of(
     Raises:
         LockError: a given archive has no address and is no PPA, a login in it, no key, or one that is no fingerprint.
     """
-    text = files("reprobuild.apt").joinpath("archives.toml").read_bytes()
-    known = [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
-
-    def named(suites: Iterable[str]) -> tuple[str, ...]:
-        return tuple(suite.format(release=codename) for suite in suites)
-
-    own = tuple(
-        Archive(
-            url=services[one.service].url, pockets=named(one.pockets), unasked=named(one.unasked),
-            components=one.components, keys=one.keys,
-        )
-        for one in known
-    )  # fmt: skip
+    own = [_archive(one, services[one.service], codename) for one in _known(distribution)]
     return (*own, *(_given(one, codename, services) for one in given))
+
+
+def present_archives(
+    distribution: str, codename: str, services: Mapping[str, Service], architecture: str
+) -> tuple[Archive, ...]:
+    """Return the archives of a release as they are now, for a machine whose apt has no source for it.
+
+    Args:
+        distribution: `debian` or `ubuntu`; of others none is known.
+        codename: of the release.
+        services: the addresses.
+        architecture: in Debian's words.
+    """
+    return tuple(
+        _archive(one, services[one.ports if one.ports and architecture not in _PC else one.present], codename)
+        for one in _known(distribution)
+    )
+
+
+def _known(distribution: str) -> list[_Known]:
+    text = files("reprobuild.apt").joinpath("archives.toml").read_bytes()
+    return [one for one in msgspec.toml.decode(text, type=_File).archive if one.distribution == distribution]
+
+
+def _archive(known: _Known, service: Service, codename: str) -> Archive:
+    pockets, unasked = (
+        tuple(suite.format(release=codename) for suite in suites) for suites in (known.pockets, known.unasked)
+    )
+    return Archive(
+        url=service.url, pockets=pockets, unasked=unasked, components=known.components, keys=known.keys
+    )
 
 
 def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:

@@ -25,11 +25,6 @@ class Relation(Struct, frozen=True):
         name = f"{self.name}:{self.architecture}" if self.architecture else self.name
         return f"{name} ({self.operator} {self.version})" if self.operator else name
 
-    def opposite(self) -> Relation | None:
-        """Return the condition that all other versions meet; None where there is no version in it, or only one."""
-        operator = {"<<": ">=", "<=": ">>", ">=": "<<", ">>": "<="}.get(self.operator)
-        return Relation(self.name, operator, self.version) if operator else None
-
     def allows(self, version: str) -> bool:
         """Tell whether a package of this version meets the condition."""
         if not self.operator:

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.apt.archives import Archive, archives_of, ppas_of
-from reprobuild.apt.dated import instant
+from reprobuild.apt.archives import Archive, archives_of, ppas_of, present_archives
+from reprobuild.apt.dated import identifier, instant
 from reprobuild.decisions import ArchiveDecision, Decisions
 from reprobuild.errors import LockError
 from reprobuild.net import Manners, Net
@@ -132,6 +132,7 @@ class Way:
         *,
         lists: bool = False,
         release_of_apt: str = "jammy",
+        past: bool = True,
     ) -> None:
         world = archives.world
         self.host = next(
@@ -147,7 +148,7 @@ class Way:
         )  # fmt: skip
         (folder / "ppa.asc").write_text(str(world.ppa_key.extract_certificate()))
         ppa = ArchiveDecision(
-            url=f"{archives.url}/ppa/tools/fresh/ubuntu/{{time}}/",
+            url=f"{archives.url}/ppa/tools/fresh/ubuntu/{'{time}' if past else identifier(self.host.time)}/",
             key=world.ppa_key.extract_certificate().fingerprint,
         )
         apt_lists = (
@@ -187,7 +188,7 @@ class Way:
 def services_of(archives: Archives, keys: str = "") -> dict[str, str]:
     return {
         "ubuntu-snapshot": f"{archives.url}/ubuntu/{{time}}/", "launchpad": f"{archives.url}/devel",
-        "keyserver": f"{keys or archives.url}/none/{{fingerprint}}",
+        "keyserver": f"{keys or archives.url}/none/{{fingerprint}}", "ubuntu-archive": f"{archives.url}/none/",
     }  # fmt: skip
 
 
@@ -204,7 +205,13 @@ def pinned_key(monkeypatch: pytest.MonkeyPatch) -> World:
         own, *others = real(*arguments)  # type: ignore[arg-type]  # handed on
         return (msgspec.structs.replace(own, keys=(fingerprint,), components=("main",)), *others)
 
+    def pinned_now(*arguments: object) -> tuple[Archive, ...]:
+        (own,) = module.present_archives(*arguments)  # type: ignore[arg-type]  # handed on
+        fingerprint = world.key.extract_certificate().fingerprint
+        return (msgspec.structs.replace(own, keys=(fingerprint,), components=("main",)),)
+
     monkeypatch.setattr("reprobuild.resolve.system.base.archives_of", pinned)
+    monkeypatch.setattr("reprobuild.resolve.system.base.present_archives", pinned_now)
     return world
 
 
@@ -232,8 +239,49 @@ def test_a_machine_without_a_source_for_the_release_takes_all_from_the_archives(
     with Archives(pinned_key) as archives:
         way = Way(archives, tmp_path, services_of(archives), release_of_apt="noble")
     assert way.expected.items() <= way.files.items()
-    assert any("has no source for ubuntu/jammy; asking the dated archives" in said for said in way.said)
+    assert any(
+        "has no source for ubuntu/jammy; asking the archives that are known" in said for said in way.said
+    )
     assert {deb.file.url.split("/")[2] for deb in way.base.packages} == {archives.url.removeprefix("http://")}
+
+
+def test_an_archive_without_a_past_is_asked_for_what_is_missing(pinned_key: World, tmp_path: Path) -> None:
+    with Archives(pinned_key) as archives:
+        way = Way(archives, tmp_path, services_of(archives), past=False)
+    assert way.host.manual & {"fresh0", "fresh1"} <= way.files.keys()
+    assert way.expected.items() <= way.files.items()
+
+
+def test_where_no_dated_archive_answers_the_release_is_taken_as_it_is_now(
+    pinned_key: World, tmp_path: Path
+) -> None:
+    with Archives(pinned_key) as archives:
+        services = services_of(archives) | {
+            "ubuntu-snapshot": "http://127.0.0.1:9/{time}/",
+            "ubuntu-archive": f"{archives.url}/ubuntu/{identifier(END)}/",
+        }
+        way = Way(archives, tmp_path, services, release_of_apt="noble")
+    assert {deb.file.url.split("/")[2] for deb in way.base.packages} == {archives.url.removeprefix("http://")}
+    # Launchpad has the captured versions of the distribution.
+    mine = {name for name in way.files if not name.startswith("fresh")}
+    assert {name: way.files[name] for name in mine & way.expected.keys()}.items() <= way.expected.items()
+    assert "the archive http://127.0.0.1:9/{time}/ did not answer: " in way.evidence
+
+
+def test_the_archives_of_a_release_as_they_are_now() -> None:
+    main, security = present_archives("debian", "bookworm", SERVICES, "arm64")
+    assert (main.url, main.pockets) == ("https://deb.debian.org/debian/", ("bookworm", "bookworm-updates"))
+    assert security.pockets == ("bookworm-security", "bookworm/updates")
+    assert not main.dated
+    found = {
+        name: present_archives("ubuntu", "jammy", SERVICES, name)[0].url
+        for name in ("amd64", "i386", "arm64")
+    }
+    assert found == {
+        "amd64": "http://archive.ubuntu.com/ubuntu/", "i386": "http://archive.ubuntu.com/ubuntu/",
+        "arm64": "http://ports.ubuntu.com/ubuntu-ports/",
+    }  # fmt: skip
+    assert present_archives("other", "x", SERVICES, "amd64") == ()
 
 
 def test_a_release_that_nobody_has_is_an_error(pinned_key: World, tmp_path: Path) -> None:
@@ -243,6 +291,7 @@ def test_a_release_that_nobody_has_is_an_error(pinned_key: World, tmp_path: Path
         "ubuntu-snapshot": f"{dead}/{{time}}/",
         "launchpad": dead,
         "keyserver": f"{dead}/{{fingerprint}}",
+        "ubuntu-archive": dead,
     }
     with pytest.raises(LockError, match="apt of this machine has no source for ubuntu/jammy"):
         Way(archives, tmp_path, services, release_of_apt="noble")

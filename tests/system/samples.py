@@ -14,6 +14,7 @@ from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.fetch import fetch
 from reprobuild.lock import Artefact, Deb
 from reprobuild.net import Net
+from reprobuild.resolve.system.shelves import Answer, Found
 from reprobuild.snapshot.model import Mark, Package, Place
 from reprobuild.store import Store
 
@@ -37,6 +38,23 @@ def index(*stanzas: str, unasked: Iterable[str] = ()) -> SystemIndex:
     files = [PackagesFile(uri="http://u:p@mirror.test/d/", content="\n".join(stanzas).encode())]
     files.append(PackagesFile(uri="http://b.test/", content="\n".join(unasked).encode(), automatic=False))
     return SystemIndex("debian", "made", files)
+
+
+class Shelved:
+    """A place that has single versions."""
+
+    label = "a shelf"
+    before_past = False
+
+    def __init__(self, *stanzas: str) -> None:
+        self._stanzas = stanzas
+        self.asked: list[str] = []
+
+    def find(self, package: Package, mirror: SystemIndex) -> Answer | None:
+        self.asked.append(package.name)
+        found = [s for s in self._stanzas if f"Package: {package.name}\nVersion: {package.version}\n" in s]
+        file = PackagesFile(uri="http://shelf.test/", content="\n".join(found).encode(), automatic=False)
+        return (file, Found(label=self.label)) if found else None
 
 
 def package(

@@ -11,11 +11,13 @@ from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
 from reprobuild.lock import Artefact, Base, BaseImage, Deb, Installed
 from reprobuild.realise.base import _write_plan
+from reprobuild.resolve.system.base import missing, settle
 from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
 from reprobuild.resolve.system.image_system import ImageSystem, _packages
+from reprobuild.resolve.system.search import Search
 from reprobuild.snapshot.model import Package
 from reprobuild.store import Store
-from tests.system.samples import add_deb, ar_bytes, member, package, stanza, tar_bytes
+from tests.system.samples import Shelved, add_deb, ar_bytes, index, member, package, stanza, tar_bytes
 
 IMAGE = BaseImage(
     reference="registry.test/site/base:1", digest="sha256:" + "a" * 64, layers=(),
@@ -146,3 +148,19 @@ def test_one_package_of_two_architectures_has_one_version_over_an_image() -> Non
     both = [*archive, stanza("zlib1g", "2", "", same)]
     found = over(image, both, foreign, *(package(f"p{n}", "1", line=n + 3) for n in range(3)))
     assert found == {"zlib1g": "2", "zlib1g:i386": "2"}
+
+
+def test_places_of_single_versions_are_asked_over_an_image_before_a_contradiction_ends_it() -> None:
+    packages = (package("tool", "2", "manual", line=2), package("helper", "2", line=3))
+    system = ImageSystem(
+        distribution="debian",
+        release="made",
+        packages=_packages(IMAGE, installed("aa", "1").encode(), "amd64"),
+    )
+    made = index(stanza("tool", "2", "helper (= 2)"))
+    search = Search(packages, made, None, [Shelved(stanza("helper", "2"))], now=0)
+    base, _, _ = settle(
+        lambda known: resolve_image_base(IMAGE, system, known, WantedOver(packages=packages, roots=())),
+        lambda rulings: missing(packages, rulings), packages, made, search,
+    )  # fmt: skip
+    assert {deb.name: deb.version for deb in base.packages} == {"tool": "2", "helper": "2"}

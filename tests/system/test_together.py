@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.apt.relations import Relation
 from reprobuild.errors import LockError
 from tests.system.samples import package, stanza
 from tests.system.test_system import outcome, resolve
@@ -128,13 +127,3 @@ def test_a_provided_version_counts(given: str, wanted: str, met: bool) -> None:
     else:
         with pytest.raises(LockError, match="aa 1-1 needs vv"):
             resolve(ASKED[:1], *stanzas)
-
-
-def test_the_opposite_of_a_condition() -> None:
-    for operator in ("<<", "<=", ">=", ">>"):
-        condition = Relation("a", operator, "2")
-        opposite = condition.opposite()
-        assert opposite is not None
-        assert all(condition.allows(v) is not opposite.allows(v) for v in ("1", "2", "2-1", "3"))
-    assert Relation("a", "=", "2").opposite() is None
-    assert Relation("a").opposite() is None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from msgspec import Struct, structs
 
-from reprobuild.apt.archives import Archive, archives_of, ppas_of
+from reprobuild.apt.archives import Archive, archives_of, ppas_of, present_archives
 from reprobuild.apt.configured import configured_index
 from reprobuild.apt.dated import Indexes
 from reprobuild.apt.first_seen import FirstSeen
@@ -20,8 +20,9 @@ from reprobuild.errors import LockError
 from reprobuild.lock import Base, Deb, Ruling, dpkg_name
 from reprobuild.net import Net
 from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.contradiction import ContradictionError
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
-from reprobuild.resolve.system.past import Past
+from reprobuild.resolve.system.past import Past, Present
 from reprobuild.resolve.system.release import Release
 from reprobuild.resolve.system.search import Search, describe
 from reprobuild.resolve.system.shelves import OfLaunchpad, OwnStore, Pool, Shelf, UserFiles, user_files
@@ -44,7 +45,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class System:
     """The packages of a release, and the search for captured versions that its mirror has no longer.
 
-    A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives.
+    A machine whose apt has no source for the release, or that has no apt, takes them from the dated archives; where
+    none of these answers, from the release's archives as they are now.
 
     Raises:
         LockError: neither has the release, or a decision is wrong.
@@ -68,10 +70,10 @@ class System:
             )  # fmt: skip
             self._search = make_search(snapshot, self.index, self._own, decisions, around)
         except LockError as err:
-            around.say(f"system: {err}; asking the dated archives")
+            around.say(f"system: {err}; asking the archives that are known for the release")
             empty = SystemIndex(release.distribution, release.codename, (), wanted.architecture)
             self._search = make_search(snapshot, empty, self._own, decisions, around)
-            whole = self._search.begin(empty)
+            whole = self._search.begin(empty) or self._search.now(empty)
             if whole is None:
                 raise
             self.index = whole
@@ -111,14 +113,65 @@ def find_base(
     Returns:
         The base, the rulings with where each version was found, and the index with all that was found.
     """
+    base, rulings, index = settle(
+        lambda known: resolve_base(
+            packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
+        ),
+        lambda rulings: missing(packages, rulings), packages, index, search,
+    )  # fmt: skip
+    return base, tuple(told(ruling, search) for ruling in rulings), index
+
+
+def settle(
+    resolve: Callable[[SystemIndex], tuple[Base, tuple[Ruling, ...]]],
+    lacking: Callable[[tuple[Ruling, ...]], Sequence[Package]],
+    packages: Iterable[Package],
+    index: SystemIndex,
+    search: Search,
+) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:
+    """Resolve with ever more packages, until nothing is left to look for.
+
+    Args:
+        resolve: chooses the packages of an index.
+        lacking: tells by the rulings which captured packages to look for.
+        packages: the captured list.
+        index: where to begin.
+        search: looks for packages.
+
+    Raises:
+        LockError: no system can be had with all that was found.
+    """
     while True:
-        base, rulings = resolve_base(
-            packages, index=index, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
-        )
-        more = search.more(missing(packages, rulings), index)
+        try:
+            base, rulings = resolve(index)
+        except ContradictionError as err:
+            index = _with_lost(packages, index, search, err)
+            continue
+        more = search.more(lacking(rulings), index)
         if more is None:
-            return base, tuple(told(ruling, search) for ruling in rulings), index
+            return base, rulings, index
         index = more
+
+
+def _with_lost(
+    packages: Iterable[Package], index: SystemIndex, search: Search, err: ContradictionError
+) -> SystemIndex:
+    """Return the index with captured versions that it lacks: first of packages that a contradiction is about, then all.
+
+    Raises:
+        ContradictionError: nothing is left to try.
+    """
+    lost = [package for package in packages if package.mark != "residual" and not _is_in(index, package)]
+    about = [package for package in lost if package.name in err.names]
+    more = search.more(about, index) or search.more(lost, index)
+    if more is None:
+        raise err
+    return more
+
+
+def _is_in(index: SystemIndex, package: Package) -> bool:
+    key = dpkg_name(package.name, package.architecture, index.architecture)
+    return any(candidate.version == package.version for candidate in index.versions(key))
 
 
 def make_search(
@@ -133,6 +186,9 @@ def make_search(
     foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
     indexes = Indexes(around.net, around.store, keys.of, (index.architecture, *foreign))
     dated = tuple(archive for archive in archives if archive.dated)
+    present = [archive for archive in archives if not archive.dated]
+    if not index.essential:  # this machine's apt has no source for the release
+        present += present_archives(index.distribution, index.release, services, index.architecture)
     names = {package.name for package in snapshot.packages}
     shelves: list[Shelf] = [own]
     if index.distribution == "ubuntu":
@@ -145,6 +201,7 @@ def make_search(
         snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
         hints=_hints(snapshot.apt_lists), say=around.say,
         first_seen=seen.of if index.distribution == "debian" else None,
+        present=Present(present, indexes),
     )  # fmt: skip
 
 

@@ -1,26 +1,34 @@
 """From what is asked for to everything that it needs, in the captured versions where they can be had.
 
 Packages go by their keys: `zlib1g`, and of a foreign architecture `zlib1g:i386` (reprobuild.apt.architectures).
+
+A system deviates from the captured list, the worst first:
+
+1. by captured packages that are left out, though something needs what they fulfil, and no captured package fulfils it;
+2. by captured packages of another upstream version, or of an earlier revision;
+3. by captured packages of a later revision of the same upstream version.
+
+The system of least deviation is taken. Of several that deviate equally, it is the one that takes for each dependency
+the first captured alternative, else the first, as apt does, where these can stand together. Else it is one that passes
+over the fewest first captured alternatives; then one with the fewest added packages that are the first alternative of
+nothing, then with the fewest added ones, then with the nearest versions.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
-from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.apt.index import Candidate, SystemIndex, newest
-from reprobuild.apt.relations import Group, Relation
-from reprobuild.errors import LockError
-from reprobuild.lock import dpkg_name
-from reprobuild.resolve.system.together import clashes, twins
+from reprobuild.apt.index import Candidate, SystemIndex
+from reprobuild.resolve.system.contradiction import explain
+from reprobuild.resolve.system.solver import Best, Deviation, Pool
+from reprobuild.resolve.system.together import clashes, uneven
+from reprobuild.resolve.system.ways import Need, Ways, is_later_revision, pick_version
 
-# Both give a merged /usr; the bootstrap makes it so, and `usrmerge` would bring a second Perl for nothing.
-_PREFERRED = {"usrmerge": "usr-is-merged"}
-_NATIVE_UPDATE = re.compile(r"([+~]deb[0-9]+u[0-9]+|\+b[0-9]+|\+nmu[0-9]+)+$")
+_Pick = Callable[[str], "Candidate | None"]
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -29,48 +37,6 @@ class Choice(Struct, frozen=True, kw_only=True):
     candidate: Candidate
     asked_by: str
     needs: tuple[str, ...] = ()
-
-
-class _Narrowed(Exception):
-    """The search begins again: another version of something must be taken, or another package."""
-
-
-def upstream(version: str) -> str:
-    """Return a Debian version without its revision; the epoch belongs to it.
-
-    A native package has no revision; what stable updates, binary rebuilds and uploads by others append
-    to its version (`+deb12u11`, `+b1`, `+nmu1`) counts as one.
-    """
-    return version.rpartition("-")[0] or _NATIVE_UPDATE.sub("", version)
-
-
-def pick_version(
-    key: str, captured: str | None, index: SystemIndex, conditions: Iterable[Relation] = ()
-) -> Candidate | None:
-    """Return the version to take of a package, or None when the index has none that will do.
-
-    The captured version; else the nearest later revision of the same upstream version; else the version
-    that apt would install. `conditions` of other packages narrow the choice first.
-    """
-    conditions = tuple(conditions)
-    return _nearest(
-        [c for c in index.versions(key) if all(r.allows(c.version) for r in conditions)], captured
-    )
-
-
-def _nearest(allowed: list[Candidate], captured: str | None) -> Candidate | None:
-    if captured is not None:
-        for candidate in allowed:
-            if candidate.version == captured:
-                return candidate
-        later = [
-            c
-            for c in allowed
-            if upstream(c.version) == upstream(captured) and Version(c.version) > Version(captured)
-        ]
-        if later:
-            return later[-1]
-    return newest(allowed)
 
 
 class Closure:
@@ -82,153 +48,101 @@ class Closure:
     Args:
         index: what can be had.
         captured: the captured version of each installed package, by key.
+        drops: of keys that may be asked for, the package of the list that asks for it, which the user can leave out.
     """
 
-    def __init__(self, index: SystemIndex, captured: Mapping[str, str]) -> None:
-        self._index = index
-        self._captured = captured
-        self._conditions: dict[str, list[Relation]] = {}
-        self._avoided: set[str] = set()
-        self._needed: set[str] = set()
+    def __init__(
+        self, index: SystemIndex, captured: Mapping[str, str], drops: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._index, self._captured, self._drops = index, captured, drops
+        self._ways = Ways(index)
 
     def close(self, wanted: Mapping[str, str]) -> dict[str, Choice]:
-        """Return every package that is needed, by key.
+        """Return every package that is needed, by key: the system of least deviation.
 
         Args:
-            wanted: the keys asked for, each with who asked; they must be in the index.
+            wanted: the keys asked for, each with who asked.
 
         Raises:
-            LockError: something needs what the index does not have, or two packages conflict.
+            LockError: there is none; it says which restrictions contradict each other.
         """
-        while True:
-            try:
-                chosen = self._walk(wanted)
-                self._agree(chosen)
-                self._settle(chosen, wanted)
-            except _Narrowed:
-                continue  # what was learnt is in the conditions, which only grow
-            return chosen
+        plain = self._plain(wanted)
+        if plain is not None and not any(self._deviation(plain)):
+            return plain
+        best = self._best(wanted)
+        if plain is not None and self._deviation(plain) == best.deviation:
+            return plain
+        found = self._walk(wanted, best.chosen.get)
+        assert found is not None  # the solver left no need unmet
+        return found
 
-    def _walk(self, wanted: Mapping[str, str]) -> dict[str, Choice]:
+    def _best(self, wanted: Mapping[str, str]) -> Best:
+        best = Pool(self._index, self._ways, self._captured, wanted, whole=False).best()
+        if best is None or best.deviation[0]:
+            pool = Pool(self._index, self._ways, self._captured, wanted, whole=True)
+            best = pool.best()
+            if best is None:
+                raise explain(pool.contradiction(), wanted, self._drops, self._index.label)
+        return best
+
+    def _plain(self, wanted: Mapping[str, str]) -> dict[str, Choice] | None:
+        """Return what the nearest versions and the first alternatives give, None where they do not stand together."""
+        chosen = self._walk(wanted, self._nearest)
+        if chosen is None:
+            return None
+        candidates = [choice.candidate for choice in chosen.values()]
+        refused = (*clashes(candidates, self._index.architecture), *uneven(candidates))
+        return None if refused else chosen
+
+    def _nearest(self, key: str) -> Candidate | None:
+        return pick_version(key, self._captured.get(key), self._index)
+
+    def _walk(self, wanted: Mapping[str, str], pick: _Pick) -> dict[str, Choice] | None:
+        """Return what is wanted and all that it needs of the packages that `pick` gives, None where one is missing."""
         chosen: dict[str, Choice] = {}
         queue = deque(wanted.items())
         while queue:
             key, asked_by = queue.popleft()
             if key in chosen:
                 continue
-            candidate = self._version(key)
+            candidate = pick(key)
             if candidate is None:
-                raise LockError(
-                    f"{asked_by} needs the system package {key}, which {self._index.label} does not have",
-                    hint="choose another base or Python, or give apt a source that has it",
-                )
+                return None
             chosen[key] = Choice(candidate=candidate, asked_by=asked_by)
-            needs = [self._alternative(group, candidate, chosen) for group in candidate.needs]
+            needs = []
+            for group in candidate.needs:
+                need = self._alternative(Need(group, candidate.architecture), chosen, pick)
+                if need is None:
+                    return None
+                needs.append(need)
             chosen[key] = Choice(candidate=candidate, asked_by=asked_by, needs=tuple(dict.fromkeys(needs)))
             queue.extend((need, key) for need in needs)
         return chosen
 
-    def _version(self, key: str) -> Candidate | None:
-        return pick_version(key, self._captured.get(key), self._index, self._conditions.get(key, ()))
-
-    def _alternative(self, group: Group, wants: Candidate, chosen: Mapping[str, Choice]) -> str:
-        """Return the key of the package that fulfils one dependency.
-
-        The first alternative that was captured, then one that is chosen already, then the first that the
-        index has; each by its own name before those that provide it, of the native architecture before others.
-        """
-        found = [(key, relation) for relation in group for key in self._keys(relation)]
-        ordered = [(key, relation) for key, relation in found if key not in self._avoided]
+    def _alternative(self, need: Need, chosen: Mapping[str, Choice], pick: _Pick) -> str | None:
+        """Return the first package that fulfils a need: of the captured, else of the chosen ones, else of all."""
+        found = [key for key, candidates in self._ways.of(need) if pick(key) in candidates]
         for known in (self._captured, chosen):
-            for key, relation in ordered:
-                if key in known and self._meets(key, relation, wants):
+            for key in found:
+                if key in known:
                     return key
-        for key, relation in ordered:
-            if self._meets(key, relation, wants):
-                return key
-        for key, relation in ordered:
-            # A later revision was taken somewhere, and needs the same of another: begin again, wiser.
-            if key.partition(":")[0] == relation.name and self._could_meet(key, relation, wants):
-                self._narrow(key, relation)
-        for key, relation in found:
-            if key in self._avoided and self._meets(key, relation, wants):
-                self._avoided.remove(key)  # there was no other: its opponent must give way
-                self._needed.add(key)
-                raise _Narrowed
-        raise LockError(
-            f"{wants.key} {wants.version} needs {' | '.join(map(str, group))}, "
-            f"which {self._index.label} does not have",
-            hint=f"give apt a source that has it, or leave {wants.key} out with `--drop {wants.key}`",
-        )
+        return found[0] if found else None
 
-    def _keys(self, relation: Relation) -> list[str]:
-        name, native = relation.name, self._index.architecture
-        preferred = _PREFERRED.get(name)
-        own = [name] if not preferred else [preferred, name]
-        foreign = [dpkg_name(name, architecture, native) for architecture in self._index.foreign]
-        return [*own, *foreign, *self._index.providers(name)]
+    def _deviation(self, chosen: Mapping[str, Choice]) -> Deviation:
+        """Return how far a system deviates, as the solver counts it."""
+        versions = {key: choice.candidate.version for key, choice in chosen.items()}
+        moved = [
+            is_later_revision(version, captured)
+            for key, version in versions.items()
+            if (captured := self._captured.get(key, version)) != version
+        ]
+        left = {key for choice in chosen.values() for key in self._left_by(choice.candidate, chosen)}
+        return len(left), moved.count(False), moved.count(True)
 
-    def _meets(self, key: str, relation: Relation, wants: Candidate) -> bool:
-        candidate = self._version(key)
-        if candidate is None:
-            return False
-        return self._index.serves(relation, wants.architecture, candidate) or (
-            _PREFERRED.get(relation.name) == key
-        )
-
-    def _could_meet(self, key: str, relation: Relation, wants: Candidate) -> bool:
-        conditions = [*self._conditions.get(key, ()), relation]
-        candidate = pick_version(key, self._captured.get(key), self._index, conditions)
-        return candidate is not None and self._index.serves(relation, wants.architecture, candidate)
-
-    def _narrow(self, key: str, relation: Relation) -> None:
-        self._conditions.setdefault(key, []).append(relation)
-        raise _Narrowed
-
-    def _agree(self, chosen: Mapping[str, Choice]) -> None:
-        """Give the packages that are there for several architectures one version, which dpkg insists on."""
-        for keys in twins(chosen):
-            if len({chosen[key].candidate.version for key in keys}) == 1:
-                continue
-            common = set.intersection(*({c.version for c in self._allowed(key)} for key in keys))
-            nearest = [
-                _nearest([c for c in self._allowed(key) if c.version in common], self._captured.get(key))
-                for key in keys
-            ]
-            versions = [candidate.version for candidate in nearest if candidate]
-            if versions:
-                best = max(versions, key=Version)
-                for key in keys:
-                    self._conditions.setdefault(key, []).append(Relation(key.partition(":")[0], "=", best))
-                raise _Narrowed
-            shown = " and ".join(f"{key} {chosen[key].candidate.version}" for key in keys)
-            raise LockError(
-                f"{shown} must have one version to be installed together, and {self._index.label} has none "
-                "for both",
-                hint=f"give apt a source that has one, or leave one out with `--drop {keys[-1]}`",
-            )
-
-    def _allowed(self, key: str) -> list[Candidate]:
-        conditions = self._conditions.get(key, ())
-        return [c for c in self._index.versions(key) if all(r.allows(c.version) for r in conditions)]
-
-    def _settle(self, chosen: Mapping[str, Choice], wanted: Collection[str]) -> None:
-        """Notice packages that conflict; take another version or another alternative where that helps.
-
-        A conflict with some versions only is over once another is taken; one of the two that was neither captured
-        nor asked for was an alternative, and there may be others.
-        """
-        native = self._index.architecture
-        for clash in clashes((choice.candidate for choice in chosen.values()), native):
-            opposite = clash.relation.opposite()
-            if (
-                opposite
-                and opposite.name == clash.other.name
-                and any(opposite.allows(c.version) for c in self._allowed(clash.other.key))
-            ):
-                self._narrow(clash.other.key, opposite)
-            for key in (clash.other.key, clash.one.key):
-                if not any(key in known for known in (self._captured, wanted, self._avoided, self._needed)):
-                    self._avoided.add(key)
-                    raise _Narrowed
-            raise clash.error()
+    def _left_by(self, candidate: Candidate, chosen: Mapping[str, Choice]) -> Iterator[str]:
+        """Yield the captured packages that would fulfil what a package needs, where none of them is there."""
+        for group in candidate.needs:
+            ways = self._ways.of(Need(group, candidate.architecture))
+            captured = {key: versions for key, versions in ways if key in self._captured}
+            if not any(key in chosen and chosen[key].candidate in captured[key] for key in captured):
+                yield from (key for key in captured if key not in chosen)

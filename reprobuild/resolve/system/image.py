@@ -18,7 +18,7 @@ from reprobuild.lock import Base, Ruling, Setting, dpkg_name
 from reprobuild.registry.manifest import find_image
 from reprobuild.registry.reference import parse_reference
 from reprobuild.resolve.surroundings import Surroundings
-from reprobuild.resolve.system.base import make_search, missing, told
+from reprobuild.resolve.system.base import make_search, missing, settle, told
 from reprobuild.resolve.system.base_image import WantedOver, resolve_image_base
 from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.resolve.system.image_system import ImageSystem, read_system
@@ -76,12 +76,10 @@ class ImageBase:
             LockError: something needed is nowhere.
         """
         wanted = WantedOver(packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries)
-        while True:
-            base, rulings = resolve_image_base(self._image, self._system, self.index, wanted)
-            more = self._search.more(self._missing(rulings), self.index)
-            if more is None:
-                break
-            self.index = more
+        base, rulings, self.index = settle(
+            lambda index: resolve_image_base(self._image, self._system, index, wanted),
+            self._missing, self._packages, self.index, self._search,
+        )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index
         keys = [(dpkg_name(deb.name, deb.architecture, index.architecture), deb.version) for deb in debs]
         self._own.keep(

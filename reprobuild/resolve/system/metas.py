@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from reprobuild.apt.index import SystemIndex
 from reprobuild.apt.relations import Group
-from reprobuild.resolve.system.closure import pick_version
 from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.resolve.system.ways import pick_version
 
 _DRIVER = "driver"
 # Bytes of a .deb: those without files have some 2 to 10 KB of control files, change log and copyright.

@@ -6,21 +6,22 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from debian.debian_support import Version
 from msgspec import Struct
 
 from reprobuild.apt.index import SystemIndex
 from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
-from reprobuild.resolve.system.closure import Choice, Closure, upstream
+from reprobuild.resolve.system.closure import Choice, Closure
 from reprobuild.resolve.system.metas import parts_without_drivers
 from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.resolve.system.ways import is_later_revision
 from reprobuild.snapshot.model import Package
 
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
 TOOLS = ("fakeroot", "libfakeroot")
 _ASKED = ("manual", "local", "upgradable")
+_POCKETS = ("updates", "security", "backports", "proposed")
 _UNRESOLVED = ("local-build", "unknown-package")
 
 
@@ -103,11 +104,14 @@ def resolve_base(
     wanted = dict.fromkeys(index.essential, "every system")
     wanted |= {name: "the environment" for name in roots if name not in wanted}
     wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
-    wanted |= _asked(installed, refused, captured, index, wanted)
-    closure = Closure(index, captured)
-    chosen = closure.close(wanted)
+    asked = _asked(installed, refused, captured, index, wanted)
+    wanted |= {key: f"{package.place}" for key, package in asked.items()}
+    drops = {name: name for name in libraries}
+    drops |= {key: _key(package, native) for key, package in asked.items()}
+    chosen = Closure(index, captured, drops).close(wanted)
     essential = _reachable(index.essential, chosen)
-    tools = closure.close(dict.fromkeys(TOOLS, "realising the base"))
+    versions = {key: choice.candidate.version for key, choice in chosen.items()}
+    tools = Closure(index, captured | versions).close(dict.fromkeys(TOOLS, "realising the base"))
     base = Base(
         distribution=index.distribution,
         release=index.release,
@@ -127,9 +131,9 @@ def _asked(
     captured: Mapping[str, str],
     index: SystemIndex,
     wanted: Collection[str],
-) -> dict[str, str]:
-    """Return what the captured list asks for beyond what is wanted, each with its place; refuse what needs a driver."""
-    found: dict[str, str] = {}
+) -> dict[str, Package]:
+    """Return what the captured list asks for beyond what is wanted, each with who asks; refuse what needs a driver."""
+    found: dict[str, Package] = {}
     metas: dict[str, tuple[str, ...] | None] = {}
     for key, package in installed.items():
         if package.mark not in _ASKED or refused[key] or not index.versions(key):
@@ -140,7 +144,7 @@ def _asked(
             refused[key] = _DRIVEN
         for each in (key,) if parts is None else parts:
             if each not in wanted:
-                found.setdefault(each, f"{package.place}")
+                found.setdefault(each, package)
     return found
 
 
@@ -217,7 +221,7 @@ def _ruling(
     if taken == version:
         return ruled("pinned", f"{key} {version} from {index.label}, needed by {chosen[key].asked_by}")
     why = f"{key} {version} {_unfit(package, key, chosen, index)}"
-    if upstream(taken) == upstream(version) and Version(taken) > Version(version):
+    if is_later_revision(taken, version):
         reason = f"{why}; {taken} is the nearest later revision of the same upstream version"
         return ruled("replaced", reason, "withdrawn")
     reason = f"{why}, and no later revision of it can be had; {taken} would be taken"
@@ -226,12 +230,26 @@ def _ruling(
 
 def _unfit(package: Package, key: str, chosen: Mapping[str, Choice], index: SystemIndex) -> str:
     """Return why a captured version was not taken."""
-    if all(candidate.version != package.version for candidate in index.versions(key)):
-        return f"is not in {index.label} any more"
+    versions = [candidate.version for candidate in index.versions(key)]
+    if package.version not in versions:
+        if _was_there(package, versions, index.release):
+            return f"is not in {index.label} any more"
+        return f"is not in {index.label} (if it came from another archive, name that with `--archive`)"
     twin = next((other for other in chosen if other != key and other.partition(":")[0] == package.name), None)
     if twin:
         return f"does not fit {twin}, which must have the same version"
     return "does not fit the versions that the rest has to take"
+
+
+def _was_there(package: Package, versions: Iterable[str], release: str) -> bool:
+    """Tell whether an archive of the release had a version: a later revision of it shows that, or a suite of updates.
+
+    Archives of other people call their suites as the release is called, too, but none of those has its updates.
+    """
+    pockets = {f"{name}-{pocket}" for name in (release, "stable", "oldstable") for pocket in _POCKETS}
+    return not pockets.isdisjoint(package.suites) or any(
+        is_later_revision(version, package.version) for version in versions
+    )
 
 
 def _left_out(package: Package, index: SystemIndex) -> _Refusal:

@@ -1,4 +1,4 @@
-"""The dated archives of a release as one: what they offered at a moment."""
+"""The dated archives of a release as one: what they offered at a moment; and the archives that have no past."""
 
 from __future__ import annotations
 
@@ -118,6 +118,26 @@ class Past:
                     found[text] = (*found.get(text, ()), version[1].decode(errors="replace"))
             self._versions[key] = found
         return self._versions[key]
+
+
+class Present:
+    """The archives that have no past, as they are now. `silent` are those that do not answer, each with the reason."""
+
+    def __init__(self, archives: Iterable[Archive], indexes: Indexes) -> None:
+        self._archives = tuple(archives)
+        self._indexes = indexes
+        self.silent: dict[str, str] = {}
+
+    def whole(self) -> tuple[PackagesFile, ...]:
+        """Return every index of those that answer; the second time none."""
+        found: list[PackagesFile] = []
+        for archive in self._archives:
+            try:
+                found += [self._indexes.read(listed) for listed in self._indexes.at(archive)]
+            except FetchError as err:
+                self.silent[without_credentials(archive.url)] = str(err)
+        self._archives = ()
+        return tuple(found)
 
 
 def _is(stanza: bytes, name: bytes, version: bytes) -> bool:

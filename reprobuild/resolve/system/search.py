@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from msgspec import structs
+
 from reprobuild.apt.dated import instant
 from reprobuild.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import FetchError
 from reprobuild.lock import dpkg_name
-from reprobuild.resolve.system.past import Past, SilentError
+from reprobuild.resolve.system.past import Past, Present, SilentError
 from reprobuild.resolve.system.shelves import Found, Shelf
 from reprobuild.resolve.system.when import Key, Moment, Sample, claims_of, find_version, infer_moment
 from reprobuild.snapshot.model import Package
@@ -32,6 +34,7 @@ class Search:
         packages: the whole captured list.
         index: what this machine's mirror has.
         past: the dated archives; None where there are none for the release.
+        present: the archives that have no past, beside this machine's sources.
         shelves: what else is asked, in order.
         now: seconds since 1970.
         hints: moments that better evidence names.
@@ -42,9 +45,10 @@ class Search:
     def __init__(
         self, packages: Sequence[Package], index: SystemIndex, past: Past | None, shelves: Sequence[Shelf], *, now: int,
         hints: Iterable[int] = (), first_seen: Callable[[str, str], Sequence[int]] | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        say: Callable[[str], None] = lambda _: None, present: Present | None = None,
     ) -> None:  # fmt: skip
         self._packages, self._past, self._shelves = packages, past, shelves
+        self._present = present
         self._now, self._hints, self._say = now, tuple(hints), say
         self._first_seen = first_seen
         self._mirror = index
@@ -57,8 +61,8 @@ class Search:
 
     @property
     def silent(self) -> dict[str, str]:
-        """The dated archives that did not answer, each with the reason."""
-        return self._past.silent if self._past else {}
+        """The archives that did not answer, each with the reason."""
+        return {url: why for one in (self._past, self._present) if one for url, why in one.silent.items()}
 
     def at(self, line: int) -> Package | None:
         """Return the package of a line of the list."""
@@ -70,8 +74,11 @@ class Search:
             self._say(
                 f"system: {len(wanted)} captured versions are not on this machine's mirror; looking for them"
             )
-            if (whole := self.begin(index)) is not None:
-                return whole
+            if (then := self.begin(index)) is not None:
+                return then
+        if wanted and self._present and (whole := self._present.whole()):
+            # What nobody names is not taken from there: it shall be of the moment of the rest.
+            return index.with_files(structs.replace(file, automatic=False) for file in whole)
         left = [package for package in wanted if self._key(package) not in self._tried]
         if not left:
             return None
@@ -86,6 +93,11 @@ class Search:
         self._asked = True
         whole = self._then()
         return index.with_files(whole, over=True) if whole else None
+
+    def now(self, index: SystemIndex) -> SystemIndex | None:
+        """Return the index with the archives as they are now, None where none answers."""
+        files = self._present.whole() if self._present else ()
+        return index.with_files(files) if files else None
 
     def _then(self) -> tuple[PackagesFile, ...]:
         """Infer the moment of the last `apt update`, and return the archives' indexes of then."""

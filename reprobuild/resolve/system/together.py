@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -10,6 +11,8 @@ from reprobuild.apt.architectures import serves
 from reprobuild.apt.index import Candidate
 from reprobuild.apt.relations import Relation
 from reprobuild.errors import LockError
+
+ANOTHER_IMAGE = "choose another image with `--base`, since nothing of an image is removed"
 
 
 class Clash(Struct, frozen=True, kw_only=True):
@@ -22,26 +25,46 @@ class Clash(Struct, frozen=True, kw_only=True):
     other: Candidate
     relation: Relation
 
-    def error(self) -> LockError:
-        """Return the error that names the two."""
+    def __str__(self) -> str:
         one, other = self.one, self.other
-        free = [each.key for each in (one, other) if each.file.sha256]
-        hint = (
-            f"leave one of them out: `--drop {one.key}` or `--drop {other.key}`; or give apt a source that "
-            "has the captured versions, which stood together"
-            if len(free) == 2
-            else f"leave {free[0]} out: `--drop {free[0]}`; or choose another image with `--base`, since nothing of an "
-            "image is removed"
+        why = (
+            f"{one.key} says that it conflicts with {self.relation}"
+            if self.relation.name
+            else "the package is not `Multi-Arch: same`"
         )
-        return LockError(
-            f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: "
-            + (
-                f"{one.key} says that it conflicts with {self.relation}"
-                if self.relation.name
-                else "the package is not `Multi-Arch: same`"
-            ),
-            hint=hint,
-        )
+        return f"{one.key} {one.version} and {other.key} {other.version} cannot be installed together: {why}"
+
+    @property
+    def of_image(self) -> bool:
+        """Whether one of the two is an image's, which has no file."""
+        return not (self.one.file.sha256 and self.other.file.sha256)
+
+    def error(self) -> LockError:
+        """Return the error for a package that an image's own excludes."""
+        over = self.one if self.one.file.sha256 else self.other
+        return LockError(str(self), hint=f"leave {over.key} out: `--drop {over.key}`; or {ANOTHER_IMAGE}")
+
+
+class Uneven(Struct, frozen=True):
+    """Two architectures of one package in versions that differ, which dpkg refuses."""
+
+    one: Candidate
+    other: Candidate
+
+    def __str__(self) -> str:
+        one, other = self.one, self.other
+        return f"{one.key} {one.version} and {other.key} {other.version} must have one version to be installed together"
+
+
+def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
+    """Yield the pairs of architectures of one package whose versions differ."""
+    named: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.key):
+        named.setdefault(candidate.name, []).append(candidate)
+    for same in named.values():
+        for one, other in itertools.combinations(same, 2):
+            if one.key != other.key and one.version != other.version:
+                yield Uneven(one, other)
 
 
 def twins(keys: Iterable[str]) -> list[list[str]]:

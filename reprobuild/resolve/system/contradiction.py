@@ -1,0 +1,80 @@
+"""Why no system can be had, in words: what cannot hold together, and of which nothing can be spared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reprobuild.errors import LockError
+from reprobuild.resolve.system.solver import Asked, Needs, OneVersion, Restriction
+from reprobuild.resolve.system.together import ANOTHER_IMAGE, Clash
+
+
+class ContradictionError(LockError):
+    """No system can be had of the packages that are known. `names` are those of the packages that it is about."""
+
+    def __init__(self, message: str, *, hint: str, names: frozenset[str]) -> None:
+        super().__init__(message, hint=hint)
+        self.names = names
+
+
+def explain(
+    core: Sequence[Restriction], wanted: Mapping[str, str], drops: Mapping[str, str], label: str
+) -> ContradictionError:
+    """Return the error for restrictions that contradict each other.
+
+    Args:
+        core: the restrictions.
+        wanted: the keys asked for, each with who asked.
+        drops: of keys asked for, the package of the list that asks for it, which the user can leave out.
+        label: of the release.
+    """
+    said = [*_absent(core, wanted, label), *_needs(core, label)]
+    said += [
+        f"only one version of {part.key} can be installed" for part in core if isinstance(part, OneVersion)
+    ]
+    said += [str(part) for part in core if not isinstance(part, (Asked, Needs, OneVersion))]
+    names = [drops[part.key] for part in core if isinstance(part, Asked) and part.key in drops]
+    return ContradictionError(
+        "; ".join(said), hint=_hint(list(dict.fromkeys(names)), core),
+        names=frozenset(name for part in core for name in _about(part)),
+    )  # fmt: skip
+
+
+def _about(part: Restriction) -> Iterator[str]:
+    """Yield the names of packages of which other versions would change a restriction."""
+    if isinstance(part, Needs):
+        yield from (part.candidate.name, *(relation.name for relation in part.need.group))
+    elif isinstance(part, (Asked, OneVersion)):
+        yield part.key.partition(":")[0]
+    else:
+        yield from (part.one.name, part.other.name)
+
+
+def _absent(core: Sequence[Restriction], wanted: Mapping[str, str], label: str) -> Iterator[str]:
+    """Yield what is asked for and not there at all: nothing else is then needed to contradict it."""
+    if len(core) == 1 and isinstance(core[0], Asked):
+        key = core[0].key
+        yield f"{wanted[key]} needs the system package {key}, which {label} does not have"
+
+
+def _needs(core: Iterable[Restriction], label: str) -> Iterator[str]:
+    """Yield each need once, with the versions that have it."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    for part in core:
+        if isinstance(part, Needs):
+            lack = "" if part.possible else f", which {label} does not have"
+            versions.setdefault((part.candidate.key, f"{part.need}{lack}"), []).append(part.candidate.version)
+    for (key, need), having in versions.items():
+        yield f"{key} {' and '.join(having)} needs {need}"
+
+
+def _hint(drops: Sequence[str], core: Iterable[Restriction]) -> str:
+    if not drops:
+        return "choose another base or Python, or give apt a source that has it"
+    options = " or ".join(f"`--drop {name}`" for name in drops)
+    which = drops[0] if len(drops) == 1 else "one of them"
+    if any(isinstance(part, Needs) and not part.possible for part in core):
+        return f"give apt a source that has it, or leave {which} out with {options}"
+    if any(isinstance(part, Clash) and part.of_image for part in core):
+        return f"leave {which} out: {options}; or {ANOTHER_IMAGE}"
+    return f"leave {which} out: {options}; or give apt a source that has the captured versions, which stood together"

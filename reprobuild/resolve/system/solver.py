@@ -1,0 +1,228 @@
+"""The choice of packages as a logic program, which clingo solves: the system of least deviation, or why there is none.
+
+https://potassco.org/clingo; Spack's solver and Debian's aspcud rest on it, too. With one thread and one seed it gives
+the same answer each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from clingo import Control, Model
+from msgspec import Struct
+
+from reprobuild.apt.index import Candidate, SystemIndex
+from reprobuild.resolve.system.together import Clash, Uneven, clashes, uneven
+from reprobuild.resolve.system.ways import Fulfilment, Need, Ways, by_preference, is_later_revision
+
+# A package is in only where a need leads to it. Each restriction has a name, by which a contradiction is explained.
+_RULES = """
+needed(N) :- asked(N).
+needed(N) :- in(C), needs(C, N).
+{ in(C) : way(N, C) } :- needed(N).
+met(N) :- in(C), way(N, C).
+rule(asked(N)) :- asked(N).
+rule(needs(C, N)) :- needs(C, N).
+rule(clash(C, D)) :- clash(C, D).
+rule(one(K)) :- key(C, K), key(D, K), C < D.
+:- holds(asked(N)), asked(N), not met(N).
+:- holds(needs(C, N)), in(C), needs(C, N), not met(N).
+:- holds(clash(C, D)), in(C), in(D), clash(C, D).
+:- holds(one(K)), rule(one(K)), 2 { in(C) : key(C, K) }.
+"""
+# Costs of a higher level come before all of a lower; docs/system.md lists them.
+_BEST = """
+holds(R) :- rule(R).
+there(K) :- in(C), key(C, K).
+kept(N) :- in(C), way(N, C), key(C, K), captured(K).
+left(K) :- needed(N), not kept(N), way(N, C), key(C, K), captured(K), not there(K).
+wished(K) :- needed(N), first(N, K).
+:~ left(K). [1@7, K]
+:~ in(C), other(C). [1@6, C]
+:~ in(C), later(C). [1@5, C]
+:~ wished(K), captured(K), not there(K). [1@4, K]
+:~ in(C), extra(C), key(C, K), not wished(K). [1@3, C]
+:~ in(C), extra(C). [1@2, C]
+:~ in(C), distance(C, D). [D@1, C]
+"""
+_ANY = "{ holds(R) : rule(R) }."
+_OPTIONS = ("--warn=none", "--opt-strategy=usc", "--parallel-mode=1", "--seed=0")
+
+Deviation = tuple[int, int, int]
+
+
+class Asked(Struct, frozen=True):
+    """A restriction: a package is asked for."""
+
+    key: str
+
+
+class Needs(Struct, frozen=True):
+    """A restriction: a package needs something. `possible` tells whether any package fulfils it."""
+
+    candidate: Candidate
+    need: Need
+    possible: bool
+
+
+class OneVersion(Struct, frozen=True):
+    """A restriction: of a package one version can be installed."""
+
+    key: str
+
+
+Restriction = Asked | Needs | OneVersion | Clash | Uneven
+
+
+class Best(Struct, frozen=True):
+    """The best choice: the candidates, and how far they deviate from the captured list.
+
+    `deviation` counts the captured packages that are left out, those of another upstream version or an earlier
+    revision, and those of a later revision.
+    """
+
+    chosen: dict[str, Candidate]
+    deviation: Deviation
+
+
+class Pool:
+    """All packages that could be chosen for what is asked, and the restrictions on them.
+
+    Args:
+        index: what can be had.
+        ways: of the index.
+        captured: the captured version of each installed package, by key.
+        asked: the keys asked for.
+        whole: False leaves out what is of use only where a captured package is left out.
+    """
+
+    def __init__(
+        self,
+        index: SystemIndex,
+        ways: Ways,
+        captured: Mapping[str, str],
+        asked: Iterable[str],
+        *,
+        whole: bool,
+    ) -> None:
+        self._index, self._captured, self._whole = index, captured, whole
+        self._candidates: list[Candidate] = []
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._keys: dict[str, int] = {}
+        self._needs: dict[Need | str, int] = {}
+        self._facts: list[str] = []
+        self._restrictions: dict[str, Restriction] = {}
+        for key in asked:
+            number = self._need(key, ((key, index.versions(key)),))
+            self._restrict(f"asked({number})", Asked(key))
+        for one, candidate in enumerate(self._candidates):  # which grow meanwhile
+            for group in candidate.needs:
+                need = Need(group, candidate.architecture)
+                found = ways.of(need)
+                self._restrict(f"needs({one},{self._need(need, found)})", Needs(candidate, need, bool(found)))
+        conflicts: list[Clash | Uneven] = [
+            *clashes(self._candidates, index.architecture),
+            *uneven(self._candidates),
+        ]
+        for conflict in conflicts:
+            self._restrict(f"clash({self._number(conflict.one)},{self._number(conflict.other)})", conflict)
+        for key, number in self._keys.items():
+            self._restrictions[f"one({number})"] = OneVersion(key)
+            self._facts += self._costs(key, number)
+
+    def best(self) -> Best | None:
+        """Return the choice of least deviation, None where there is none."""
+        control = self._control(_BEST)
+        found: list[Best] = []
+        control.solve(on_model=lambda model: found.append(self._read(model)))
+        return found[-1] if found else None
+
+    def contradiction(self) -> list[Restriction]:
+        """Return restrictions that cannot hold together, of which none can be spared; the pool must be whole."""
+        control = self._control(_ANY)
+        literals = {
+            str(atom.symbol.arguments[0]): atom.literal
+            for atom in control.symbolic_atoms.by_signature("holds", 1)
+        }
+
+        def refuted(names: list[str]) -> bool:
+            return bool(control.solve([literals[name] for name in names]).unsatisfiable)
+
+        core = set(_smallest([], [name for name in self._restrictions if name in literals], refuted))
+        return [restriction for name, restriction in self._restrictions.items() if name in core]
+
+    def _control(self, rules: str) -> Control:
+        control = Control(list(_OPTIONS))
+        control.add("base", [], "\n".join((_RULES, rules, *self._facts)))
+        control.ground([("base", [])])
+        return control
+
+    def _read(self, model: Model) -> Best:
+        numbers = sorted(a.arguments[0].number for a in model.symbols(atoms=True) if a.match("in", 1))
+        cost = dict(zip(model.priority, model.cost, strict=True))
+        chosen = {self._candidates[number].key: self._candidates[number] for number in numbers}
+        return Best(chosen, (cost.get(7, 0), cost.get(6, 0), cost.get(5, 0)))
+
+    def _need(self, need: Need | str, found: Fulfilment) -> int:
+        """Return the number of a need, whose ways become facts when it is met first."""
+        if need not in self._needs:
+            self._needs[need] = number = len(self._needs)
+            ways = found if self._whole else self._captured_only(found)
+            keys = [key for key, _ in ways]
+            for key in [*(key for key in keys if key in self._captured), *keys][:1]:
+                self._facts.append(f"first({number},{self._key(key)}).")
+            for candidate in (candidate for _, candidates in ways for candidate in candidates):
+                self._facts.append(f"way({number},{self._number(candidate)}).")
+        return self._needs[need]
+
+    def _captured_only(self, found: Fulfilment) -> Fulfilment:
+        """Leave out what is not captured where a captured package fulfils a need in every version.
+
+        Another way is then of use only where that package is left out.
+        """
+        captured = tuple((key, versions) for key, versions in found if key in self._captured)
+        sure = any(len(versions) == len(self._index.versions(key)) for key, versions in captured)
+        return captured if sure else found
+
+    def _restrict(self, name: str, restriction: Restriction) -> None:
+        self._restrictions[name] = restriction
+        self._facts.append(f"{name}.")
+
+    def _number(self, candidate: Candidate) -> int:
+        place = (candidate.key, candidate.version)
+        if place not in self._numbers:
+            self._numbers[place] = number = len(self._candidates)
+            self._candidates.append(candidate)
+            self._facts.append(f"key({number},{self._key(candidate.key)}).")
+        return self._numbers[place]
+
+    def _key(self, key: str) -> int:
+        return self._keys.setdefault(key, len(self._keys))
+
+    def _costs(self, key: str, number: int) -> Iterator[str]:
+        """Yield what the versions of a package cost; the files of an image are no addition to it."""
+        captured = self._captured.get(key)
+        if captured is not None:
+            yield f"captured({number})."
+        for distance, candidate in enumerate(by_preference(self._index.versions(key), captured)):
+            one = self._numbers.get((key, candidate.version))
+            if one is None:
+                continue
+            yield f"distance({one},{distance})."
+            if captured is None and candidate.file.sha256:
+                yield f"extra({one})."
+            elif captured not in (None, candidate.version):
+                yield f"{'later' if is_later_revision(candidate.version, captured) else 'other'}({one})."
+
+
+def _smallest(held: list[str], parts: list[str], refuted: Callable[[list[str]], bool]) -> list[str]:
+    """Return parts that are refuted beside what is held, of which none can be spared: QuickXplain (Junker, AAAI 2004).
+
+    All parts together are refuted, and `held` alone is not.
+    """
+    if len(parts) == 1:
+        return parts
+    first, second = parts[: len(parts) // 2], parts[len(parts) // 2 :]
+    later = [] if refuted([*held, *first]) else _smallest([*held, *first], second, refuted)
+    earlier = [] if later and refuted([*held, *later]) else _smallest([*held, *later], first, refuted)
+    return [*earlier, *later]
