@@ -31,13 +31,16 @@ class Determinism(Struct, frozen=True, kw_only=True):
 class Comparison(Struct, frozen=True, kw_only=True):
     """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
 
-    `details` are lines on what differs, what was excused, and how it was compared.
+    `details` are lines on what differs, what was excused, and how it was compared. `excused` counts the values that
+    were excused, by kind, and `warnings` are lines on NaN, on empty files, and on files that nothing compared.
     """
 
     name: str
     verdict: V
     detail: str = ""
     details: tuple[str, ...] = ()
+    excused: dict[str, Count] = {}
+    warnings: tuple[str, ...] = ()
 
 
 class Mode(Struct, frozen=True, kw_only=True):
