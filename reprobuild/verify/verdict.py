@@ -39,7 +39,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     verdict: V
     detail: str = ""
     details: tuple[str, ...] = ()
-    excused: dict[str, Count] = {}
+    excused: Annotated[dict[Name, Count], Meta(max_length=20)] = {}
     warnings: tuple[str, ...] = ()
 
 

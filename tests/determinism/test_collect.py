@@ -92,9 +92,10 @@ def test_what_no_pattern_names_is_listed(tmp_path: Path) -> None:
     line = f"mkdir -p {out}/a/b; echo 1 >{out}/log; echo 2 >{out}/a/b/best.pt; echo 3 >{out}/last.pt; echo 4 >beside"
     _, index = collected(tmp_path, line, f"{out}/log", f"{out}/l*.pt")
     assert (index["others"], index["other"]) == (["a/b/best.pt"], 1)
-    many = f"for n in $(seq 30); do echo $n >{out}/$n; done"
-    _, index = collected(tmp_path, many, "nothing")
-    assert (len(index["others"]), index["other"]) == (20, 30 + 1)  # the index of the run before is there, too
+    (tmp_path / "more").mkdir()
+    many = f"for n in $(seq 30); do echo $n >{tmp_path}/more/out/$n; done"
+    _, index = collected(tmp_path / "more", many, "nothing")
+    assert (len(index["others"]), index["other"]) == (20, 30)
 
 
 def test_the_number_of_the_commands_own_process_is_known(tmp_path: Path) -> None:

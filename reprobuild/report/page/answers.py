@@ -199,11 +199,12 @@ def _doubts(verdict: Verdict) -> Iterator[Remark]:
             brief = f"your work, {work.name}: {work.verdict}"
             yield Remark(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
                          section="work")  # fmt: skip
-    if words := excused_words(verdict.comparisons):
-        yield Remark(tone="note", said=_sentence(f"Your work{words}"), section="work")
     for work in verdict.comparisons:
         for line in work.warnings:
-            yield Remark(tone="open", said=_sentence(f"Your work, {work.name}: {line}"), section="work")
+            brief = f"your work, {work.name}: {line}"
+            yield Remark(tone="open", said=_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
+    if words := excused_words(verdict.comparisons):
+        yield Remark(tone="note", said=_sentence(f"Your work: {words[2:]}"), section="work")
     for note in verdict.notes:
         yield Remark(tone="note", said=_sentence(note), section="probes")
     for smoke in verdict.smoke:
