@@ -86,12 +86,12 @@ def _left(text: str, bar: "Callable[[str], bool]") -> str:
     return "\r".join([*(part for part in parts[:-1] if not _is_bar(part, bar)), *parts[-1:]])
 
 
-def look_at(where: str, text: str, found: "Found") -> None:
-    """Note the NaN and the infinities of one line."""
+def look_at(where: str, text: str, found: "Found", log: bool = False) -> None:
+    """Note the NaN and the infinities of one line; of a log the NaN alone, as `best so far: inf` is no result."""
     found.values += bool(text.strip())
     if "n" in text[:LONGEST_DRAWN].lower():
         told = [bool(match.group(1)) for match in _STRANGE.finditer(text[:LONGEST_DRAWN])]
-        found.see(where, sum(told), len(told) - sum(told), len(told))
+        found.see(where, sum(told), 0 if log else len(told) - sum(told), len(told))
 
 
 def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
@@ -184,7 +184,7 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
         elif len(first) != len(second):
             found.differ("row %d: %d and %d columns" % (row, len(first), len(second)))
         else:
-            granted = found.rules.loggers.granted(dict(zip(names, first)), dict(zip(names, second)), None)
+            granted = found.rules.loggers.granted(dict(zip(names, first)), dict(zip(names, second)))
             for index, (a, b) in enumerate(zip(first, second)):
                 name = names[index] if index < len(names) else "column %d" % (index + 1)
                 if a == b:
@@ -218,7 +218,7 @@ def compare_text(one: str, two: str, found: "Found") -> None:
     wrong = total = 0
     bar = found.rules.loggers.bar
     for total, (first, second) in enumerate(zip_longest(lines(one, bar), lines(two, bar)), 1):
-        look_at("line %d" % total, first or "", found)
+        look_at("line %d" % total, first or "", found, log=True)
         if first == second:
             continue
         before = found.count

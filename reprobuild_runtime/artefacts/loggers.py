@@ -106,24 +106,27 @@ def _possible(form: str, text: str, run: "Run") -> bool:
 
 
 class _Record:
-    """The keys by which a logger's record is known, and those whose values may differ; `*` is one beginning of keys."""
+    """The keys by which a logger's record is known, and those whose values may differ; `*` is one beginning of keys.
 
-    def __init__(self, logger: str, keys: "List[str]", excused: "Dict[str, str]", below: str) -> None:
-        self.logger, self.keys, self.excused, self.below = logger, keys, excused, below
+    The form of a key is that of its value, or a dictionary of forms where its value is a dictionary.
+    """
 
-    def granted(self, record: "Dict[Any, Any]", above: "Optional[str]") -> "Iterator[Tuple[str, str]]":
-        """Give the keys of a record whose values may differ, and the form that they must have."""
-        if self.below and self.below != above:
-            return
+    def __init__(self, logger: str, keys: "List[str]", excused: "Dict[str, Any]") -> None:
+        self.logger, self.keys, self.excused = logger, keys, excused
+
+    def granted(self, record: "Dict[Any, Any]") -> "Dict[str, Any]":
+        """Return {key: form} of a record's values that may differ; empty if it is no record of this logger."""
         first = self.keys[0]
         starts = [""]
         if "*" in first:
             end = first[1:]
             starts = [key[: -len(end)] for key in record if isinstance(key, str) and key.endswith(end)]
-        for start in starts:
-            if all(key.replace("*", start) in record for key in self.keys):
-                for key, form in self.excused.items():
-                    yield key.replace("*", start), form
+        return {
+            key.replace("*", start): form
+            for start in starts
+            if all(needed.replace("*", start) in record for needed in self.keys)
+            for key, form in self.excused.items()
+        }
 
 
 class Loggers:
@@ -142,7 +145,7 @@ class Loggers:
             for line in logger.get("lines", [])
         ]
         self._records = [
-            _Record(logger["name"], record["keys"], record["excused"], record.get("below", ""))
+            _Record(logger["name"], record["keys"], record["excused"])
             for logger in data["loggers"]
             for record in logger.get("records", [])
         ]
@@ -164,19 +167,28 @@ class Loggers:
         )
 
     def granted(
-        self, one: "Dict[Any, Any]", two: "Dict[Any, Any]", above: "Any"
-    ) -> "Dict[str, Tuple[str, str]]":
-        """Return {key: (form, logger)} of what may differ in two records, as both of them are one logger's."""
-        return {
-            key: (form, rule.logger)
-            for rule in self._records
-            for key, form in rule.granted(one, above)
-            if (key, form) in set(rule.granted(two, above))
-        }
+        self, one: "Dict[Any, Any]", two: "Dict[Any, Any]", above: "Optional[Tuple[Any, str]]" = None
+    ) -> "Dict[str, Tuple[Any, str]]":
+        """Return {key: (form, logger)} of what may differ in two records, as both of them are one logger's.
+
+        Args:
+            above: what the record that they are in grants to them: forms by key, and the logger.
+        """
+        found: "Dict[str, Tuple[Any, str]]" = {}
+        if above is not None and isinstance(above[0], dict):
+            found.update({key: (form, above[1]) for key, form in above[0].items()})
+        for rule in self._records:
+            other = rule.granted(two)
+            found.update(
+                {key: (form, rule.logger) for key, form in rule.granted(one).items() if key in other}
+            )
+        return found
 
 
-def possible(form: str, value: "Any", run: "Run") -> bool:
+def possible(form: "Any", value: "Any", run: "Run") -> bool:
     """Tell whether a value of a record has the form that its key promises; an empty cell of a table has none."""
+    if not isinstance(form, str):
+        return False
     if form == "moment":
         return moments.whole(value, run)
     if form in ("process", "thread"):

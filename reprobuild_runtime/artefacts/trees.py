@@ -53,14 +53,14 @@ class Walk:
                 self.found.leaf(where, key, one, two, text, envelope, granted)
             return
         if isinstance(one, (dict, list, tuple, set, frozenset, Opaque)):
-            pair = (id(one), id(two), key, envelope, granted)
+            pair = (id(one), id(two), key, envelope, repr(granted))
             if pair in self.seen:
                 return
             self.seen.add(pair)
         if isinstance(one, Array):
             compare_arrays(where, one, two, self.found)
         elif isinstance(one, dict):
-            self._dictionaries(where, key, one, two, depth)
+            self._dictionaries(where, key, one, two, depth, granted)
         elif isinstance(one, (list, tuple)):
             self._sequences(where, key, one, two, depth)
         elif isinstance(one, (set, frozenset)):
@@ -70,7 +70,9 @@ class Walk:
         else:
             self._single(where, key, one, two, envelope, granted)
 
-    def _dictionaries(self, where: str, key: "Any", one: "Any", two: "Any", depth: int) -> None:
+    def _dictionaries(
+        self, where: str, key: "Any", one: "Any", two: "Any", depth: int, granted: "Any"
+    ) -> None:
         names = [[_key(name) for name in part] for part in (one, two)]
         for which, there, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
             for name, value in zip(there, (one if which == "first" else two).values()):
@@ -82,7 +84,7 @@ class Walk:
         values = dict(zip(names[1], two.values()))
         rules = self.found.rules
         top = depth == 0 or (depth == 1 and rules.metadata(key))
-        granted = rules.loggers.granted(one, two, key)
+        below = rules.loggers.granted(one, two, granted)
         for name, value in zip(names[0], one.values()):
             if name in common:
                 # Below a number (an optimizer's state by index) the key that has a meaning stands above.
@@ -90,7 +92,7 @@ class Walk:
                 above = isinstance(key, str) and shown.isdigit() and not rules.ignores(shown)
                 self.compare(
                     _below(where, shown), key if above else shown, value, values[name], depth + 1,
-                    top and name[0], granted.get(shown) if name[0] else None,
+                    top and name[0], below.get(shown) if name[0] else None,
                 )  # fmt: skip
 
     def _missing(self, where: str, name: str, which: str, array: bool) -> None:

@@ -352,7 +352,7 @@ def test_json_is_told_from_safetensors(tmp_path: Path) -> None:
         ("a.pkl", pickle.dumps({"loss": math.nan, "step": 3}), "identical", "loss: 1 NaN of 1"),
         ("a.jsonl", b'{"loss": NaN, "a": 1}\n', "identical", "line 1: 1 NaN of 1"),
         ("a.csv", b"loss,a\nnan,inf\n", "identical", "row 2: 1 NaN, 1 infinite of 2"),
-        ("a.log", b"step 1 loss nan\nnumber of nan iterations: 0\n", "identical", "line 1: 1 NaN of 1"),
+        ("a.log", b"step 1 loss nan\nnumber of nan iterations: 0\ngain: -inf\n", "identical", "line 1: 1 NaN of 1"),
         ("a.pkl", pickle.dumps({}), "inconclusive", ""),
         ("a.npz", packed({"w.npy": npy("<f4", (0,), b"")}), "inconclusive", ""),
     ],

@@ -118,6 +118,15 @@ DRIFT: dict[str, tuple[str, bytes, bytes]] = {
     "weights": ("w.npy", npy("<f4", (1,), floats(1)), npy("<f4", (1,), floats(2))),
     "metrics of a trainer": record("eval_loss", 0.5, 0.6),
     "a prediction that is called train_runtime": record("train_runtime", 3.5, 4.5),
+    "a thread of a forum": document(
+        {"thread": {"id": 5_123_456_789, "name": "a"}}, {"thread": {"id": 5_123_456_790, "name": "a"}}
+    ),
+    "a message in a record of loguru": (
+        "l.jsonl", lines({"text": "x 1", "record": {"line": 1}}), lines({"text": "x 2", "record": {"line": 1}})
+    ),
+    "a length of time below a record": document(
+        {"elapsed": {"repr": "3", "seconds": 3}}, {"elapsed": {"repr": "3", "seconds": 4}}
+    ),
     "a table of arrivals": ("t.csv", b"bus,arrival_time\n7,3.5\n", b"bus,arrival_time\n7,4.5\n"),
     "a table of forecasts": ("t.csv", b"date,y\n2027-01-01 00:00:00,1\n", b"date,y\n2027-01-02 00:00:00,1\n"),
 }  # fmt: skip
