@@ -181,7 +181,7 @@ class Rules:
         for _ in range(_TOKENS):
             between = self._between.match(text, place)
             begin = between.end() if between else place
-            excuse, end = self._token(text, begin, run)
+            excuse, end = self._token(text, begin, run, after=bool(piece.marks))
             if end is None:
                 match = self._passed.match(text, begin)
                 if match is None:
@@ -204,7 +204,8 @@ class Rules:
         piece.parts.append("".join([parts["level"], *marks, parts["rest"]]))
         return True
 
-    def _token(self, text: str, begin: int, run: "Run") -> "Tuple[str, Optional[int]]":
+    def _token(self, text: str, begin: int, run: "Run", after: bool) -> "Tuple[str, Optional[int]]":
+        """Return what begins at a place, and where it ends; a short name of a host counts after a moment only."""
         end = moments.at(text, begin, run)
         if end is not None:
             return "time", end
@@ -212,7 +213,8 @@ class Rules:
         if end is not None and self._level.match(text, end):
             return "time", end
         own = ["pid%s%d" % (between, run.pid) for between in " =:"] if run.pid else []
-        for kind, word in (("host", run.host), *(("process", word) for word in own)):
+        host = run.host if after or len(run.host) >= _WORDY else ""
+        for kind, word in (("host", host), *(("process", word) for word in own)):
             end = begin + len(word)
             if word and text.startswith(word, begin) and not _inside_word(text, begin, end):
                 return kind, end

@@ -247,3 +247,30 @@ def test_every_result_in_a_real_log_counts(tmp_path: Path, name: str, suffix: st
         assert found["verdict"] == "drift", (match.group(), found)
         tried += 1
     assert tried or name in ("loguru", "lightning_rich", "lightning_metrics", "ultralytics", "detectron2")
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "verdict"),
+    [
+        ("n1 wins", "n2 wins", "drift"),
+        ("cost of n1: 3", "cost of n2: 3", "drift"),
+        ("an1mal", "an2mal", "drift"),
+        ("n1-large", "n2-large", "drift"),
+        ("Nov 23 06:20:01 n1 train: x", "Nov 23 06:20:02 n2 train: x", "identical"),
+        ("Nov 23 06:20:01 n1x: x", "Nov 23 06:20:02 n2x: x", "drift"),
+    ],
+)
+def test_a_host_with_a_short_name(tmp_path: Path, one: str, two: str, verdict: str) -> None:
+    """Apptainer keeps the machine's name, which can be any word."""
+    runs = [{**run, "host": host} for run, host in zip(RUNS, ("n1", "n2"), strict=True)]
+    found = compared(tmp_path, *text(one, two), runs=runs)
+    assert found["verdict"] == verdict, found
+
+
+@pytest.mark.parametrize(("zone", "verdict"), [(7200, "identical"), (3600, "drift"), (0, "drift")])
+def test_a_time_without_a_zone_is_one_of_the_container(tmp_path: Path, zone: int, verdict: str) -> None:
+    runs = [{**run, "zone": zone} for run in RUNS]
+    found = compared(tmp_path, *text("2026-11-23 08:20:01 x", "2026-11-23 08:20:02 x"), runs=runs)
+    assert found["verdict"] == verdict
+    found = compared(tmp_path, *text("08:20:01 INFO x", "08:20:02 INFO x"), runs=runs)
+    assert found["verdict"] == verdict
