@@ -20,6 +20,7 @@ MOST = 60  # lines of details of one artefact
 KINDS_EXCUSED = (
     "time", "rate", "memory", "host", "process", "run", "folder", "address", "spaces", "ignored",
 )  # fmt: skip
+MOST_EXCUSED = 1_000_000_000  # values of one file; a certificate holds no larger number
 SAID = 3  # lines on NaN of one file
 WITHHELD = "(what differs here looks like a secret, and is not quoted)"
 
@@ -82,7 +83,7 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
     excused: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
     digest: str = ""
-    counts: dict[Text, int] = {}
+    counts: dict[Text, Annotated[int, Meta(ge=0, le=MOST_EXCUSED)]] = {}
     warnings: tuple[Text, ...] = ()
 
 
@@ -223,7 +224,7 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
         counts.update(answer.counts)
     return Comparison(
         name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines)),
-        excused={kind: counts[kind] for kind in KINDS_EXCUSED if counts[kind] > 0},
+        excused={kind: min(counts[kind], MOST_EXCUSED) for kind in KINDS_EXCUSED if counts[kind] > 0},
         warnings=tuple(map(shown, list(_warnings(judged))[:MOST])),
     )  # fmt: skip
 

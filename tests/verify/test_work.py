@@ -81,6 +81,21 @@ def test_equal_bytes_are_looked_through_and_stay_equal() -> None:
         assert [kind for kind, _ in engine.tasks] == ["workload", "workload", "compare"]
 
 
+def test_a_container_cannot_count_what_it_likes() -> None:
+    outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
+    told = {
+        "name": NAME,
+        "verdict": "identical",
+        "counts": {"time": 10**9, "\x1b[2J": 5},
+        "warnings": ["\x1b[2Jx"] * 9,
+    }
+    given = msgspec.structs.replace(WORK, artefacts=("{out}/model.pt",))
+    (found,), _ = work({"workload": outputs, "compare": [done({"ran": True, "files": [told]})]}, given)
+    assert found.excused == {"time": 10**9}
+    assert len(found.warnings) == 4
+    assert all(line.isprintable() for line in found.warnings)
+
+
 def test_equal_nan_is_no_answer() -> None:
     why = "4 of 4 numbers are NaN, which is equal whatever was computed"
     hollow = {"name": NAME, "verdict": "inconclusive", "details": [why]}
@@ -128,7 +143,8 @@ def test_others_are_compared_in_a_container_that_has_both() -> None:
     "answer",
     [
         done(b"", code=137, stderr=b"Killed"), done(b"no json"), done({"ran": False, "why": "MemoryError"}),
-        done({"ran": True, "files": []}), done({"ran": True, "files": [{**DRIFTED, "verdict": "fine"}]}),
+        done({"ran": True, "files": []}), done({"ran": True, "files": [{**DRIFTED, "counts": {"time": -1}}]}),
+        done({"ran": True, "files": [{**DRIFTED, "verdict": "fine"}]}),
     ],
 )  # fmt: skip
 def test_a_comparison_that_gives_no_answer_is_inconclusive(answer: Finished) -> None:
