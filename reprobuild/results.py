@@ -17,6 +17,7 @@ from reprobuild.image.naming import local_name
 from reprobuild.keep import is_built_here
 from reprobuild.lock import Lock, conflicts, read_lock
 from reprobuild.store import Store
+from reprobuild.verify.headline import excused_values
 from reprobuild.verify.verdict import Verdict
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
@@ -118,8 +119,19 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
             "round_trip": verdict.round_trip if verdict else "not-run",
+            **({"work": _work(verdict)} if verdict and verdict.comparisons else {}),
             **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
         "conflicts": list(conflicts(lock)),
     }  # fmt: skip
+
+
+def _work(verdict: Verdict) -> dict[str, Any]:
+    """Return what the headline says of the user's own work."""
+    return {
+        "comparisons": len(verdict.comparisons),
+        "identical": sum(comparison.verdict == "identical" for comparison in verdict.comparisons),
+        "excused": dict(excused_values(verdict.comparisons)),
+        "warnings": [line for comparison in verdict.comparisons for line in comparison.warnings],
+    }

@@ -8,7 +8,7 @@ from reprobuild_runtime.launch import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Callable, List, Optional
 
 # Those that the kernel raises for this process itself, and those that cannot be caught.
 _NOT_FORWARDED = {
@@ -35,10 +35,13 @@ def become(command: "List[str]") -> int:
         return 127 if missing else 126
 
 
-def look_after(command: "List[str]") -> int:
+def look_after(command: "List[str]", begun: "Callable[[int], None]" = lambda child: None) -> int:
     """Run the command as a child; return its exit code, 128 + N where signal N ended it.
 
     The child stays in this session and process group, so a shell in it controls the terminal as usual.
+
+    Args:
+        begun: is called with the number of the child's process.
     """
     # Python has names for the first and the last real-time signal only; those between are numbers.
     forwarded = {s for s in signal.valid_signals() if getattr(s, "name", "") not in _NOT_FORWARDED}
@@ -51,6 +54,7 @@ def look_after(command: "List[str]") -> int:
             code = become(command)
         finally:
             os._exit(code)
+    begun(child)
     while True:
         info = signal.sigwaitinfo(forwarded | {signal.SIGCHLD})
         if info.si_signo == signal.SIGCHLD:

@@ -20,6 +20,7 @@ from reprobuild.report.text import (
 )
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.results import summary
 from reprobuild.snapshot import read_snapshot
 from reprobuild.verify.verdict import (
     Against,
@@ -95,6 +96,29 @@ def test_what_was_not_identical_is_listed() -> None:
     assert "  conv: inconclusive: no answer" in lines
     assert "no GPU was checked" in lines
     assert lines[-1] == "determinism: cpu drift, gpu not-covered, collectives not-covered"
+
+
+def test_what_was_excused_is_in_the_headline() -> None:
+    """Whoever reads one line of the terminal, the document or the page knows how much was not compared."""
+    verdict = make_verdict(
+        comparisons=(
+            Comparison(name="a", verdict="identical", excused={"time": 2, "rate": 1}),
+            Comparison(
+                name="b", verdict="identical", excused={"time": 1, "ignored": 1}, warnings=("w: 1 NaN of 2",)
+            ),
+        )
+    )
+    lines = render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines()
+    headline = "your work: 2 of 2 comparisons identical, 5 values excused (3 time, 1 rate, 1 ignored)"
+    assert lines[lines.index(headline) + 1] == "  warning: w: 1 NaN of 2"
+    document = summary(make_lock(), IMAGE, verdict, Path("out"))["verdict"]["work"]
+    assert document == {
+        "comparisons": 2, "identical": 2, "excused": {"time": 3, "rate": 1, "ignored": 1},
+        "warnings": ["w: 1 NaN of 2"],
+    }  # fmt: skip
+    alone = make_verdict(comparisons=(Comparison(name="a", verdict="identical", excused={"time": 1}),))
+    text = render_text(make_lock(), IMAGE, alone, Path("out"))
+    assert "your work: 1 of 1 comparisons identical, 1 value excused (1 time)\n" in text
 
 
 def against(verdict: Any, **more: Any) -> list[str]:

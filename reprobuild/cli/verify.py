@@ -32,7 +32,10 @@ from reprobuild.verify.work import work_of_options
     "--distinct", metavar="GLOB", multiple=True,
     help="Artefacts of one run that must differ from one another, as those of ranks.",
 )  # fmt: skip
-@click.option("--ignore", "ignored", metavar="KEY", multiple=True, help="Values of this key may differ.")
+@click.option(
+    "--ignore", "ignored", metavar="KEY", multiple=True,
+    help="Values of this key may differ; in a text, the number after it, or each # in it.",
+)  # fmt: skip
 @fleets.fleet_options
 @common.thorough_option
 @common.gpu_option

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from reprobuild.report.difference import safe
+from reprobuild.verify.headline import excused_words
 from reprobuild.verify.verdict import Against, Deviation, Smoke, Verdict
 
 # Lines of one list.
@@ -19,7 +20,9 @@ def certificate_lines(verdict: Verdict) -> list[str]:
     lines = [line for smoke in verdict.smoke for line in _smoke(smoke, verdict.seed)]
     if verdict.comparisons:
         same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
-        lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical")
+        excused = safe(excused_words(verdict.comparisons))
+        lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical{excused}")
+        lines += [f"  warning: {safe(line, 600)}" for c in verdict.comparisons for line in c.warnings]
         lines += [
             f"  {safe(c.name)}: {c.verdict}: {safe(c.detail, 600)}"
             for c in verdict.comparisons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -11,19 +12,28 @@ from msgspec import Meta, Struct, structs
 
 from reprobuild import secrets
 from reprobuild.guard.strings import OptionalSha256
+from reprobuild.verify.names import timeless
 from reprobuild.verify.verdict import Comparison, V
 
 LONGEST = 400  # characters of a line of details
 MOST = 60  # lines of details of one artefact
+# What `reprobuild_runtime/artefacts/excuses.py` counts; `spaces` is the padding of a number that may differ.
+KINDS_EXCUSED = (
+    "time", "rate", "memory", "host", "process", "run", "folder", "address", "spaces", "ignored",
+)  # fmt: skip
+MOST_EXCUSED = 1_000_000_000  # values of one file; a certificate holds no larger number
+SAID = 3  # lines on NaN of one file
 WITHHELD = "(what differs here looks like a secret, and is not quoted)"
+
+_EMPTY = hashlib.sha256().hexdigest()
 
 Text = Annotated[str, Meta(max_length=10000)]
 Number = Annotated[str, Meta(pattern=r"\A[0-9]{0,6}\Z")]
-# What a name can hold of the time at which its file was made, as `2026-01-31_12-30-00` and `1795321800`.
-_TIMED = re.compile(
-    r"\d{4}-?\d\d-?\d\d[T_-]?\d\d[:_-]?\d\d[:_-]?\d\d(?:[._]\d+)?|(?<!\d)1\d{9}(?:\.\d+)?(?!\d)"
+# A file of such a name that is empty is no log or marker: what should be in it is not there.
+_DATA = re.compile(
+    r"(?i)\.(?:pt|pth|ckpt|bin|safetensors|np[yz]|pkl|pickle|joblib|h5|hdf5|keras|onnx|json|jsonl|ndjson|csv|tsv|parquet|arrow|"
+    r"feather|model|pb|tflite|gguf|msgpack|zarr|tar|zip|gz)$"
 )
-_TEMPORARY = re.compile(r"/tmp/(?:tmp|pymp-)[A-Za-z0-9_]{6,}")  # names that Python's tempfile draws
 _KINDS = {
     "fifo": "a named pipe", "socket": "a socket", "device": "a device", "folder": "an empty folder",
     "system": "a file of the kernel, which nobody wrote", "dangling": "a link to nothing",
@@ -53,6 +63,14 @@ class Index(Struct, frozen=True, kw_only=True):
     files: tuple[Entry, ...]
     there: dict[Text, tuple[Text, ...]]
     failed: Text
+    pid: int = 0
+    zone: int = 0
+    others: tuple[Text, ...] = ()
+    other: int = 0
+
+    def timeless(self, path: str) -> str:
+        """Return a path with marks for what this run alone can have in it: its times, its host."""
+        return timeless(path, self.began, self.ended, self.host, self.zone)
 
 
 class FileAnswer(Struct, frozen=True, kw_only=True):
@@ -66,6 +84,8 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
     excused: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
     digest: OptionalSha256 = ""
+    counts: dict[Text, Annotated[int, Meta(ge=0, le=MOST_EXCUSED)]] = {}
+    warnings: tuple[Text, ...] = ()
 
 
 class Pair(Struct, frozen=True):
@@ -78,31 +98,26 @@ class Pair(Struct, frozen=True):
 def pair(pattern: str, one: Index, two: Index) -> tuple[list[Pair], list[Entry], list[Entry]]:
     """Pair the paths that a pattern named in both runs, and return those that only one of them has, too.
 
-    Files whose names differ only by a time, or by the name of the host, are one.
+    Files whose names differ only by a time within their run, or by the name of its host, are one.
     """
     first, second = (
         {entry.path: entry for entry in index.files if entry.pattern == pattern} for index in (one, two)
     )
     pairs = [Pair(first.pop(path), second.pop(path)) for path in sorted(first.keys() & second.keys())]
-    timeless = [_timeless(first, one.host), _timeless(second, two.host)]
+    timeless = [_timeless(first, one), _timeless(second, two)]
     for name in sorted(timeless[0].keys() & timeless[1].keys()):
         pairs.append(Pair(first.pop(timeless[0][name]), second.pop(timeless[1][name])))
     return pairs, list(first.values()), list(second.values())
 
 
-def _timeless(entries: Mapping[str, Entry], host: str) -> dict[str, str]:
+def _timeless(entries: Mapping[str, Entry], index: Index) -> dict[str, str]:
     """Return {name without times: path} of those that such a name tells apart."""
     found: dict[str, list[str]] = {}
     for path in entries:
-        reduced = _reduced(path, host)
+        reduced = index.timeless(path)
         if reduced != path:
             found.setdefault(reduced, []).append(path)
     return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
-
-
-def _reduced(path: str, host: str) -> str:
-    path = _TIMED.sub("<time>", path.replace(host, "<host>") if host else path)
-    return _TEMPORARY.sub("/tmp/<name>", path)
 
 
 def judge_artefact(
@@ -127,12 +142,12 @@ def judge_artefact(
         for which, entries in (("first", first), ("second", second))
         for entry in entries
     ]
-    judged += [_judge_pair(both, (one.host, two.host), answers) for both in pairs]
+    judged += [_judge_pair(both, (one, two), answers) for both in pairs]
     return _sum_up(label, judged)
 
 
 def _judge_pair(
-    both: Pair, hosts: tuple[str, str], answers: Mapping[tuple[str, str], FileAnswer]
+    both: Pair, runs: tuple[Index, Index], answers: Mapping[tuple[str, str], FileAnswer]
 ) -> FileAnswer:
     one, two = both.one, both.two
     name = one.path
@@ -142,7 +157,7 @@ def _judge_pair(
             verdict="drift",
             details=(f"{_kind(one)} in the first run, {_kind(two)} in the second",),
         )
-    links = [_reduced(entry.link, host) for entry, host in zip((one, two), hosts, strict=True)]
+    links = [run.timeless(entry.link) for entry, run in zip((one, two), runs, strict=True)]
     if links[0] != links[1]:
         # `latest` leads to the last step: another one is another result, whatever it holds.
         return FileAnswer(name=name, verdict="drift", details=(f"{_led(one)} and {_led(two)}",))
@@ -157,7 +172,8 @@ def _judge_pair(
         return FileAnswer(name=name, verdict="inconclusive", details=(why,))
     if one.size == two.size == 0:
         why = "it is empty in both runs, so nothing was compared"
-        return FileAnswer(name=name, verdict="inconclusive", details=(why,))
+        digest = _EMPTY if _DATA.search(name) else ""
+        return FileAnswer(name=name, verdict="inconclusive", details=(why,), digest=digest)
     answer = answers[one.stored, two.stored]
     notes = answer.notes
     if one.link:
@@ -166,7 +182,7 @@ def _judge_pair(
         notes = (*notes, f"named {two.path} in the second run")
     return FileAnswer(
         name=name, verdict=answer.verdict, format=answer.format, count=answer.count, details=answer.details,
-        excused=answer.excused, notes=notes, digest=answer.digest,
+        excused=answer.excused, notes=notes, digest=answer.digest, counts=answer.counts, warnings=answer.warnings,
     )  # fmt: skip
 
 
@@ -179,7 +195,11 @@ def _led(entry: Entry) -> str:
 
 
 def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
-    """Return one comparison for all files of an artefact; what tells nothing counts only where nothing else does."""
+    """Return one comparison for all files of an artefact.
+
+    A file that tells nothing counts only where no other file tells anything, unless it has a digest: that of a
+    checkpoint that is empty, or full of NaN.
+    """
     drifted = [answer for answer in judged if answer.verdict == "drift"]
     same = [answer for answer in judged if answer.verdict == "identical"]
     silent = [answer for answer in judged if answer.verdict == "inconclusive"]
@@ -200,9 +220,25 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> Comparison:
     lines = [line for answer in judged for line in _lines(answer)]
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
+    counts: Counter[str] = Counter()
+    for answer in judged:
+        counts.update(answer.counts)
     return Comparison(
-        name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines))
-    )
+        name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines)),
+        excused={kind: min(counts[kind], MOST_EXCUSED) for kind in KINDS_EXCUSED if counts[kind] > 0},
+        warnings=tuple(map(shown, list(_warnings(judged))[:MOST])),
+    )  # fmt: skip
+
+
+def _warnings(judged: Sequence[FileAnswer]) -> Iterator[str]:
+    """Give what a person must know of files, whatever the verdict: NaN in them, and files that hold nothing."""
+    for answer in judged:
+        for place in answer.warnings[:SAID]:
+            yield f"{answer.name}: {place}"
+        if len(answer.warnings) > SAID:
+            yield f"{answer.name}: and {len(answer.warnings) - SAID} more lines on NaN and infinities"
+        if answer.verdict == "inconclusive":
+            yield f"{answer.name}: {answer.details[0]}"
 
 
 def judge_distinct(judged: Comparison, files: Sequence[tuple[str, str]]) -> Comparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V
@@ -44,6 +45,24 @@ def judge_determinism(
         cpu=_cpu(cpu, work), gpu=_gpu(cpu, gpu, cpu_only), collectives=_collectives(cpu, gpu, cpu_only)
     )
     return answer, list(_notes(cpu, gpu, cpu_only, profile))
+
+
+def excused_values(work: Sequence[Comparison]) -> Counter[str]:
+    """Count the values of the user's own work that were excused, by kind."""
+    counts: Counter[str] = Counter()
+    for comparison in work:
+        counts.update(comparison.excused)
+    return counts
+
+
+def excused_words(work: Sequence[Comparison]) -> str:
+    """Return how many values of the user's own work were excused, by kind; empty if none was."""
+    counts = excused_values(work)
+    total = sum(counts.values())
+    if not total:
+        return ""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in counts.most_common())
+    return f", {total} value{'s' * (total != 1)} excused ({kinds})"
 
 
 def built_for_cuda(cpu: Smoke | None) -> bool | None:

@@ -33,13 +33,16 @@ class Determinism(Struct, frozen=True, kw_only=True):
 class Comparison(Struct, frozen=True, kw_only=True):
     """One piece of work done twice: its name, whether the bytes agreed, and what there is to say.
 
-    `details` are lines on what differs, what was excused, and how it was compared.
+    `details` are lines on what differs, what was excused, and how it was compared. `excused` counts the values that
+    were excused, by kind, and `warnings` are lines on NaN, on empty files, and on files that nothing compared.
     """
 
     name: Text
     verdict: V
     detail: Text = ""
     details: tuple[Text, ...] = ()
+    excused: Annotated[dict[Name, Count], Meta(max_length=20)] = {}
+    warnings: tuple[Text, ...] = ()
 
 
 class Mode(Struct, frozen=True, kw_only=True):

@@ -161,7 +161,17 @@ def compare_work(
         assert one.index is not None
         assert two.index is not None
         answers = _compare(work, runs, reference, engine, env)
-        return [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
+        first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
+        return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
+
+
+def _uncompared(index: Index) -> tuple[str, ...]:
+    """Return what the command wrote below `{out}`, which was empty, and nothing compared."""
+    if not index.others:
+        return ()
+    more = index.other - len(index.others)
+    names = ", ".join(index.others) + (f", and {more} more" if more > 0 else "")
+    return (shown(f"not compared, as no artefact names them: files below {{out}}: {names}"),)
 
 
 def _judge(
@@ -232,44 +242,59 @@ def _index(folder: Path) -> Index | None:
 def _compare(
     work: Work, runs: Sequence[Ran], reference: str, engine: Engine, env: Mapping[str, str]
 ) -> dict[tuple[str, str], FileAnswer]:
-    """Return an answer for each pair of files: equal bytes need no container."""
+    """Return an answer for each pair of files; those of equal bytes are looked through for NaN."""
     indexes = [run.index for run in runs if run.index is not None]
     pairs = {
-        (both.one.stored, both.two.stored): both.one.path
+        (both.one.stored, both.two.stored): both.one
         for artefact in work.artefacts
         for both in pair(_inside(artefact), *indexes)[0]
-        if both.one.kind == both.two.kind == "file"
+        if both.one.kind == both.two.kind == "file" and (both.one.size or both.two.size)
     }
-    answers, unequal = {}, []
-    for numbers, name in pairs.items():
-        digests = [_digest(run.folder / number) for run, number in zip(runs, numbers, strict=True)]
-        if digests[0] == digests[1]:
-            answers[numbers] = FileAnswer(name=name, verdict="identical", digest=digests[0])
-        else:
-            unequal.append((numbers, name, digests[0]))
-    if not unequal:
-        return answers
-    found = _ask(work, runs, [(name, *numbers) for numbers, name, _ in unequal], reference, engine, env)
-    for (numbers, name, digest), answer in zip(unequal, found, strict=True):
-        # The digest of the bytes would be one of two, and says nothing of what is equal in content only.
-        digest = "" if answer.verdict == "identical" else digest
-        answers[numbers] = msgspec.structs.replace(answer, name=name, digest=digest)
+    if not pairs:
+        return {}
+    files = [(entry.path, *numbers) for numbers, entry in pairs.items()]
+    found, why = _ask(work, runs, files, reference, engine, env)
+    answers = {}
+    for number, (numbers, entry) in enumerate(pairs.items()):
+        digests = [_digest(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
+        told = found[number] if found else None
+        answers[numbers] = _answer(entry.path, digests, told, why)
     return answers
+
+
+def _answer(name: str, digests: Sequence[str], told: FileAnswer | None, why: str) -> FileAnswer:
+    """Return what is known of a pair of files.
+
+    Args:
+        told: the comparison's answer, None where it gave none.
+    """
+    same = digests[0] == digests[1]
+    if told is None and same:
+        warning = f"nothing looked for NaN in it: {why}"
+        return FileAnswer(name=name, verdict="identical", digest=digests[0], warnings=(warning,))
+    if told is None:
+        detail = f"the bytes differ, and what differs could not be told: {why}"
+        return FileAnswer(name=name, verdict="inconclusive", details=(detail,), digest=digests[0])
+    if same and told.verdict == "drift":  # equal bytes are equal, whatever a container says
+        told = msgspec.structs.replace(told, verdict="identical", details=(), count=0)
+    # The digest of the bytes would be one of two, and says nothing of what is equal in content only.
+    digest = "" if told.verdict == "identical" and not same else digests[0]
+    return msgspec.structs.replace(told, name=name, digest=digest)
 
 
 def _ask(
     work: Work, runs: Sequence[Ran], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
     env: Mapping[str, str],
-) -> Sequence[FileAnswer]:  # fmt: skip
-    """Compare files in a container of the same image, so that nothing hostile is read outside of one."""
+) -> tuple[Sequence[FileAnswer], str]:  # fmt: skip
+    """Compare files in a container of the same image, so that nothing hostile is read outside of one.
+
+    Returns:
+        An answer for each file, or none and why.
+    """
     options = {
         "one": _INSIDE[0], "two": _INSIDE[1], "ignore": list(work.ignored),
         "files": [{"name": name, "one": one, "two": two} for name, one, two in files],
-        "runs": [
-            {"began": run.index.began, "ended": run.index.ended, "host": run.index.host}
-            for run in runs
-            if run.index
-        ],
+        "runs": [_facts(run.index) for run in runs if run.index],
     }  # fmt: skip
     folder = runs[0].folder.parent / "asked"
     folder.mkdir()
@@ -290,9 +315,15 @@ def _ask(
     except (msgspec.DecodeError, UnicodeDecodeError):
         answers = Answers(ran=False, why=why)
     if answers.ran and len(answers.files) == len(files):
-        return answers.files
-    detail = f"the bytes differ, and what differs could not be told: {answers.why or why}"
-    return [FileAnswer(name=name, verdict="inconclusive", details=(detail,)) for name, _, _ in files]
+        return answers.files, ""
+    return (), answers.why or why
+
+
+def _facts(index: Index) -> dict[str, float | int | str]:
+    """Return what tells a time, a host and a process of one run from others."""
+    return {
+        "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "zone": index.zone,
+    }  # fmt: skip
 
 
 def _digest(path: Path) -> str:

@@ -7,11 +7,14 @@ folder stands for all files in it. Afterwards FOLDER holds `index.json` and the 
 nothing else, so that no more than is compared is brought out of the container, and no name that the command chose.
 Files are linked where that can be, and copied elsewhere. `index.json` is
 
-    {"code", "began", "ended", "host", "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
-     "there": {PATTERN that matched nothing: [names beside it]}, "failed": ""}
+    {"code", "began", "ended", "host", "pid", "zone",
+     "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
+     "there": {PATTERN that matched nothing: [names beside it]}, "others": [names], "other": number, "failed": ""}
 
 with `kind` one of file, folder (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
-unreadable; `written` is false for a file that was there before the command and did not change.
+unreadable; `written` is false for a file that was there before the command and did not change. `pid` is the number of
+the command's own process, `zone` the seconds by which the container's clock is ahead of UTC, and `others` are files of
+FOLDER that no pattern named.
 """
 
 import glob
@@ -140,6 +143,20 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
     return {"files": files, "there": there}
 
 
+def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
+    """Return the files below the folder that no pattern named, by their names in it."""
+    named = {entry["path"] for entry in files}
+    found = []
+    for above, _, names in os.walk(folder):
+        if os.path.relpath(above, folder).split(os.sep)[0] == PART:
+            continue
+        for name in names:
+            path = os.path.normpath(os.path.join(above, name))
+            if readable(path) not in named:
+                found.append(readable(os.path.relpath(path, folder)))
+    return sorted(found)
+
+
 def beside(pattern: str) -> "List[str]":
     """Return names in the first folder above a pattern that is there, the newest first."""
     folder = os.path.dirname(os.path.abspath(pattern))
@@ -174,16 +191,21 @@ def main(argv: "List[str]") -> int:
     entrypoint.uncoerce_locale()
     before = states(patterns)
     began = time.time()
-    code = init.look_after(command)
+    children: "List[int]" = []
+    code = init.look_after(command, children.append)
     index: "Dict[str, Any]" = {
         "code": code,
         "began": began,
         "ended": time.time(),
         "host": os.uname().nodename,
+        "pid": children[0],
+        "zone": time.localtime(began).tm_gmtoff,
     }
-    index.update(files=[], there={}, failed="")
+    index.update(files=[], there={}, others=[], other=0, failed="")
     try:
         index.update(collect(folder, patterns, before))
+        left = others(folder, index["files"])
+        index.update(others=left[:BESIDE], other=len(left))
     except (OSError, ValueError) as err:
         index["failed"] = readable("%s: %s" % (type(err).__name__, err))
     clear(folder)

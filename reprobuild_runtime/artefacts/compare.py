@@ -3,10 +3,11 @@
     python -I compare.py OPTIONS.json
 
 with {"one": FOLDER, "two": FOLDER, "files": [{"name": "out.ckpt", "one": "0", "two": "3"}], "ignore": [KEY...],
-      "runs": [{"began", "ended", "host"}, {...}]}
+      "runs": [{"began", "ended", "host", "pid", "zone"}, {...}]}
 
-gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", "excused", "notes"}]}, or {"ran": false,
-"why"}. Nothing in the files is run. Where a file cannot be read as what it seems to be, its bytes decide.
+gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", "excused", "counts", "warnings",
+"notes"}]}, or {"ran": false, "why"}. Nothing in the files is run. Where a file cannot be read as what it seems to be,
+its bytes decide. Files of equal bytes are read, too: equal NaN, and equal nothing, are no results.
 """
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
@@ -27,8 +28,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
 from reprobuild_runtime.artefacts import archives, lines, pickles  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.excuses import Rules, Run  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.excuses import Rules  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.found import Found, Unreadable  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.moments import Run  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402  after the path
 
@@ -64,7 +66,7 @@ def format_of(name: str, path: str) -> str:
     ):  # fmt: skip
         if head.startswith(begin):
             return kind
-    if lower.endswith(".safetensors") or head[8:10] == b'{"':
+    if lower.endswith(".safetensors") or _begins_safetensors(head, os.path.getsize(path)):
         return "safetensors"
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return "pickle"
@@ -78,6 +80,12 @@ def format_of(name: str, path: str) -> str:
         return "JSON"
     first = head.lstrip().partition(b"\n")[0]
     return "JSON lines" if first.startswith(b"{") and first.rstrip().endswith(b"}") else "text"
+
+
+def _begins_safetensors(head: bytes, size: int) -> bool:
+    """Tell whether the first eight bytes are the length of a header that is there: a text's would be far too large."""
+    length = int.from_bytes(head[:8], "little")
+    return size > 8 and head[8:9] == b"{" and 2 <= length <= size - 8
 
 
 def compare_format(kind: str, name: str, one: str, two: str, found: "Found") -> str:
@@ -146,25 +154,44 @@ def compare_bytes(one: str, two: str, found: "Found") -> None:
 
 def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, Any]":
     """Return what is to be said about one artefact of two runs."""
-    found, how = Found(rules), "bytes"
-    if not same_bytes(one, two):
-        kinds = format_of(name, one), format_of(name, two)
-        try:
-            if kinds[0] != kinds[1]:
-                raise Unreadable("it is %s in the first run and %s in the second" % kinds)
+    found, how, same = Found(rules), "bytes", same_bytes(one, two)
+    kinds = format_of(name, one), format_of(name, two)
+    try:
+        if kinds[0] != kinds[1]:
+            raise Unreadable("it is %s in the first run and %s in the second" % kinds)
+        if not same or kinds[0] != "bytes":
             how = compare_format(kinds[0], name, one, two, found)
-        except Exception as err:  # hostile or damaged: what it is made of can raise anything
-            found, how = Found(rules), "bytes"
-            why = err if isinstance(err, Unreadable) else "%s: %s" % (type(err).__name__, ascii(str(err)))
-            found.note("not read as %s: %s" % (kinds[0], why))
-            if kinds[0] in ("JSON", "JSON lines", "csv"):
-                how = _text_or_bytes(one, two, found)
-            else:
-                compare_bytes(one, two, found)
+        if same:
+            found.notes.clear()
+    except Exception as err:  # hostile or damaged: what it is made of can raise anything
+        found, how = Found(rules), "bytes"
+        why = err if isinstance(err, Unreadable) else "%s: %s" % (type(err).__name__, ascii(str(err)))
+        found.note("not read as %s: %s" % (kinds[0], why))
+        if not same and kinds[0] in ("JSON", "JSON lines", "csv"):
+            how = _text_or_bytes(one, two, found)
+        elif not same:
+            compare_bytes(one, two, found)
+    verdict = "drift" if found.count else "identical"
+    hollow = "" if found.count else _hollow(how, found)
     return {
-        "name": name, "verdict": "drift" if found.count else "identical", "format": how, "count": found.count,
-        "details": short(found.differences), "excused": short(found.excuses()), "notes": short(found.notes),
+        "name": name, "verdict": "inconclusive" if hollow else verdict, "format": how, "count": found.count,
+        "details": short([hollow] if hollow else found.differences), "excused": short(found.excuses()),
+        "notes": short(found.notes), "counts": found.counts, "warnings": short(found.warnings()),
     }  # fmt: skip
+
+
+def _hollow(how: str, found: "Found") -> str:
+    """Return why files that are equal say nothing of the work: their arrays are NaN, or they hold nothing at all."""
+    if found.numbers and 2 * found.nans >= found.numbers:
+        return "%d of %d numbers are NaN, which is equal whatever was computed" % (found.nans, found.numbers)
+    if not found.values and how in _HOLDERS:
+        return "it holds no value"
+    return ""
+
+
+_HOLDERS = frozenset(
+    ["torch checkpoint", "torch checkpoint of the format before 1.6", "pickle", "safetensors", "npz", "npy"]
+)
 
 
 def short(told: "List[str]") -> "List[str]":
@@ -185,7 +212,16 @@ def answer(text: str) -> "Dict[str, Any]":
     """Return the document for these options."""
     try:
         ask = json.loads(text)
-        runs = [Run(float(run["began"]), float(run["ended"]), str(run["host"])) for run in ask["runs"]]
+        runs = [
+            Run(
+                float(run["began"]),
+                float(run["ended"]),
+                str(run["host"]),
+                int(run.get("pid", 0)),
+                int(run.get("zone", 0)),
+            )
+            for run in ask["runs"]
+        ]
         rules = Rules(runs, ask["ignore"])
         files = [
             compare_files(

@@ -145,6 +145,24 @@ class Tally:
             self.relative = max(self.relative, float((far[known] / size[known]).max()))
 
 
+def specials(kind: "Kind", piece: bytes) -> "Tuple[int, int]":
+    """Return how many elements of floating point are NaN, and how many infinite: by their bits."""
+    mantissa = (1 << kind.mantissa) - 1
+    most = ((1 << (8 * kind.width - 1)) - 1) & ~mantissa  # the largest exponent, above which no number is
+    numpy = _numpy() if len(piece) > 4096 else None
+    if numpy is not None:
+        number = numpy.dtype("u%d" % kind.width).type
+        bits = numpy.frombuffer(piece, "<u%d" % kind.width) & number(most | mantissa)
+        if kind.finite:
+            return int((bits == number(most | mantissa)).sum()), 0
+        return int((bits > number(most)).sum()), int((bits == number(most)).sum())
+    codes = struct.unpack("<%d%s" % (len(piece) // kind.width, _CODES[kind.width]), piece)
+    kept = [bits & (most | mantissa) for bits in codes if bits & most == most]
+    if kind.finite:
+        return sum(bits == most | mantissa for bits in kept), 0
+    return sum(bits > most for bits in kept), sum(bits == most for bits in kept)
+
+
 def decode(bits: int, kind: "Kind") -> float:
     """Return the number that the bits of an element mean."""
     if kind.width == 8:

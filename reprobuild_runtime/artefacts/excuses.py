@@ -1,140 +1,39 @@
-"""What may differ between two runs of one command, told by name and by form; the rules are `excuses.json`.
+"""The values in which two runs of one command may differ.
 
-A rule excuses a value only where it has the form that its name promises: a time must lie within its run or last no
-longer than it, a host must be the run's own. `never` names what no rule excuses, a tensor never is, and everything
-that was excused is told. What the user names with `--ignore` is excused whatever it is, but tensors and their keys.
+By default a value is excused only where its form proves its meaning (a moment within its run, the run's own host or
+process, a random uuid, an address) and where its place is the envelope of a log: the beginning of a line, a top-level
+key of a record. Beyond that `loggers.json` lists the times and rates of known loggers, and `--ignore` names the rest.
+A tensor is never excused, and each excuse is counted.
 """
 
-import calendar
+# ruff: noqa: B905  zip has no `strict` before Python 3.10
+
 import json
-import math
 import os
 import re
-import time
 from fnmatch import fnmatchcase
+
+from reprobuild_runtime.artefacts import moments
+from reprobuild_runtime.artefacts.loggers import Loggers, kind_of, possible
+from reprobuild_runtime.artefacts.moments import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Match, Optional, Sequence, Set
+    from typing import Any, Callable, List, Match, Optional, Pattern, Sequence, Tuple
 
-SLACK = (
-    2.0  # seconds about a run that still count as within it: clocks of containers start before and end after
-)
-_QUARTER = 900  # local times differ from UTC by quarters of an hour
-_FURTHEST = 14 * 3600
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "m": 60.0, "h": 3600.0}
-_STAMP = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)?$")
-_OF_DAY = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,]\d+)?$")
-_LASTED = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d\d(?:\.\d+)?)(?:<(?:\?|[\d:]+))?$")
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?) ?([a-zµ]*)$")
-# Bounded, and begun at no letter within a word, so that a long line without any key is not read over and over.
-_TOLD_KEY = re.compile(
-    r"(?<!\w)([A-Za-z_][\w./-]{0,99})([\"']?\s{0,9}[=:]\s{0,9})"
-    r"(\d+(?::\d\d)+(?:\.\d+)?|[-+]?\d[\w.+-]*|\"[^\"]*\"|'[^']*'|[^\s,;|&(){}\[\]]+)"
-)
+    Excuse = Tuple[str, str]  # the kind that is counted, and the rule in words
+
+IGNORED = "ignored"
 _LONGEST = 1 << 17  # characters of a text in which anything is excused
-
-
-class Run:
-    """One of the two runs: when it began and ended, in seconds since 1970, and the name of its host."""
-
-    def __init__(self, began: float, ended: float, host: str) -> None:
-        self.began, self.ended, self.host = began - SLACK, ended + SLACK, host
-
-    def moment(self, seconds: float, zoned: bool = False) -> bool:
-        """Tell whether a time lies within the run; without its zone, in any."""
-        if zoned:
-            return self.began <= seconds <= self.ended
-        shift = math.ceil((self.began - seconds) / _QUARTER) * _QUARTER
-        return abs(shift) <= _FURTHEST and self.began <= seconds + shift <= self.ended
-
-    def of_day(self, seconds: float) -> bool:
-        """Tell whether a time of the day is one within the run, in any zone."""
-        shift = math.ceil((self.began - seconds) / _QUARTER) * _QUARTER
-        return seconds + shift <= self.ended
-
-    def length(self, seconds: float) -> bool:
-        """Tell whether something can have lasted so long within the run."""
-        return 0 <= seconds <= self.ended - self.began
-
-
-def stamp(text: str, run: "Run") -> bool:
-    """Tell whether a text is a time within the run."""
-    text = text.strip()
-    found = _STAMP.match(text)
-    if found:
-        year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-        zone, zoned = found.group(8) or "", bool(found.group(8))
-        offset = 0
-        if zone not in ("", "Z"):
-            digits = zone[1:].replace(":", "")
-            offset = (int(digits[:2]) * 3600 + int(digits[2:]) * 60) * (-1 if zone[0] == "-" else 1)
-        if not (1 <= month <= 12 and 1 <= day <= 31):
-            return False
-        return run.moment(calendar.timegm((year, month, day, hour, minute, second)) - offset, zoned)
-    found = _OF_DAY.match(text)
-    if found:
-        hour, minute, second = (int(part) for part in found.groups())
-        return run.of_day(hour * 3600 + minute * 60 + second)
-    words = text.split()
-    if len(words) in (5, 6):  # as ctime(3) and date(1) write it
-        try:
-            return run.moment(
-                calendar.timegm(time.strptime(" ".join(words[:4] + words[-1:]), "%a %b %d %H:%M:%S %Y"))
-            )
-        except ValueError:
-            return False
-    return False
-
-
-def clock(value: "Any", run: "Run", key: str = "") -> bool:
-    """Tell whether a value is a time within the run, or a length of time no longer than it."""
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, (int, float)):
-        if not math.isfinite(value):
-            return False
-        unit = next(
-            (factor for name, factor in _UNITS.items() if key.endswith("_" + name) or key == name), 1.0
-        )
-        # Epochs are counted in seconds down to nanoseconds; lengths are taken for seconds where the key does not say.
-        if any(run.moment(value / scale, True) for scale in (1, 1e3, 1e6, 1e9)):
-            return True
-        return run.length(value * unit) or (unit == 1.0 and "millis" in key and run.length(value / 1e3))
-    if not isinstance(value, str):
-        return False
-    if stamp(value, run):
-        return True
-    found = _LENGTH.match(value.strip())
-    if found:
-        word = found.group(2)
-        return run.length(float(found.group(1)) * _UNITS.get(word, 60.0 if word.startswith("min") else 1.0))
-    found = _LASTED.match(value.strip())
-    if not found:
-        return False
-    hours, minutes, seconds = found.groups()
-    return run.length(int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds))
-
-
-_FORMS: "Dict[str, Callable[[Any, Run, str], bool]]" = {
-    "clock": clock,
-    "text": lambda value, run, key: isinstance(value, str) and clock(value, run, key),
-    "rate": lambda value, run, key: isinstance(value, (int, float, str)) and not isinstance(value, bool),
-    "host": lambda value, run, key: value == run.host,
-    "whole": lambda value, run, key: isinstance(value, int) and 0 < value < 1 << 48,
-    "name": lambda value, run, key: isinstance(value, (int, str)) and not isinstance(value, bool),
-    "path": lambda value, run, key: isinstance(value, str),
-}
-_CHECKS: "Dict[str, Callable[[str, Run], bool]]" = {
-    "moment": lambda text, run: (
-        run.moment(float(text), True) if text.replace(".", "", 1).isdigit() else stamp(text, run)
-    ),
-    "length": lambda text, run: clock(text, run),
-    "rate": lambda text, run: True,
-    "whole": lambda text, run: True,
-    "temporary": lambda text, run: True,
-    "address": lambda text, run: True,
-}
+_TOKENS = 12  # of an envelope
+_WORDY = 8  # characters of a host's name that no other text has by chance
+_NUMBER = r"[-+]?(?:\d[\w.]*(?:[eE][-+]\d+)?|\.\d+)"
+# Bounded, and begun at no letter within a word, so that a long line without any key is not read over and over.
+_KEY = re.compile(
+    r"(?<!\w)([A-Za-z_][\w./-]{0,99})([\"']?\s{0,9}[=:]\s{0,9}|\s{1,9}(?=[-+.]?\d))"
+    r"(\d+(?::\d\d)+(?:\.\d+)?|" + _NUMBER + r"[\w.+-]*%?|\"[^\"]*\"|'[^']*'|[^\s,;|&(){}\[\]]+)"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def plain(key: str) -> str:
@@ -143,106 +42,238 @@ def plain(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", parted.lower()).strip("_")
 
 
+def _phrase(wanted: str) -> "Pattern[str]":
+    """Return the pattern of an ignored text: `#` is a number in it; without one, the number after it is meant."""
+    spelled = wanted if "#" in wanted else wanted + " #"
+    parts = [
+        (r"\s{0,9}" if part[:1].isspace() else "")
+        + r"\s{1,9}".join(re.escape(word) for word in part.split())
+        + (r"\s{0,9}[=:]?\s{0,9}" if part[-1:].isspace() else "")
+        for part in spelled.split("#")
+    ]
+    begin = (
+        r"(?<!\w)"
+        if spelled[0].isalnum() or spelled[0] == "_"
+        else r"(?<![\d.])"
+        if spelled[0] == "#"
+        else ""
+    )
+    end = r"(?!\w)" if spelled[-1].isalnum() or spelled[-1] == "_" else ""
+    return re.compile(begin + r"(%s%%?)".join(["%s"] * len(parts)) % _woven(parts) + end, re.IGNORECASE)
+
+
+def _woven(parts: "List[str]") -> "Tuple[str, ...]":
+    woven = [parts[0]]
+    for part in parts[1:]:
+        woven += [_NUMBER, part]
+    return tuple(woven)
+
+
+class Piece:
+    """A text in which what may differ has given way to marks, and what stood there."""
+
+    def __init__(self) -> None:
+        self.parts: "List[str]" = []
+        self.marks: "List[Tuple[Excuse, str]]" = []
+
+    def mark(self, excuse: "Excuse", text: str) -> str:
+        """Note what stands in a place, and return the mark for it."""
+        self.marks.append((excuse, text))
+        return "<%s>" % excuse[1]
+
+
 class Rules:
     """The rules, for two runs and with the keys that the user ignores."""
 
     def __init__(self, runs: "Sequence[Run]", ignored: "Sequence[str]" = ()) -> None:
-        with open(
-            os.path.join(os.path.dirname(os.path.abspath(__file__)), "excuses.json"), encoding="utf-8"
-        ) as file:
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "excuses.json")
+        with open(path, encoding="utf-8") as file:
             data = json.load(file)
-        self.runs = runs
-        self.ignored = [plain(key) if "*" not in key else key.lower() for key in ignored]
-        self.never, self.anywhere = re.compile(data["never"]), frozenset(data["anywhere"])
-        self.keys = [(rule["name"], re.compile(rule["pattern"]), rule["form"]) for rule in data["keys"]]
-        self.forms = [(rule["name"], re.compile(rule["pattern"]), rule["check"]) for rule in data["forms"]]
+        self.runs, self.loggers = runs, Loggers()
+        self.ignored = [plain(key) if "*" not in key else key.lower() for key in ignored if "#" not in key]
+        self._phrases = [_phrase(key) for key in ignored if "*" not in key and key.strip()]
+        self._metadata = re.compile(data["metadata"])
+        self._keys = [(rule["kind"], re.compile(rule["pattern"])) for rule in data["keys"]]
+        self._forms = [(rule["kind"], re.compile(rule["pattern"])) for rule in data["forms"]]
+        self._level, self._passed = (re.compile(data[name]) for name in ("level", "passed"))
+        self._between = re.compile(data["between"])
 
     def ignores(self, key: str) -> bool:
         """Tell whether the user ignores a key."""
         return any(fnmatchcase(plain(key), wanted) for wanted in self.ignored)
 
-    def always(self, key: str) -> bool:
-        """Tell whether a key, and all below it, is of what no rule ever excuses: `loss` among its words."""
-        return not self.anywhere.isdisjoint(plain(key).split("_"))
+    def metadata(self, key: "Any") -> bool:
+        """Tell whether a top-level key leads to what is said of a run: `meta`, `environment`."""
+        return isinstance(key, str) and self._metadata.fullmatch(plain(key)) is not None
 
-    def refuses(self, key: str) -> bool:
-        """Tell whether no rule but the user's own excuses a key."""
-        return self.always(key) or self.never.fullmatch(plain(key)) is not None
+    def excuse(
+        self, key: "Optional[str]", one: "Any", two: "Any", envelope: bool = False, granted: "Any" = None
+    ) -> "List[Excuse]":
+        """Return the rules that let two values differ; none if the difference counts.
 
-    def excuse(self, key: "Optional[str]", one: "Any", two: "Any") -> str:
-        """Return the name of the rule that lets two values of one key differ; nothing where none does."""
-        if key is not None:
-            if self.ignores(key):
-                return "--ignore"
-            spelled = plain(key)
-            if self.refuses(key):
-                return ""
-            for name, pattern, form in self.keys:
-                if pattern.fullmatch(spelled):
-                    suits = _FORMS[form]
-                    return (
-                        name
-                        if suits(one, self.runs[0], spelled) and suits(two, self.runs[1], spelled)
-                        else ""
-                    )
-        if isinstance(one, str) and isinstance(two, str) and self.same_text(one, two):
-            return "form"
-        return ""
+        Args:
+            envelope: the key is a top-level one of a record, or one of its metadata.
+            granted: the form and the logger, if a known logger's record has the key.
+        """
+        if key is not None and self.ignores(key):
+            return [(IGNORED, "--ignore")]
+        if granted and granted[0] == "line" and isinstance(one, str) and isinstance(two, str):
+            return self.texts(one, two)
+        if granted and possible(granted[0], one, self.runs[0]) and possible(granted[0], two, self.runs[1]):
+            return [(kind_of(granted[0]), "%s, %s" % (kind_of(granted[0]), granted[1]))]
+        if key is not None and envelope:
+            for kind, pattern in self._keys:
+                if pattern.fullmatch(plain(key)) and self._proved(kind, one, two):
+                    return [(kind, kind)]
+        if isinstance(one, str) and isinstance(two, str):
+            return self.texts(one, two, line=False)
+        return []
 
-    def same_text(self, one: str, two: str) -> bool:
-        """Tell whether two texts differ only in what may differ."""
+    def _proved(self, kind: str, one: "Any", two: "Any") -> bool:
+        first, second = self.runs
+        if kind == "time":
+            return moments.whole(one, first) and moments.whole(two, second)
+        if kind == "host":
+            return bool(first.host) and (one, two) == (first.host, second.host)
+        if kind == "process":
+            return 0 < first.pid == one and 0 < second.pid == two and not isinstance(one, bool)
+        return all(isinstance(value, str) and _RANDOM.fullmatch(value) for value in (one, two))
+
+    def texts(self, one: str, two: str, line: bool = True) -> "List[Excuse]":
+        """Return the rules that let two texts differ; none if a difference counts.
+
+        Args:
+            line: they are lines of a log, which begin with an envelope, and may be a known logger's.
+        """
         if max(len(one), len(two)) > _LONGEST:
-            return False
-        return self.reduced(one, self.runs[0]) == self.reduced(two, self.runs[1])
+            return []
+        first, second = (self._reduced(text, run, line) for text, run in zip((one, two), self.runs))
+        if first.parts != second.parts or len(first.marks) != len(second.marks):
+            return []
+        found = []
+        for (excuse, was), (other, now) in zip(first.marks, second.marks):
+            if excuse != other or (excuse[0] == "folder" and _alike(was, now)):
+                return []
+            if was != now:
+                found.append(excuse)
+        # Padding beside a number that may differ is all that is left.
+        return found or ([("spaces", "spaces")] if first.marks and one != two else [])
 
-    def reduced(self, text: str, run: "Run") -> str:
-        """Return a text with `<NAME>` in the place of what may differ in it."""
-        pieces: "List[str]" = []
-        end = 0
-        for found in _TOLD_KEY.finditer(text):
-            key, between, _ = found.groups()
-            if self.ignores(key):
-                kept = key + between + "<--ignore>"
-            elif self.refuses(key):
-                kept = found.group()
-            else:
+    def _reduced(self, text: str, run: "Run", line: bool) -> "Piece":
+        piece = Piece()
+        if line:
+            piece.parts.append("".join(_ANSI.findall(text)))
+            text = _ANSI.sub("", text)
+        start = self._envelope(text, run, piece) if line else 0
+        text = self._without_ignored(text[start:], piece)
+        if line:
+            text = self._without_logged(text, run, piece)
+        piece.parts.append(self._without_forms(text, run, piece))
+        return piece
+
+    def _envelope(self, text: str, run: "Run", piece: "Piece") -> int:
+        """Take in the beginning of a line: moments, the host, the process, and between them levels and brackets."""
+        for prefix in self.loggers.prefixes:
+            match = prefix.match(text)
+            if match and self._of_prefix(match, run, piece):
+                return match.end()
+        place, kept = 0, 0
+        for _ in range(_TOKENS):
+            between = self._between.match(text, place)
+            begin = between.end() if between else place
+            excuse, end = self._token(text, begin, run, after=bool(piece.marks))
+            if end is None:
+                match = self._passed.match(text, begin)
+                if match is None:
+                    break
+                place = match.end()
                 continue
-            pieces += [self._free(text[end : found.start()], run), kept]
-            end = found.end()
-        return "".join([*pieces, self._free(text[end:], run)])
+            piece.parts.append(text[kept:begin] + piece.mark((excuse, excuse), text[begin:end]))
+            place = kept = end
+        return kept
 
-    def _free(self, text: str, run: "Run") -> str:
-        """Reduce a text in which no key stands whose value never differs."""
-        if run.host:
-            text = text.replace(run.host, "<host>")
-        text = self._formed(text, run, {"moment"})
+    def _of_prefix(self, match: "Match[str]", run: "Run", piece: "Piece") -> bool:
+        """Take in a prefix of a known logger, in which a moment of another run is none."""
+        parts = match.groupdict()
+        moment = "%s/%s %s" % (parts["month"], parts["day"], parts["clock"])
+        if moments.at(moment, 0, run) != len(moment):
+            return False
+        marks = [
+            piece.mark((kind, kind), parts[name]) for kind, name in (("time", "clock"), ("process", "pid"))
+        ]
+        piece.parts.append("".join([parts["level"], *marks, parts["rest"]]))
+        return True
 
-        def told(found: "Match[str]") -> str:
+    def _token(self, text: str, begin: int, run: "Run", after: bool) -> "Tuple[str, Optional[int]]":
+        """Return what begins at a place, and where it ends; a short name of a host counts after a moment only."""
+        end = moments.at(text, begin, run)
+        if end is not None:
+            return "time", end
+        end = moments.of_day_at(text, begin, run)
+        if end is not None and self._level.match(text, end):
+            return "time", end
+        own = ["pid%s%d" % (between, run.pid) for between in " =:"] if run.pid else []
+        host = run.host if after or len(run.host) >= _WORDY else ""
+        for kind, word in (("host", host), *(("process", word) for word in own)):
+            end = begin + len(word)
+            if word and text.startswith(word, begin) and not _inside_word(text, begin, end):
+                return kind, end
+        return "", None
+
+    def _without_ignored(self, text: str, piece: "Piece") -> str:
+        if not self.ignored and not self._phrases:
+            return text
+        excuse = (IGNORED, "--ignore")
+
+        def of_key(found: "Match[str]") -> str:
             key, between, value = found.groups()
-            spelled = plain(key)
-            for name, pattern, form in self.keys:
-                if pattern.fullmatch(spelled) and _FORMS[form](_number(value), run, spelled):
-                    return key + between + "<%s>" % name
-            return found.group()
+            return key + between + piece.mark(excuse, value) if self.ignores(key) else found.group()
 
-        return self._formed(_TOLD_KEY.sub(told, text), run, set(_CHECKS) - {"moment"})
+        def of_phrase(found: "Match[str]") -> str:
+            told, at = [], found.start()
+            for number in range(1, len(found.groups()) + 1):
+                told += [text[at : found.start(number)].rstrip(), piece.mark(excuse, found.group(number))]
+                at = found.end(number)
+            return "".join([*told, text[at : found.end()]])
 
-    def _formed(self, text: str, run: "Run", checks: "Set[str]") -> str:
-        for name, pattern, check in self.forms:
-            if check in checks:
-                text = pattern.sub(_replacing("<%s>" % name, _CHECKS[check], run), text)
+        for phrase in self._phrases:
+            text = phrase.sub(of_phrase, text)
+        return _KEY.sub(of_key, text) if self.ignored else text
+
+    def _without_logged(self, text: str, run: "Run", piece: "Piece") -> str:
+        told, at = [], 0
+        for span in self.loggers.spans(text, run):
+            # Padding before a number is part of it.
+            told += [text[at : span.start].rstrip(" ")]
+            told += [
+                piece.mark((span.kind, "%s, %s" % (span.kind, span.logger)), text[span.start : span.end])
+            ]
+            at = span.end
+        return "".join([*told, text[at:]]).rstrip(" ") if told else text
+
+    def _without_forms(self, text: str, run: "Run", piece: "Piece") -> str:
+        if len(run.host) >= _WORDY and run.host in text:
+            word = r"(?<![\w.-])%s(?![\w-])" % re.escape(run.host)
+            text = re.sub(word, _marking(piece, "host"), text)
+        for kind, pattern in self._forms:
+            text = pattern.sub(_marking(piece, kind), text)
         return text
 
 
-def _replacing(name: str, passes: "Callable[[str, Run], bool]", run: "Run") -> "Callable[[Match[str]], str]":
-    return lambda found: name if passes(found.group(), run) else found.group()
+# uuid4(), with and without its dashes: the version and the variant have their places.
+_RANDOM = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}"
+)
 
 
-def _number(text: str) -> "Any":
-    """Return the number that a text is, else the text without its quotation marks."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text.strip("\"'")
+def _marking(piece: "Piece", kind: str) -> "Callable[[Match[str]], str]":
+    return lambda found: piece.mark((kind, kind), found.group())
+
+
+def _inside_word(text: str, begin: int, end: int) -> bool:
+    return text[:begin][-1:].isalnum() or text[end : end + 1].isalnum() or text[end : end + 1] in ("-", "_")
+
+
+def _alike(one: str, two: str) -> bool:
+    """Tell whether two names are too much alike to be drawn: `tmpresnet18` and `tmpresnet50`."""
+    return one != two and sum(a == b for a, b in zip(one[-8:], two[-8:])) > 3

@@ -16,14 +16,24 @@ class Unreadable(Exception):
 
 
 class Found:
-    """Collects what is found."""
+    """Collects what is found.
+
+    Attributes:
+        counts: how many values were excused, by kind.
+        strange: how many values are NaN or infinite, by place, up to some places.
+        numbers, nans: floating-point elements of arrays, and those of them that are NaN.
+        values: elements and single values of all kinds.
+    """
 
     def __init__(self, rules: "Rules") -> None:
         self.rules = rules
         self.count = 0
         self.differences: "List[str]" = []
         self.excused: "Dict[Tuple[str, str], List[Any]]" = {}
+        self.counts: "Dict[str, int]" = {}
         self.notes: "List[str]" = []
+        self.strange: "Dict[str, str]" = {}
+        self.places = self.numbers = self.nans = self.values = 0
 
     def differ(self, text: str) -> None:
         """Note a difference."""
@@ -36,22 +46,58 @@ class Found:
         if text not in self.notes:
             self.notes.append(text)
 
-    def leaf(self, where: str, key: "Any", one: "Any", two: "Any", text: str) -> None:
+    def leaf(
+        self,
+        where: str,
+        key: "Any",
+        one: "Any",
+        two: "Any",
+        text: str,
+        envelope: bool = False,
+        granted: "Any" = None,
+    ) -> None:
         """Note that two single values differ, in words `text`, unless a rule excuses it.
 
         Args:
             where: place and key, for people.
             key: the key that leads to the values, None where there is none.
+            envelope, granted: see `Rules.excuse`.
         """
-        name = self.rules.excuse(key if isinstance(key, str) else None, one, two)
-        if not name:
-            self.differ("%s: %s" % (where, text))
-            return
-        self.excuse(key if isinstance(key, str) else "text", name, where, text)
+        name = key if isinstance(key, str) else None
+        self._excused_or_not(
+            self.rules.excuse(name, one, two, envelope, granted), name or "text", where, text
+        )
 
-    def excuse(self, key: str, name: str, where: str, text: str) -> None:
+    def line(self, where: str, one: str, two: str) -> None:
+        """Note that two lines of a log differ, unless rules excuse it."""
+        text = "%s and %s" % (quoted(one), quoted(two))
+        self._excused_or_not(self.rules.texts(one, two), "text", where, text)
+
+    def _excused_or_not(self, rules: "List[Tuple[str, str]]", key: str, where: str, text: str) -> None:
+        if not rules:
+            self.differ("%s: %s" % (where, text))
+        for kind, name in rules:
+            self.excuse(key, kind, name, where, text)
+
+    def excuse(self, key: str, kind: str, name: str, where: str, text: str) -> None:
         """Note what a rule excused."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
         self.excused.setdefault((key[:LONGEST], name), [0, where, text])[0] += 1
+
+    def see(self, where: str, nans: int, infinite: int, total: int) -> None:
+        """Note which of the floating-point numbers in a place are none, or infinite."""
+        if not nans and not infinite:
+            return
+        self.places += 1
+        if len(self.strange) < TOLD:
+            said = ["%d NaN" % nans] * bool(nans) + ["%d infinite" % infinite] * bool(infinite)
+            self.strange.setdefault(where or "at the top", "%s of %d" % (", ".join(said), total))
+
+    def warnings(self) -> "List[str]":
+        """Return where NaN and infinities are, in words."""
+        told = ["%s: %s" % item for item in self.strange.items()]
+        more = self.places - len(told)
+        return [*told, "and in %d places more" % more] if more > 0 else told
 
     def excuses(self) -> "List[str]":
         """Return what was excused, in words: one line for each key and rule."""

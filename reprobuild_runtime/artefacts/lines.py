@@ -13,17 +13,48 @@ from reprobuild_runtime.artefacts.trees import Walk, canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 LONGEST = 16 << 20  # bytes of one line
+LONGEST_DRAWN = 1 << 17  # characters of a line in which bars and NaN are looked for
 WHOLE = 256 << 20  # bytes of a JSON document
-# tqdm's bars, those of Keras, and bare percentages: when they are drawn anew depends on the clock.
-_BAR = re.compile(r"%\||^\s*\d{1,3}(?:\.\d+)? ?%|\[\d+:\d\d|\b(?:it|s)/(?:it|s|step)\b|\bETA\b|\[[=>.]{5,}\]")
+_UP = "\x1b[A"  # the cursor goes up: a bar below another one was drawn, and goes away
+_HELD = 8  # lines that a cursor can go up
+_PERCENT = re.compile(r"\s*\d{1,3}(?:\.\d+)? ?%\s*")
+_SHOWN = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08")
+# What is written of NaN and infinities beside a key, or in a cell: `loss nan`, `"loss": NaN`, `,inf,`.
+_STRANGE = re.compile(
+    r"(?:[=:,(\[]\s{0,9}|(?:loss|ppl|perplexity|norm|accuracy|acc|error)\s{1,9}|^)[\"']?[-+]?(?:(nan)|inf|infinity)[\"']?"
+    r"(?=\s*(?:$|[,;|)\]}]|-? ?[A-Za-z_]+[=:]))", re.IGNORECASE,
+)  # fmt: skip
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch", "batch")
 
 
-def lines(path: str) -> "Iterator[str]":
-    """Give the lines of a text without their ends; of one that a progress bar wrote over, what was left standing."""
+def lines(path: str, bar: "Optional[Callable[[str], bool]]" = None) -> "Iterator[str]":
+    """Give the lines of a text without their ends.
+
+    Args:
+        bar: tells what is a progress bar and nothing else: one that something was written over is left out.
+    """
+    held: "List[str]" = []
+    for text in _read(path):
+        if bar is None:
+            yield text
+            continue
+        ups = text.count(_UP) if len(text) <= LONGEST_DRAWN else 0
+        if ups and ups <= len(held):
+            pieces = text.split(_UP)
+            if all(_gone(piece, bar) for piece in pieces[:-1]):
+                text = held[-ups] + "\r" + pieces[-1]
+                del held[-ups:]
+        held.append(text)
+        if len(held) > _HELD:
+            yield _left(held.pop(0), bar)
+    for text in held:
+        yield text if bar is None else _left(text, bar)
+
+
+def _read(path: str) -> "Iterator[str]":
     with open(path, "rb") as file:
         while True:
             line = file.readline(LONGEST + 1)
@@ -35,14 +66,32 @@ def lines(path: str) -> "Iterator[str]":
                 text = line.decode("utf-8")
             except UnicodeDecodeError:
                 raise Unreadable("it is no text in UTF-8") from None
-            text = text[:-1] if text.endswith("\n") else text
-            yield _left(text)
+            yield text[:-1] if text.endswith("\n") else text
 
 
-def _left(text: str) -> str:
+def _gone(text: str, bar: "Callable[[str], bool]") -> bool:
+    return all(not part.strip() or _is_bar(part, bar) for part in text.split("\r"))
+
+
+def _is_bar(text: str, bar: "Callable[[str], bool]") -> bool:
+    shown = _SHOWN.sub("", text)
+    return _PERCENT.fullmatch(shown) is not None or bar(shown)
+
+
+def _left(text: str, bar: "Callable[[str], bool]") -> str:
     """Return a line without what a progress bar wrote and wrote over; all else that ends in `\\r` stays, and counts."""
+    if "\r" not in text:
+        return text
     parts = [part for part in text.split("\r") if part.strip()]
-    return "\r".join([*(part for part in parts[:-1] if not _BAR.search(part)), *parts[-1:]])
+    return "\r".join([*(part for part in parts[:-1] if not _is_bar(part, bar)), *parts[-1:]])
+
+
+def look_at(where: str, text: str, found: "Found", log: bool = False) -> None:
+    """Note the NaN and the infinities of one line; of a log the NaN alone, as `best so far: inf` is no result."""
+    found.values += bool(text.strip())
+    if "n" in text[:LONGEST_DRAWN].lower():
+        told = [bool(match.group(1)) for match in _STRANGE.finditer(text[:LONGEST_DRAWN])]
+        found.see(where, sum(told), 0 if log else len(told) - sum(told), len(told))
 
 
 def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
@@ -89,6 +138,7 @@ def compare_json_lines(one: str, two: str, found: "Found") -> None:
     """Compare two files of JSON lines; the first that differs is the step where the drift began."""
     wrong = total = 0
     for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
+        look_at("line %d" % total, first or "", found)
         if first == second:
             continue
         before = found.count
@@ -123,6 +173,7 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
     wrong, row = 0, 0
     names: "List[str]" = []
     for row, (first, second) in enumerate(zip_longest(_rows(one), _rows(two)), 1):
+        look_at("row %d" % row, ",".join(first or []), found)
         if row == 1 and first == second:
             names = first or []
         if first == second:
@@ -133,6 +184,7 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
         elif len(first) != len(second):
             found.differ("row %d: %d and %d columns" % (row, len(first), len(second)))
         else:
+            granted = found.rules.loggers.granted(dict(zip(names, first)), dict(zip(names, second)))
             for index, (a, b) in enumerate(zip(first, second)):
                 name = names[index] if index < len(names) else "column %d" % (index + 1)
                 if a == b:
@@ -140,7 +192,7 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
                 where, values = "row %d %s" % (row, quoted(name)[1:-1]), (_cell(a), _cell(b))
                 if canonical(values[0]) == canonical(values[1]):  # `007` and `7` are two names
                     values = a, b
-                Walk(found).compare(where, name, *values)
+                Walk(found).compare(where, name, *values, envelope=True, granted=granted.get(name))
         wrong += found.count > before
     _sum_up(wrong, row, found)
 
@@ -164,7 +216,9 @@ def _cell(text: str) -> "Any":
 def compare_text(one: str, two: str, found: "Found") -> None:
     """Compare two logs."""
     wrong = total = 0
-    for total, (first, second) in enumerate(zip_longest(lines(one), lines(two)), 1):
+    bar = found.rules.loggers.bar
+    for total, (first, second) in enumerate(zip_longest(lines(one, bar), lines(two, bar)), 1):
+        look_at("line %d" % total, first or "", found, log=True)
         if first == second:
             continue
         before = found.count
@@ -174,7 +228,7 @@ def compare_text(one: str, two: str, found: "Found") -> None:
                 "line %d: only in the %s run: %s" % (total, "second" if first is None else "first", only)
             )
         else:
-            found.leaf("line %d" % total, None, first, second, "%s and %s" % (quoted(first), quoted(second)))
+            found.line("line %d" % total, first, second)
         wrong += found.count > before
     _sum_up(wrong, total, found)
     if not found.count and not found.excused:

@@ -5,7 +5,7 @@
 import math
 import os
 
-from reprobuild_runtime.artefacts.distance import BLOCK, KINDS, RAW, Kind, Tally, describe
+from reprobuild_runtime.artefacts.distance import BLOCK, KINDS, RAW, Kind, Tally, describe, specials
 from reprobuild_runtime.artefacts.found import Found, Unreadable
 
 TYPE_CHECKING = False
@@ -67,7 +67,8 @@ class Array:
 
 
 def compare_arrays(where: str, one: "Array", two: "Array", found: "Found") -> None:
-    """Compare type, shape, layout and bytes of two arrays."""
+    """Compare type, shape, layout and bytes of two arrays, and look for NaN and infinities in the first."""
+    look_at(where, one, found)
     for name, a, b in (
         ("type", one.dtype, two.dtype), ("shape", one.shape, two.shape), ("layout", one.layout, two.layout),
         ("device or flags", one.note, two.note),
@@ -91,6 +92,21 @@ def compare_arrays(where: str, one: "Array", two: "Array", found: "Found") -> No
         found.differ("%s: %s %s: %s" % (
             where, one.dtype, list(one.shape), describe(tally, total, shape, one.dtype.startswith("complex"))
         ))  # fmt: skip
+
+
+def look_at(where: str, array: "Array", found: "Found") -> None:
+    """Count the NaN and the infinities of an array."""
+    kind = KINDS.get(array.dtype, RAW)
+    found.values += max(array.section.length // kind.width, 0)
+    if kind.form != "float" or array.section.length % kind.width:
+        return
+    nans = infinite = 0
+    for piece in array.section.pieces(BLOCK):
+        counted = specials(kind, piece)
+        nans, infinite = nans + counted[0], infinite + counted[1]
+    total = array.section.length // kind.width
+    found.numbers, found.nans = found.numbers + total, found.nans + nans
+    found.see(where, nans, infinite, total)
 
 
 def compare_sections(kind: "Kind", one: "Section", two: "Section") -> "Tally":

@@ -29,10 +29,18 @@ class Walk:
     def __init__(self, found: "Found") -> None:
         self.found = found
         # Shared objects are compared once below each key, which decides what is excused, and rings end.
-        self.seen: "Set[Tuple[int, int, Any]]" = set()
+        self.seen: "Set[Tuple[int, int, Any, bool, Any]]" = set()
 
-    def compare(self, where: str, key: "Any", one: "Any", two: "Any", depth: int = 0) -> None:
-        """Compare two values; `key` is the nearest key of a dictionary above them."""
+    def compare(
+        self, where: str, key: "Any", one: "Any", two: "Any", depth: int = 0, envelope: bool = False,
+        granted: "Any" = None,
+    ) -> None:  # fmt: skip
+        """Compare two values.
+
+        Args:
+            key: the nearest key of a dictionary above them.
+            envelope, granted: see `Rules.excuse`.
+        """
         if depth > DEEPEST:
             raise Unreadable("it is nested more than %d deep" % DEEPEST)
         name, other = _type(one), _type(two)
@@ -42,16 +50,17 @@ class Walk:
             if isinstance(one, Array) or isinstance(two, Array):
                 self.found.differ("%s: %s" % (where, text))
             else:
-                self.found.leaf(where, key, one, two, text)
+                self.found.leaf(where, key, one, two, text, envelope, granted)
             return
         if isinstance(one, (dict, list, tuple, set, frozenset, Opaque)):
-            if (id(one), id(two), key) in self.seen:
+            pair = (id(one), id(two), key, envelope, repr(granted))
+            if pair in self.seen:
                 return
-            self.seen.add((id(one), id(two), key))
+            self.seen.add(pair)
         if isinstance(one, Array):
             compare_arrays(where, one, two, self.found)
         elif isinstance(one, dict):
-            self._dictionaries(where, key, one, two, depth)
+            self._dictionaries(where, key, one, two, depth, granted)
         elif isinstance(one, (list, tuple)):
             self._sequences(where, key, one, two, depth)
         elif isinstance(one, (set, frozenset)):
@@ -59,9 +68,11 @@ class Walk:
         elif isinstance(one, Opaque):
             self._sequences(where, key, one.parts, two.parts, depth)
         else:
-            self._single(where, key, one, two)
+            self._single(where, key, one, two, envelope, granted)
 
-    def _dictionaries(self, where: str, key: "Any", one: "Any", two: "Any", depth: int) -> None:
+    def _dictionaries(
+        self, where: str, key: "Any", one: "Any", two: "Any", depth: int, granted: "Any"
+    ) -> None:
         names = [[_key(name) for name in part] for part in (one, two)]
         for which, there, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
             for name, value in zip(there, (one if which == "first" else two).values()):
@@ -71,21 +82,24 @@ class Walk:
         if [name for name in names[0] if name in common] != [name for name in names[1] if name in common]:
             self.found.differ("%s: the same keys in another order" % (where or "at the top"))
         values = dict(zip(names[1], two.values()))
+        rules = self.found.rules
+        top = depth == 0 or (depth == 1 and rules.metadata(key))
+        below = rules.loggers.granted(one, two, granted)
         for name, value in zip(names[0], one.values()):
             if name in common:
-                # Below a number (an optimizer's state by index) the key that has a meaning stands above, as below
-                # one that nothing excuses: the `duration` of a dictionary of losses is a loss.
+                # Below a number (an optimizer's state by index) the key that has a meaning stands above.
                 shown = name[1]
-                rules = self.found.rules
-                above = isinstance(key, str) and (shown.isdigit() or rules.always(key))
-                above = above and not rules.ignores(shown)
-                self.compare(_below(where, shown), key if above else shown, value, values[name], depth + 1)
+                above = isinstance(key, str) and shown.isdigit() and not rules.ignores(shown)
+                self.compare(
+                    _below(where, shown), key if above else shown, value, values[name], depth + 1,
+                    top and name[0], below.get(shown) if name[0] else None,
+                )  # fmt: skip
 
     def _missing(self, where: str, name: str, which: str, array: bool) -> None:
         if array or not self.found.rules.ignores(name):
             self.found.differ("%s: only in the %s run" % (where, which))
         else:
-            self.found.excuse(name, "--ignore", where, "only in the %s run" % which)
+            self.found.excuse(name, "ignored", "--ignore", where, "only in the %s run" % which)
 
     def _sequences(
         self, where: str, key: "Any", one: "Sequence[Any]", two: "Sequence[Any]", depth: int
@@ -101,16 +115,20 @@ class Walk:
             for item in sorted(quoted(these[form]) for form in these if form not in others):
                 self.found.differ("%s: %s only in the %s run" % (where, item, which))
 
-    def _single(self, where: str, key: "Any", one: "Any", two: "Any") -> None:
+    def _single(self, where: str, key: "Any", one: "Any", two: "Any", envelope: bool, granted: "Any") -> None:
+        text, found = "", self.found
+        found.values += 1
         if isinstance(one, float):
+            found.see(where, one != one, abs(one) == float("inf"), 1)
             if struct.pack("<d", one) != struct.pack("<d", two):
                 far = " (%d ULP)" % steps(one, two) if abs(one) < float("inf") > abs(two) else ""
-                self.found.leaf(where, key, one, two, "%r and %r%s" % (one, two, far))
+                text = "%r and %r%s" % (one, two, far)
         elif isinstance(one, complex):
-            if canonical(one) != canonical(two):
-                self.found.leaf(where, key, one, two, "%r and %r" % (one, two))
+            text = "%r and %r" % (one, two) if canonical(one) != canonical(two) else ""
         elif one != two:
-            self.found.leaf(where, key, one, two, "%s and %s" % (quoted(one), quoted(two)))
+            text = "%s and %s" % (quoted(one), quoted(two))
+        if text:
+            found.leaf(where, key, one, two, text, envelope, granted)
 
 
 def _type(value: "Any") -> str:

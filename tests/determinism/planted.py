@@ -15,12 +15,13 @@ FAULTS_FOLDER, CLEAN_FOLDER = HERE / "faults", HERE / "clean"
 
 @dataclass(frozen=True)
 class Script:
-    """One script: the artefacts that drift, those that do not, and those that must differ from one another."""
+    """One script: the artefacts that drift, those that do not, those that must differ, and the keys to ignore."""
 
     name: str
     drifts: tuple[str, ...] = ()
     same: tuple[str, ...] = ("config.json",)
     distinct: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def artefacts(self) -> tuple[str, ...]:
@@ -36,7 +37,9 @@ class Script:
 
 def work_of(script: Script) -> Work:
     """Return what the command line makes of a script, which lies in `/scripts`."""
-    made = work_of_options(f"python /scripts/{script.name}.py", script.artefacts, script.distinct, ())
+    made = work_of_options(
+        f"python /scripts/{script.name}.py", script.artefacts, script.distinct, script.ignored
+    )
     assert made
     return made
 
@@ -79,7 +82,12 @@ CLEAN: tuple[Script, ...] = (
     Script("set_of_strings", (), ("config.json", *TRAINED)),
     Script("pool_of_processes", (), ("config.json", *TRAINED)),
     Script("resumed", (), ("config.json", *TRAINED)),
-    Script("times_and_hosts", (), ("config.json", *TRAINED, "run.log", "metrics.jsonl", "table.csv")),
+    Script(
+        "times_and_hosts",
+        (),
+        ("config.json", *TRAINED, "run.log", "metrics.jsonl", "table.csv"),
+        ignored=("elapsed", "step_time_ms", "samples_per_second", "# per s", "in # seconds"),
+    ),
     Script("tensors_by_hand", (), ("model.safetensors", "arrays.npz", "packed.jsonl.gz")),
     Script("dropout", (), CHECKPOINT),
     Script("loader_workers", (), CHECKPOINT),

@@ -84,3 +84,25 @@ def test_a_command_that_is_killed_and_one_that_leaves_a_child(tmp_path: Path) ->
         folder.mkdir()
         _, index = collected(folder, line, "x", code=code)
         assert (index["code"], [entry["path"] for entry in index["files"]]) == (code, ["x"])
+
+
+def test_what_no_pattern_names_is_listed(tmp_path: Path) -> None:
+    """The folder for outputs was empty before: all in it is the command's."""
+    out = tmp_path / "out"
+    line = f"mkdir -p {out}/a/b; echo 1 >{out}/log; echo 2 >{out}/a/b/best.pt; echo 3 >{out}/last.pt; echo 4 >beside"
+    _, index = collected(tmp_path, line, f"{out}/log", f"{out}/l*.pt")
+    assert (index["others"], index["other"]) == (["a/b/best.pt"], 1)
+    (tmp_path / "more").mkdir()
+    many = f"for n in $(seq 30); do echo $n >{tmp_path}/more/out/$n; done"
+    _, index = collected(tmp_path / "more", many, "nothing")
+    assert (len(index["others"]), index["other"]) == (20, 30)
+
+
+def test_the_number_of_the_commands_own_process_is_known(tmp_path: Path) -> None:
+    _, index = collected(tmp_path, "echo $$ >pid; date +%z >zone", "pid")
+    assert (tmp_path / "work" / "pid").read_text().strip() == str(index["pid"])
+    sign, hours, minutes = (
+        (tmp_path / "work" / "zone").read_text()[:1],
+        *(int((tmp_path / "work" / "zone").read_text()[at : at + 2]) for at in (1, 3)),
+    )
+    assert index["zone"] == (hours * 3600 + minutes * 60) * (-1 if sign == "-" else 1)

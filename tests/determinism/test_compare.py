@@ -23,8 +23,8 @@ from tests.conftest import ROOT
 PROGRAM = ROOT / "reprobuild_runtime" / "artefacts" / "compare.py"
 NOW = 1_790_000_000.25  # seconds since 1970
 RUNS = [
-    {"began": NOW - 600, "ended": NOW, "host": "abc123"},
-    {"began": NOW - 60, "ended": NOW, "host": "def456"},
+    {"began": NOW - 600, "ended": NOW, "host": "abc123", "pid": 17, "zone": 7200},
+    {"began": NOW - 60, "ended": NOW, "host": "def456", "pid": 18},
 ]
 
 
@@ -221,13 +221,10 @@ def test_the_first_line_that_differs_is_the_step(tmp_path: Path) -> None:
 
 
 EXCUSED = [
-    ("time", NOW - 30, NOW - 20), ("timestamp", int(NOW) - 30, int(NOW)), ("elapsed", 1.5, 1.25),
-    ("step_time_ms", 15, 12.0),
-    ("train_runtime", 3.0, 4.0), ("train/samples_per_second", 1e9, 2e9), ("hostname", "abc123", "def456"),
-    ("pid", 17, 18), ("run_id", "x1", "y2"), ("output_dir", "/tmp/a", "/tmp/b"), ("epochDuration", 1.0, 2.0),
-    ("message", "on abc123", "on def456"), ("message", "took 1.5s", "took 2.5 s"),
-    ("message", "object at 0x7f00aabbccdd", "object at 0x7f00aabbcc00"),
-    ("times", [1.0, 2.0], [1.5, 2.5]),
+    ("time", NOW - 30, NOW - 20), ("timestamp", int(NOW) - 30, int(NOW)), ("hostname", "abc123", "def456"),
+    ("pid", 17, 18), ("saved_at", "2026-09-21T14:13:00Z", "2026-09-21T14:13:05.5Z"),
+    ("message", "<A object at 0x7f00aabbccdd>", "<A object at 0x7f00aabbcc00>"),
+    ("run", "0b1f6f0c8ad94d0e9b7d2f6f3c1c7a11", "d1f0c2ab77e34c95a0cc81f4b2d90e37"),
 ]  # fmt: skip
 NOT_EXCUSED = [
     ("loss", 0.5, 0.6), ("step", 1, 2), ("time_step", 1, 2), ("lr", 0.1, 0.2), ("timesteps", 3, 4), ("seed", 1, 2),
@@ -235,6 +232,11 @@ NOT_EXCUSED = [
     ("elapsed", 1.5, math.nan), ("message", "loss=0.5s", "loss=0.6s"), ("message", "0x7f00aabbccdd", "0x7f00aabbcc00"),
     ("date", "2020-01-01T00:00:00", "2020-01-02T00:00:00"), ("pid", 1.5, 2.5), ("weights", [0.1], [0.2]),
     ("sample", "a1b2", "a1b3"), ("time", None, 1.0), ("run_id", [1], [2.5]), ("momentum", 0.1, 0.2),
+    ("elapsed", 1.5, 1.25), ("step_time_ms", 15, 12.0), ("train_runtime", 3.0, 4.0), ("times", [1.0, 2.0], [1.5, 2.5]),
+    ("train/samples_per_second", 1e9, 2e9), ("pid", 18, 17), ("run_id", "x1", "y2"), ("output_dir", "/tmp/a", "/tmp/b"),
+    ("epochDuration", 1.0, 2.0), ("message", "took 1.5s", "took 2.5 s"), ("run", "a" * 32, "b" * 32),
+    ("uuid", "0b1f6f0c8ad94d0e9b7d2f6f3c1c7a11", "d1f0c2ab77e34c95a0cc81f4b2d90e37"),
+    ("message", "on abc123", "on def456"), ("message", "on a0x1", "on b0x1"),
 ]  # fmt: skip
 
 
@@ -268,7 +270,7 @@ def stamp(seconds: float, form: str) -> str:
 )
 def test_times_in_a_log(tmp_path: Path, form: str) -> None:
     one, two, far = (
-        f"{stamp(when, form)} INFO step 3 loss=0.5 time=1.5s 3.2it/s\n".encode()
+        f"{stamp(when, form)} INFO step 3 loss=0.5\n".encode()
         for when in (NOW - 40, NOW - 20, NOW - 400 * 86400 - 450)
     )
     found = compare(tmp_path, "run.log", one, two)
@@ -294,13 +296,79 @@ def test_the_user_ignores_keys(tmp_path: Path) -> None:
         assert "--ignore" in found["excused"][0]
     assert compare(tmp_path, "x.log", b"mem=5 loss=1\n", b"mem=6 loss=1\n", "mem")["verdict"] == "identical"
     assert compare(tmp_path, "x.log", b"mem=5 loss=1\n", b"mem=6 loss=2\n", "mem")["verdict"] == "drift"
+    one, two = lines({"a": {"t": [1, 2]}}), lines({"a": {"t": [1, 3]}})
+    assert compare(tmp_path, "a.jsonl", one, two, "t")["counts"] == {"ignored": 1}
     one, two = (safetensors({"w": ("F32", [1], floats(value))}) for value in (1, 2))
     assert compare(tmp_path, "a.safetensors", one, two, "w")["verdict"] == "drift"  # never a tensor
 
 
+@pytest.mark.parametrize(
+    ("one", "two", "key", "same"),
+    [
+        ("x mfu 3.4% loss 1", "x mfu 3.5% loss 1", "mfu", True),
+        ("x mfu 3.4% loss 1", "x mfu 3.5% loss 2", "mfu", False),
+        ("mfu: 3.4, loss 1", "mfu: 13.5, loss 1", "MFU", True),
+        ("xmfu 3", "xmfu 4", "mfu", False),
+        ("step 5 637.9/s loss 2", "step 5 1638.9/s loss 2", "#/s", True),
+        ("step 5 637.9/s loss 2", "step 6 637.9/s loss 2", "#/s", False),
+        ("Time  0.050 ( 0.050)\tLoss 2", "Time 10.051 ( 0.052)\tLoss 2", "Time # ( #)", True),
+        ("Time  0.050 ( 0.050)\tLoss 2", "Time 10.051 ( 0.052)\tLoss 3", "Time # ( #)", False),
+        ("elapsed time (ms): 12.5 | a 1", "elapsed time (ms): 13.5 | a 1", "elapsed time (ms)", True),
+        ("done at 06:12:01", "done at 06:12:02", "#:#:#", True),
+        ("took 12.5ms", "took 13.5ms", "took #ms", True),
+        ("took 12.5ms", "took 13.5s", "took #ms", False),
+        ("a_per_second 3 b 1", "a_per_second 4 b 1", "*_per_second", True),
+    ],
+)
+def test_the_user_names_a_number_of_a_text(tmp_path: Path, one: str, two: str, key: str, same: bool) -> None:
+    found = compare(tmp_path, "x.log", f"{one}\n".encode(), f"{two}\n".encode(), key)
+    assert found["verdict"] == ("identical" if same else "drift"), found
+    assert ("ignored" in found["counts"]) is same
+
+
+def test_json_is_told_from_safetensors(tmp_path: Path) -> None:
+    """Both begin with a brace at the ninth byte; only a length that the file has makes a header."""
+    pairs = [("a.json", b'{"eval":{"time":"2026-09-21T14:13:0%dZ"}}' % second, "JSON") for second in (0, 5)]
+    assert compare(tmp_path, "a.json", pairs[0][1], pairs[1][1])["format"] == "JSON"
+    log = [b'[train] {"loss": 0.5} %d\n' % number for number in (1, 2)]
+    assert compare(tmp_path, "a.log", *log)["format"] == "text"
+    one, two = (safetensors({"w": ("F32", [1], floats(value))}) for value in (1, 2))
+    assert compare(tmp_path, "weights", one, two)["format"] == "safetensors"
+    assert compare(tmp_path, "a.json", b'{"meta":{"a":1}}', b'{"meta":{"a":2}}')["details"] == [
+        "meta.a: 1 and 2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "verdict", "words"),
+    [
+        ("a.npy", npy("<f4", (4,), floats(1, 2, math.nan, 4)), "identical", "array: 1 NaN of 4"),
+        ("a.npy", npy("<f4", (2,), floats(1, -math.inf)), "identical", "array: 1 infinite of 2"),
+        ("a.npy", npy("<f4", (2,), floats(math.nan, math.nan)), "inconclusive", "array: 2 NaN of 2"),
+        ("a.npy", npy("<f8", (600,), struct.pack("<d", math.nan) * 600), "inconclusive", "array: 600 NaN of 600"),
+        ("a.safetensors", safetensors({"w": ("BF16", [2], b"\xc0\x7f\x80\x3f"), "v": ("F32", [2], floats(1, 2))}),
+         "identical", "w: 1 NaN of 2"),
+        ("a.safetensors", safetensors({"w": ("F8_E4M3", [2], b"\xff\x01")}), "inconclusive", "w: 1 NaN of 2"),
+        ("a.pkl", pickle.dumps({"loss": math.nan, "step": 3}), "identical", "loss: 1 NaN of 1"),
+        ("a.jsonl", b'{"loss": NaN, "a": 1}\n', "identical", "line 1: 1 NaN of 1"),
+        ("a.csv", b"loss,a\nnan,inf\n", "identical", "row 2: 1 NaN, 1 infinite of 2"),
+        ("a.log", b"step 1 loss nan\nnumber of nan iterations: 0\ngain: -inf\n", "identical", "line 1: 1 NaN of 1"),
+        ("a.pkl", pickle.dumps({}), "inconclusive", ""),
+        ("a.npz", packed({"w.npy": npy("<f4", (0,), b"")}), "inconclusive", ""),
+    ],
+)  # fmt: skip
+def test_equal_files_are_looked_through(
+    tmp_path: Path, name: str, data: bytes, verdict: str, words: str
+) -> None:
+    """Two runs that both come to nothing, or to NaN, are equal whatever they computed."""
+    found = compare(tmp_path, name, data, data)
+    assert (found["verdict"], found["warnings"]) == (verdict, [words] if words else [])
+    assert (found["notes"], found["count"]) == ([], 0)
+
+
 def test_tables_and_documents(tmp_path: Path) -> None:
     head = b"step,loss,elapsed\n"
-    found = compare(tmp_path, "a.csv", head + b"1,0.5,1.5\n", head + b"1,0.5,1.25\n")
+    found = compare(tmp_path, "a.csv", head + b"1,0.5,1.5\n", head + b"1,0.5,1.25\n", "elapsed")
     assert (found["verdict"], len(found["excused"])) == ("identical", 1)
     found = compare(tmp_path, "a.csv", head + b"1,0.5,1.5\n", head + b"1,0.6,1.5\n2,1,1\n")
     assert found["details"] == [

@@ -98,13 +98,20 @@ def test_what_to_know_has_its_section() -> None:
         rulings=(GONE, ruling("TOKEN", "", "excluded", "a secret", kind="secret", file="env.txt")),
         wheels=(wheel("torch", requires=("nothere>=1",)),),
     )
-    work = Comparison(name="model.pt", verdict="inconclusive")
+    work = Comparison(
+        name="model.pt",
+        verdict="inconclusive",
+        excused={"time": 2},
+        warnings=("b.pt: it is empty in both runs",),
+    )
     answer, remarks = to_know(
         lock, make_verdict(notes=("a note",), comparisons=(work,)), forecasts("any day")
     )
     assert answer.word == f"{len(remarks)} things"
     assert [(remark.section, remark.said) for remark in remarks] == [
         ("work", "your work, model.pt: inconclusive."),
+        ("work", "Your work, model.pt: b.pt: it is empty in both runs."),
+        ("work", "Your work: 2 values excused (2 time)."),
         ("probes", "a note."),
         ("probes", "Only --thorough runs these probes: compiled_gpt_block, compiled_reduction and "
                    "compiled_flex_attention."),
@@ -114,7 +121,8 @@ def test_what_to_know_has_its_section() -> None:
         ("environment", "Secrets are not in the image, and are given to a job when it is run: TOKEN."),
     ]  # fmt: skip
     assert answer.sentence == (
-        "Your work, model.pt: inconclusive, 3 probes were left out, 1 requirement is not met and 3 more."
+        "Your work, model.pt: inconclusive, your work, model.pt: b.pt: it is empty in both runs, "
+        "3 probes were left out and 4 more."
     )
 
 

@@ -92,6 +92,7 @@ def test_all_is_well() -> None:
         "cpu quick",
         "workload",
         "workload",
+        "compare",
     ]
     assert len(said) == 3
 
@@ -130,10 +131,11 @@ def test_a_probe_of_a_package_that_conda_brings_must_answer() -> None:
 def test_the_smoke_test_goes_past_no_entrypoint_and_has_the_seed() -> None:
     _, engine = check(make_lock(seed=7, workload=WORKLOAD))
     bypassed = [kind for kind, task in engine.tasks if task.bypass]
-    assert bypassed == ["freeze"]
+    assert bypassed == ["freeze", "compare"]
     assert {task.network for _, task in engine.tasks} == {"none"}
     assert {task.gpus for _, task in engine.tasks} == {""}
-    assert {task.environment["REPROBUILD_SEED"] for _, task in engine.tasks} == {"7"}
+    seeded = [task for kind, task in engine.tasks if kind != "compare"]
+    assert {task.environment["REPROBUILD_SEED"] for task in seeded} == {"7"}
     asked = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind.startswith("cpu")]
     assert asked == [
         {"device": "cpu", "seed": 7, "controls": True, "thorough": False},

@@ -17,6 +17,7 @@ from reprobuild.verify.work import Work, compare_work, work_of_options
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
 
 NAME = "/reprobuild-out/model.pt"
+NOW = 1_795_321_800.0  # 2026-11-22 04:30 UTC
 WORK = Work(command=("train",), artefacts=("{out}/model.pt",), text="train")
 
 
@@ -67,10 +68,55 @@ def test_what_cannot_be_asked_for(command: str | None, artefacts: tuple[str, ...
     assert failed.value.hint == hint
 
 
-def test_equal_bytes_need_no_third_container() -> None:
-    (found,), engine = work({})
-    assert (found.verdict, len(found.detail), found.details) == ("identical", 64, ())
-    assert [kind for kind, _ in engine.tasks] == ["workload", "workload"]
+def test_equal_bytes_are_looked_through_and_stay_equal() -> None:
+    """The third container looks for NaN; whatever it answers, equal bytes are no drift."""
+    for answer, warnings in (
+        (done({"ran": True, "files": [{**DRIFTED, "counts": {}}]}), ()),
+        (done({"ran": True, "files": [{"name": NAME, "verdict": "identical", "warnings": ["w: 1 NaN of 2"]}]}),
+         (f"{NAME}: w: 1 NaN of 2",)),
+        (done(b"", code=137, stderr=b"Killed"), (f"{NAME}: nothing looked for NaN in it: exit code 137: Killed",)),
+    ):  # fmt: skip
+        (found,), engine = work({"compare": [answer]})
+        assert (found.verdict, len(found.detail), found.warnings) == ("identical", 64, warnings)
+        assert [kind for kind, _ in engine.tasks] == ["workload", "workload", "compare"]
+
+
+def test_a_container_cannot_count_what_it_likes() -> None:
+    outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
+    told = {
+        "name": NAME,
+        "verdict": "identical",
+        "counts": {"time": 10**9, "\x1b[2J": 5},
+        "warnings": ["\x1b[2Jx"] * 9,
+    }
+    given = msgspec.structs.replace(WORK, artefacts=("{out}/model.pt",))
+    (found,), _ = work({"workload": outputs, "compare": [done({"ran": True, "files": [told]})]}, given)
+    assert found.excused == {"time": 10**9}
+    assert len(found.warnings) == 4
+    assert all(line.isprintable() for line in found.warnings)
+
+
+def test_equal_nan_is_no_answer() -> None:
+    why = "4 of 4 numbers are NaN, which is equal whatever was computed"
+    hollow = {"name": NAME, "verdict": "inconclusive", "details": [why]}
+    (found,), _ = work({"compare": [done({"ran": True, "files": [hollow]})]})
+    assert (found.verdict, found.detail) == ("inconclusive", f"{NAME}: {why}")
+    assert found.warnings == (f"{NAME}: {why}",)
+
+
+def test_what_nothing_compared_is_told() -> None:
+    class Writing(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            finished = super().run(reference, task, env)
+            if task.kept:
+                path = task.kept / "index.json"
+                facts = json.loads(path.read_text())
+                path.write_text(json.dumps({**facts, "others": ["best.pt", "x\\x1b"], "other": 25}))
+            return finished
+
+    (found,) = compare_work(WORK, 7, "image:1", Writing(good_answers()), {})
+    told = "not compared, as no artefact names them: files below {out}: best.pt, x\\x1b, and 23 more"
+    assert found.warnings[-1] == told
 
 
 def test_others_are_compared_in_a_container_that_has_both() -> None:
@@ -90,14 +136,15 @@ def test_others_are_compared_in_a_container_that_has_both() -> None:
     assert found.verdict == "drift"
     assert seen["files"] == [{"name": NAME, "one": "0", "two": "0"}]
     assert (seen["ignore"], seen["bytes"]) == (["lr"], [b"one", b"two"])
-    assert seen["runs"] == [{"began": 1.0, "ended": 2.0, "host": "h"}] * 2
+    assert seen["runs"] == [{"began": 1.0, "ended": 2.0, "host": "h", "pid": 0, "zone": 0}] * 2
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         done(b"", code=137, stderr=b"Killed"), done(b"no json"), done({"ran": False, "why": "MemoryError"}),
-        done({"ran": True, "files": []}), done({"ran": True, "files": [{**DRIFTED, "verdict": "fine"}]}),
+        done({"ran": True, "files": []}), done({"ran": True, "files": [{**DRIFTED, "counts": {"time": -1}}]}),
+        done({"ran": True, "files": [{**DRIFTED, "verdict": "fine"}]}),
     ],
 )  # fmt: skip
 def test_a_comparison_that_gives_no_answer_is_inconclusive(answer: Finished) -> None:
@@ -186,14 +233,29 @@ def test_one_artefact(one: Index, two: Index, verdict: str, words: str) -> None:
 
 
 def test_names_with_times_and_hosts_are_paired() -> None:
-    one = index(entry("runs/2026-01-02_03-04-05/m.json"), entry("e.1795321800.h.log", stored="1"))
-    two = index(entry("runs/2026-01-02_03-09-59/m.json"), entry("e.1795321999.k.log", stored="1"), host="k")
+    within = {"began": NOW, "ended": NOW + 300}
+    one = index(entry("runs/2026-11-22_04-30-00/m.json"), entry("e.1795321800.h.log", stored="1"), **within)
+    two = index(
+        entry("runs/2026-11-22_04-33-19/m.json"), entry("e.1795321999.k.log", stored="1"), host="k", **within
+    )
     pairs, first, second = pair("P", one, two)
     assert (len(pairs), first, second) == (2, [], [])
     lines = judge(one, two, SAME).details
-    assert "note: named runs/2026-01-02_03-09-59/m.json in the second run" in lines[0] + lines[1]
+    assert "note: named runs/2026-11-22_04-33-19/m.json in the second run" in lines[0] + lines[1]
     loss = [index(entry(f"loss-{value}.pt")) for value in ("0.51", "0.52")]
     assert judge(*loss).verdict == "drift"
+    for pair_of_names in (
+        ("p-1495321800", "p-1495321801"),
+        ("p-20200102-030405", "p-20200102-030406"),
+        ("xhx", "xkx"),
+    ):
+        ones, twos = (
+            index(entry(name), host=host, **within) for name, host in zip(pair_of_names, "hk", strict=True)
+        )
+        assert judge(ones, twos).verdict == "drift", pair_of_names
+    zoned = {**within, "zone": 7200}
+    ones, twos = (index(entry(f"2026-11-22_06-30-0{second}"), **zoned) for second in (1, 2))
+    assert judge(ones, twos).verdict == "identical"
 
 
 def test_a_link_is_told() -> None:
@@ -214,7 +276,16 @@ def test_a_link_is_told() -> None:
 )
 def test_links_lead_to_the_same_place(one: Entry, two: Entry, verdict: str) -> None:
     """Their content is the same file's in the test: where they lead is a result of its own."""
-    assert judge(index(one), index(two)).verdict == verdict
+    within = {"began": NOW, "ended": NOW + 300}
+    assert judge(index(one, **within), index(two, **within)).verdict == verdict
+
+
+@pytest.mark.parametrize(("empty", "verdict"), [("b.pt", "inconclusive"), ("b.log", "identical")])
+def test_an_empty_checkpoint_counts_beside_an_equal_log(empty: str, verdict: str) -> None:
+    both = index(entry("a.log"), entry(empty, stored="1", size=0))
+    found = judge(both, both)
+    assert found.verdict == verdict
+    assert found.warnings == (f"{empty}: it is empty in both runs, so nothing was compared",)
 
 
 def test_what_a_failed_run_prints_cannot_reach_a_terminal_or_tell_a_secret() -> None:

@@ -10,7 +10,7 @@ from reprobuild.halflife import Forecast
 from reprobuild.lock import Lock, conflicts
 from reprobuild.report.page.nodes import Nodes
 from reprobuild.report.page.parts import Tone, count
-from reprobuild.verify.headline import drifting
+from reprobuild.verify.headline import drifting, excused_words
 from reprobuild.verify.verdict import Smoke, Verdict
 
 # Names in a sentence; a table has the rest.
@@ -199,6 +199,12 @@ def _doubts(verdict: Verdict) -> Iterator[Remark]:
             brief = f"your work, {work.name}: {work.verdict}"
             yield Remark(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
                          section="work")  # fmt: skip
+    for work in verdict.comparisons:
+        for line in work.warnings:
+            brief = f"your work, {work.name}: {line}"
+            yield Remark(tone="open", said=_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
+    if words := excused_words(verdict.comparisons):
+        yield Remark(tone="note", said=_sentence(f"Your work: {words[2:]}"), section="work")
     for note in verdict.notes:
         yield Remark(tone="note", said=_sentence(note), section="probes")
     for smoke in verdict.smoke:

@@ -1,4 +1,4 @@
-"""What every log has: times, lengths of time, rates, the host, the process, a run's own name, a progress bar."""
+"""What every log has: times, the host, the process, a run's own name, a progress bar; its lengths of time are ignored."""
 
 import csv
 import datetime
@@ -25,7 +25,7 @@ with (
 ):
     table = csv.writer(rows)
     table.writerow(["step", "loss", "elapsed"])
-    log.write("host %s, python %s, began %s\n" % (socket.gethostname(), sys.version.split()[0], time.ctime()))
+    log.write("%s host %s, python %s\n" % (time.ctime(), socket.gethostname(), sys.version.split()[0]))
     for step in range(5):
         logging.info("step %d", step)
         tiny.work(2000)
@@ -37,12 +37,12 @@ with (
         metrics.write(json.dumps(record) + "\n")
         table.writerow([step, loss, elapsed])
         log.write(
-            "step %d loss=%.6f elapsed: %.4fs (%.1f it/s)\n" % (step, loss, elapsed, (step + 1) / elapsed)
+            "step %d loss=%.6f elapsed: %.4fs (%.1f per s)\n" % (step, loss, elapsed, (step + 1) / elapsed)
         )
         for part in range(1 + time.perf_counter_ns() % 5):
             log.write("\r %d%%" % (part * 20))
         log.write("\r100%|##########| 5/5\n")
     log.write(
-        "saved at %s in %.2f seconds\n" % (datetime.datetime.now(datetime.timezone.utc).isoformat(), elapsed)
+        "%s saved in %.2f seconds\n" % (datetime.datetime.now(datetime.timezone.utc).isoformat(), elapsed)
     )
 tiny.train(order)
