@@ -25,6 +25,7 @@ from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
+from reprobuild.guard.plain import holds
 from reprobuild.image.layout import read_layout
 from reprobuild.image.naming import named_index
 
@@ -117,7 +118,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
     """Make the directory that podman loads: it takes its path for the name of the image, or what its index states."""
     found = read_layout(layout)
-    if (layout / "index.json").read_bytes() == named_index(found, reference):
+    if holds(layout / "index.json", named_index(found, reference)):
         (folder / name).symlink_to(layout.absolute())
         return
     (folder / name).mkdir()

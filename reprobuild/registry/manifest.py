@@ -246,7 +246,7 @@ def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
 def _descriptors(index: _Index) -> Iterator[_Descriptor]:
     """Yield the entries that can be asked for: one that is odd, as by another kind of digest, loses no other."""
     for entry in index.manifests:
-        with contextlib.suppress(msgspec.MsgspecError):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             yield msgspec.json.decode(entry, type=_Descriptor)
 
 

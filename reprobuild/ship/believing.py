@@ -60,8 +60,7 @@ def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
             f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
             hint=f"ask for a bundle of this reprobuild: in it the image is {own_name(lock.digest)}",
         )
-    index = (layout.folder / "index.json").read_bytes()
-    if index != named_index(layout, image.reference, lock.platform):
+    if not holds(layout.folder / "index.json", named_index(layout, image.reference, lock.platform)):
         raise ShipError("the index of the bundle is not that of its image and its name alone", hint=HOSTILE)
 
 

@@ -13,17 +13,17 @@ from tests.guard.types_walk import strings
 
 # Files of this package: who can change them can change the program.
 SHIPPED = {
-    "apt/archives.py:archives_of", "doctor/remedies.py:_table", "environments/rules.py:table", "halflife.py:read_rules",
-    "preflight/processor.py:check_processor", "profiles.py:read_profiles", "resolve/building/backends.py:rules",
+    "apt/archives.py:_known", "doctor/remedies.py:_table", "environments/rules.py:table", "halflife.py:read_rules",
+    "preflight/processor.py:check_processor", "profiles.py:_data", "resolve/building/backends.py:rules",
     "resolve/building/extensions.py:_known", "resolve/building/prebuilt.py:_known", "resolve/cuda/rules.py:_table",
     "resolve/freeze/debian_names.py:_names", "resolve/settings/environment.py:rules",
     "resolve/settings/modules.py:families", "resolve/system/release.py:known_releases",
     "resolve/system/sonames.py:_table", "resolve/system/system_rules.py:rules", "running/site.py:rules",
-    "services.py:read_services", "snapshot/conda_names.py:names",
+    "sandbox/filter.py:read_table", "services.py:read_services", "snapshot/conda_names.py:names",
 }  # fmt: skip
 # The user's own configuration and choices. `decisions.py` has tests of its own (tests/test_decisions.py).
 OWN = {
-    "conda/configured.py:_yaml", "conda/configured.py:_toml", "resolve/freeze/uv_indexes.py:_file",
+    "conda/configured.py:_toml", "resolve/freeze/uv_indexes.py:_file",
     "decisions.py:read_decisions", "decisions.py:recorded",
 }  # fmt: skip
 # Read without a type, and why.
@@ -33,11 +33,12 @@ UNTYPED = {
     "registry/manifest.py:_decoded": "the type is an argument: its callers are in the list",
     "conda/package.py:decode": "the type is an argument: its callers are in the list",
     "builders/apptainer.py:read_config": "of the SIF that this run built; compared whole with what the lock says",
-    "collect.py:_needs": "only hexadecimal digests are searched for in it",
     "conda/linking.py:link": "what rattler, in this run, writes of packages whose facts were checked",
     "conda/linking.py:ask": "the answer of a process of this program; its callers give it a type",
     "conda/rattling.py:main": "the other end of that process",
     "environments/image.py:object": "of an image, for `compare`: each value is tested for text, and only displayed",
+    "guard/yamls.py:load_yaml": "a bounded tree without aliases; its callers give it a type",
+    "sandbox/launch.py:": "what this program hands to its own launcher",
     "guard/strings.py:is_valid": "the type is an argument, of one string",
     "image/foreign.py:_from_docker_archive": "of the builder's own archive: names are looked up among its members",
     "image/kinds.py:_same_json": "two files are compared, and nothing of them is used",
