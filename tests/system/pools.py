@@ -150,13 +150,26 @@ class RandomPool:
             if self.captured.get(entry.key, entry.version) != entry.version
         ]
         later = sum(pair == (0, 1) for pair in moved)
-        there, left = {entry.key for entry in entries}, set[str]()
-        known = self.mask(entry.key in self.captured for entry in self.entries)
-        for (number, _), ways in self.ways.items():
-            if subset >> number & 1 and not ways & known & subset:
-                keys = {entry.key for place, entry in enumerate(self.entries) if ways & known & 1 << place}
-                left |= keys - there
-        return len(left), len(moved) - later, later
+        there, passed = {entry.key for entry in entries}, set[str]()
+        for (number, place), ways in self.ways.items():
+            if subset >> number & 1:
+                passed |= set(self.wished(self.entries[number].needs[place], ways)) - there
+        return len(passed), len(moved) - later, later
+
+    def wished(self, group: tuple[Condition, ...], ways: int) -> list[str]:
+        """Return the first captured key that could fulfil a need: by alternative, and by its own name first."""
+        able = [
+            entry
+            for number, entry in enumerate(self.entries)
+            if ways >> number & 1 and entry.key in self.captured
+        ]
+        found = [
+            (place, entry.name != condition.name, entry.key)
+            for place, condition in enumerate(group)
+            for entry in able
+            if entry.meets(condition)
+        ]
+        return [min(found)[2]] if found else []
 
     def best(self) -> tuple[int, int, int] | None:
         """Return the least deviation, None where no system can be had."""

@@ -4,14 +4,14 @@ Packages go by their keys: `zlib1g`, and of a foreign architecture `zlib1g:i386`
 
 A system deviates from the captured list, the worst first:
 
-1. by captured packages that are left out, though something needs what they fulfil, and no captured package fulfils it;
+1. by captured packages that are passed over: the first captured one that could fulfil a need, and is not there;
 2. by captured packages of another upstream version, or of an earlier revision;
 3. by captured packages of a later revision of the same upstream version.
 
 The system of least deviation is taken. Of several that deviate equally, it is the one that takes for each dependency
-the first captured alternative, else the first, as apt does, where these can stand together. Else it is one that passes
-over the fewest first captured alternatives; then one with the fewest added packages that are the first alternative of
-nothing, then with the fewest added ones, then with the nearest versions.
+the first captured alternative, else the first, as apt does, where these can stand together. Else it is one with the
+fewest packages that are no such alternative of anything, then with the fewest added ones, then with the nearest
+versions.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class Closure:
         best = self._best(wanted)
         if plain is not None and self._deviation(plain) == best.deviation:
             return plain
-        found = self._walk(wanted, best.chosen.get)
-        assert found is not None  # the solver left no need unmet
-        return found
+        return self._all(wanted, best.chosen)
 
     def _best(self, wanted: Mapping[str, str]) -> Best:
         best = Pool(self._index, self._ways, self._captured, wanted, whole=False).best()
@@ -84,6 +82,29 @@ class Closure:
             if best is None:
                 raise explain(pool.contradiction(), wanted, self._drops, self._index.label)
         return best
+
+    def _all(self, wanted: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, Choice]:
+        """Return the packages of a solution, also those that a need leads to which another package fulfils, too."""
+        while True:
+            found = self._walk(wanted, solved.get)
+            assert found is not None  # the solver left no need unmet
+            more = {
+                key: asker
+                for key, candidate in solved.items()
+                if key not in found and (asker := self._asker(candidate, found))
+            }
+            if not more:
+                return found
+            wanted = {**wanted, **more}
+
+    def _asker(self, candidate: Candidate, chosen: Mapping[str, Choice]) -> str | None:
+        """Return the first package that has a need which a package could fulfil."""
+        for key, choice in chosen.items():
+            for group in choice.candidate.needs:
+                ways = self._ways.of(Need(group, choice.candidate.architecture))
+                if any(candidate in versions for _, versions in ways):
+                    return key
+        return None
 
     def _plain(self, wanted: Mapping[str, str]) -> dict[str, Choice] | None:
         """Return what the nearest versions and the first alternatives give, None where they do not stand together."""
@@ -136,13 +157,11 @@ class Closure:
             for key, version in versions.items()
             if (captured := self._captured.get(key, version)) != version
         ]
-        left = {key for choice in chosen.values() for key in self._left_by(choice.candidate, chosen)}
-        return len(left), moved.count(False), moved.count(True)
+        passed = {key for choice in chosen.values() for key in self._wished(choice.candidate)} - chosen.keys()
+        return len(passed), moved.count(False), moved.count(True)
 
-    def _left_by(self, candidate: Candidate, chosen: Mapping[str, Choice]) -> Iterator[str]:
-        """Yield the captured packages that would fulfil what a package needs, where none of them is there."""
+    def _wished(self, candidate: Candidate) -> Iterator[str]:
+        """Yield of each need of a package the first captured package that fulfils it in any version."""
         for group in candidate.needs:
             ways = self._ways.of(Need(group, candidate.architecture))
-            captured = {key: versions for key, versions in ways if key in self._captured}
-            if not any(key in chosen and chosen[key].candidate in captured[key] for key in captured):
-                yield from (key for key in captured if key not in chosen)
+            yield from [key for key, _ in ways if key in self._captured][:1]

@@ -34,14 +34,11 @@ rule(one(K)) :- key(C, K), key(D, K), C < D.
 _BEST = """
 holds(R) :- rule(R).
 there(K) :- in(C), key(C, K).
-kept(N) :- in(C), way(N, C), key(C, K), captured(K).
-left(K) :- needed(N), not kept(N), way(N, C), key(C, K), captured(K), not there(K).
 wished(K) :- needed(N), first(N, K).
-:~ left(K). [1@7, K]
-:~ in(C), other(C). [1@6, C]
-:~ in(C), later(C). [1@5, C]
-:~ wished(K), captured(K), not there(K). [1@4, K]
-:~ in(C), extra(C), key(C, K), not wished(K). [1@3, C]
+:~ wished(K), captured(K), not there(K). [1@6, K]
+:~ in(C), other(C). [1@5, C]
+:~ in(C), later(C). [1@4, C]
+:~ there(K), not wished(K). [1@3, K]
 :~ in(C), extra(C). [1@2, C]
 :~ in(C), distance(C, D). [D@1, C]
 """
@@ -77,7 +74,7 @@ Restriction = Asked | Needs | OneVersion | Clash | Uneven
 class Best(Struct, frozen=True):
     """The best choice: the candidates, and how far they deviate from the captured list.
 
-    `deviation` counts the captured packages that are left out, those of another upstream version or an earlier
+    `deviation` counts the captured packages that are passed over, those of another upstream version or an earlier
     revision, and those of a later revision.
     """
 
@@ -93,7 +90,7 @@ class Pool:
         ways: of the index.
         captured: the captured version of each installed package, by key.
         asked: the keys asked for.
-        whole: False leaves out what is of use only where a captured package is left out.
+        whole: False leaves out what is of use only where a captured package is passed over.
     """
 
     def __init__(
@@ -161,28 +158,20 @@ class Pool:
         numbers = sorted(a.arguments[0].number for a in model.symbols(atoms=True) if a.match("in", 1))
         cost = dict(zip(model.priority, model.cost, strict=True))
         chosen = {self._candidates[number].key: self._candidates[number] for number in numbers}
-        return Best(chosen, (cost.get(7, 0), cost.get(6, 0), cost.get(5, 0)))
+        return Best(chosen, (cost.get(6, 0), cost.get(5, 0), cost.get(4, 0)))
 
     def _need(self, need: Need | str, found: Fulfilment) -> int:
         """Return the number of a need, whose ways become facts when it is met first."""
         if need not in self._needs:
             self._needs[need] = number = len(self._needs)
-            ways = found if self._whole else self._captured_only(found)
-            keys = [key for key, _ in ways]
-            for key in [*(key for key in keys if key in self._captured), *keys][:1]:
+            captured = [way for way in found if way[0] in self._captured]
+            for key, versions in (captured or found)[:1]:
                 self._facts.append(f"first({number},{self._key(key)}).")
-            for candidate in (candidate for _, candidates in ways for candidate in candidates):
+                if captured and not self._whole and len(versions) == len(self._index.versions(key)):
+                    found = ((key, versions),)  # it is there, and fulfils the need whatever its version
+            for candidate in (candidate for _, versions in found for candidate in versions):
                 self._facts.append(f"way({number},{self._number(candidate)}).")
         return self._needs[need]
-
-    def _captured_only(self, found: Fulfilment) -> Fulfilment:
-        """Leave out what is not captured where a captured package fulfils a need in every version.
-
-        Another way is then of use only where that package is left out.
-        """
-        captured = tuple((key, versions) for key, versions in found if key in self._captured)
-        sure = any(len(versions) == len(self._index.versions(key)) for key, versions in captured)
-        return captured if sure else found
 
     def _restrict(self, name: str, restriction: Restriction) -> None:
         self._restrictions[name] = restriction
