@@ -19,8 +19,8 @@ _OF_PYTHON = {
     "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
 }  # fmt: skip
 PROC = Path("reprobuild/proc")
-# Run in images alone, where the current directory is the image's.
-IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/")
+# Run in images alone, where the current directory is the image's; `launch.py` becomes its command in the new root.
+IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/", "reprobuild/sandbox/launch.py")
 CAPTURE = "reprobuild_runtime/capture.py"
 
 

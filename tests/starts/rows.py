@@ -254,9 +254,9 @@ ROWS = {
     "reprobuild/running/slurm.py:start": Row(
         "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)
     ),
-    "reprobuild/sandbox.py:can_layer": Row("unshare", lambda s: sandbox.can_layer()),
-    "reprobuild/sandbox.py:check_namespaces": Row("unshare", lambda s: sandbox.check_namespaces()),
-    "reprobuild/sandbox.py:run_in_root": Row("unshare", run_in_root),
+    "reprobuild/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
+    "reprobuild/sandbox/namespaces.py:can_layer": Row("unshare", lambda s: sandbox.can_layer()),
+    "reprobuild/sandbox/namespaces.py:check_namespaces": Row("unshare", lambda s: sandbox.check_namespaces()),
     "reprobuild/ship/alone/unbundle.py:_engine": Row("podman", load),
     "reprobuild/ship/alone/unbundle.py:run_keygen": Row(
         "ssh-keygen", lambda s: unbundle.run_keygen(["check-novalidate", *STATEMENTS], b"")

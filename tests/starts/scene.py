@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import sandbox
+from reprobuild.sandbox import namespaces
 from tests.starts.decoys import PROGRAMS, RELATIVE, Decoys
 
 REAL = ("git", "ssh-keygen", "tar", "unshare", "rm", "prlimit", "sh", "bash", "true", "apt-get", "apt-config", "env",
@@ -38,7 +38,7 @@ class Scene:
         python = self.stand_in("own-python", sys.executable)
         monkeypatch.setattr(sys, "executable", str(python))
         self.path = os.pathsep.join((RELATIVE, str(self.programs), os.defpath))
-        monkeypatch.setattr(sandbox, "PATH", self.path)
+        monkeypatch.setattr(namespaces, "PATH", self.path)
         monkeypatch.setenv("PATH", self.path)
         monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}{self.decoys.place}")
         monkeypatch.setenv("PYTHONSTARTUP", str(self.decoys.place / "json.py"))

@@ -40,13 +40,15 @@ def kept(store: Store, name: str, architecture: str) -> Deb:
 def test_what_is_foreign_is_told_by_the_image_where_most_packages_over_it_are_foreign(tmp_path: Path) -> None:
     store, plan = Store(tmp_path / "store"), tmp_path / "plan"
     plan.mkdir()
+    debs = tmp_path / "debs"
+    debs.mkdir()
     below = tuple(Installed(name=f"p{n}", version="1", architecture="amd64") for n in range(9))
     base = Base(
         distribution="ubuntu", release="jammy", image=msgspec.structs.replace(IMAGE, packages=below),
         packages=tuple(kept(store, name, "i386") for name in ("libc6", "libgcc-s1", "zlib1g")),
         tools=tuple(kept(store, name, "amd64") for name in ("fakeroot", "libfakeroot")),
     )  # fmt: skip
-    _write_plan(base, store, plan)
+    _write_plan(base, store, plan, debs)
     assert (plan / "foreign").read_text() == "i386\n"
 
 
