@@ -25,6 +25,12 @@ _EXPORT = re.compile(
     r"(?:export|declare\s+-[a-z]*x[a-z]*|typeset\s+-x)\s+(?P<rest>[A-Za-z_]\w*(?:=.*)?)", re.ASCII
 )
 _FUNCTION = re.compile(r"(?:(?P<name>BASH_FUNC_[^\s=]+)|[A-Za-z_]\w*)=\(\)\s*\{.*", re.ASCII)
+# A line of an exported function as bash writes it: indented, with a word or an end of its grammar.
+_OF_FUNCTION = re.compile(
+    r"[ \t]+(?:(?:if|elif|case|for|while|until|select|local|declare|export|unset|return|eval|echo|printf|set|shift|read"
+    r"|test|exec|source|builtin|command|trap)\b.*|(?:fi|done|esac|else|then|do)\b.*|\}.*|[^\s=]+\)|.*;|[\[{(].*"
+    r"|\w+=(?:'[^']*'|\"[^\"]*\"|\$\S+))"
+)
 # `set` of a shell: these two are in every one, quoted, and never in an environment.
 _OF_SET = re.compile(r"IFS=\$'.*|BASH_VERSINFO=\(.*")
 _SET_FUNCTION = re.compile(r"[A-Za-z_][\w.:-]* \(\)\s*")
@@ -219,6 +225,9 @@ class _Blocks:
             self._remark(line, row, "a comment")
         elif _EXPORT.fullmatch(row):
             self._remark(line, row, "exported without a value")
+        elif self.sorted and self.functions and not self.pem and _OF_FUNCTION.fullmatch(row):
+            shown = _NOT_KEPT.format(len(row.strip()))
+            self._remark(line, shown, "a line of an exported shell function, which `sort` tore apart")
         elif self.variables or self.sorted or self.pem:
             self.remarks.append(
                 _piece(

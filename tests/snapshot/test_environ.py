@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from reprobuild.snapshot import environ
@@ -82,6 +86,24 @@ def test_a_sorted_dump_with_debris() -> None:
     assert "unusual name" in found["odd"].suspect
     assert found["SITE"].value == "here"
     assert any(r.text.startswith("(14 characters, not kept") for r in remarks)
+
+
+def test_lines_of_a_function_that_bash_exported_are_recognised(tmp_path: Path) -> None:
+    """What bash and sort really write."""
+    script = r"""
+    ml() { local mode='v'; case "$-" in *x*) set +x; mode="x";; *) ;; esac
+      if [ -n "${1:-}" ]; then for word in "$@"; do echo "$word"; done; else return 1; fi; ( cd / && eval ls ); }
+    export -f ml; export A=1 B=2 C=3 PATH; env | LC_ALL=C sort
+    """
+    env = {"PATH": os.environ["PATH"]}
+    dump = subprocess.run(["bash", "-c", script], env=env, check=True, capture_output=True, text=True).stdout
+    assert dump.count("\n ") > 8
+    found, remarks = read(dump)
+    assert found["A"].value == "1"
+    assert [remark for remark in remarks if not remark.understood] == []
+    # Without the function's first line nothing says that they are its lines.
+    _, others = read("".join(line for line in dump.splitlines(keepends=True) if "BASH_FUNC" not in line))
+    assert [remark for remark in others if not remark.understood] != []
 
 
 def test_a_sorted_dump_without_debris_is_trusted() -> None:
