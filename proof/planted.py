@@ -13,10 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reprobuild.engines import find_engine
 from reprobuild.engines.model import Engine
 from reprobuild.image.build import Image
 from reprobuild.results import read_image
+from reprobuild.verify.conditions import Conditions
 from reprobuild.verify.work import compare_work
 from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER, Script, verdicts, work_of
 
@@ -52,8 +55,9 @@ class Planted:
 
 def _once(script: Script, image: Image, engine: Engine) -> dict[str, str]:
     folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
-    volumes = [(str(folder), "/scripts")]
-    return verdicts(compare_work(work_of(script), SEED, image.reference, engine, os.environ, volumes=volumes))
+    conditions = Conditions(volumes=((str(folder), "/scripts"),))
+    work = msgspec.structs.replace(work_of(script), conditions=conditions)
+    return verdicts(compare_work(work, SEED, image.reference, engine, os.environ))
 
 
 def judged(script: Script, seen: Sequence[dict[str, str]]) -> dict[str, Any]:

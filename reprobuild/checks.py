@@ -18,8 +18,8 @@ from reprobuild.report.page import render_html
 from reprobuild.results import REPORT, VERDICT, engine_name
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other
-from reprobuild.verify.check import Asked, seed_of, verify_image
+from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other, refuse_other_work
+from reprobuild.verify.check import Asked, record_of, seed_of, verify_image
 from reprobuild.verify.expected import expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.work import Work
@@ -95,6 +95,7 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     if former:
         refuse_failed(former)
         refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
+        refuse_other_work(former, record_of(lock, checks.work))
     engine = ready(checks, session)
     take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
     wanted = expected(lock, session.store, session.say)

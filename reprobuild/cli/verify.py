@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from reprobuild.checks import Checks, verify
 from reprobuild.cli import common, fleets
 from reprobuild.fleet.page import keep_on_page
 from reprobuild.report.text import render_text
+from reprobuild.running.options import Wanted, conditions
 from reprobuild.verify.work import work_of_options
 
 
@@ -36,6 +38,24 @@ from reprobuild.verify.work import work_of_options
     "--ignore", "ignored", metavar="KEY", multiple=True,
     help="Values of this key may differ; in a text, the number after it, or each # in it.",
 )  # fmt: skip
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    help="Seed of the command. [default: that of the lock, else 42]",
+)
+@click.option(
+    "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to the command."
+)
+@click.option(
+    "--secret", "hidden", metavar="NAME", multiple=True,
+    help="Pass a variable whose value stands on no command line and in no certificate.",
+)  # fmt: skip
+@click.option(
+    "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:rw]", multiple=True,
+    help="Mount a folder for the command; for reading only, but with `:rw`.",
+)  # fmt: skip
+@click.option("--workdir", default="", metavar="DIR", help="Where the command starts. [default: the image's]")
+@click.option("--shm-size", metavar="SIZE", help="Shared memory of the command, as 8g. [default: 1g]")
 @fleets.fleet_options
 @common.thorough_option
 @common.gpu_option
@@ -48,7 +68,9 @@ from reprobuild.verify.work import work_of_options
 def command(
     out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, scope: str, control: bool,
     smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
-    distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], **fleet: Any,
+    distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
+    variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
+    **fleet: Any,
 ) -> int:  # fmt: skip
     """Check the image in OUT again, now, on this machine, or on many nodes.
 
@@ -56,9 +78,11 @@ def command(
     Example:
       reprobuild verify frozen --against frozen/verdict.json
       reprobuild verify frozen --command 'python train.py --steps 20' --artefact out.ckpt
+      reprobuild verify frozen -v data:/data --env DATA=/data --command 'python train.py' --artefact out.ckpt
       reprobuild verify frozen --slurm --nodes 64 --partition gpu --srun-option=--gres=gpu:8
     """
     many = fleets.asked(fleet)
+    wanted = Wanted(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
     lock, image = results.read_image(out)
     checks = Checks(
         engine=engine,
@@ -68,7 +92,7 @@ def command(
         gpus=gpus,
         thorough=thorough,
         against=against,
-        work=work_of_options(work, artefacts, distinct, ignored),
+        work=work_of_options(work, artefacts, distinct, ignored, conditions(wanted, os.environ), workdir),
         ignored=ignored,
         probes=probes,
     )

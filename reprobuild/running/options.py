@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.engines.model import Limit
 from reprobuild.errors import UsageError
+from reprobuild.verify.conditions import Conditions
 
 LIMITS = ("memlock", "stack", "nofile", "nproc", "core")
 UNLIMITED = "unlimited"
@@ -62,6 +64,24 @@ def read_variables(wanted: Wanted, env: Mapping[str, str]) -> dict[str, str]:
             )
         found[name] = env[name]
     return found
+
+
+def conditions(wanted: Wanted, env: Mapping[str, str]) -> Conditions:
+    """Return what the user's own work gets in each run of a check; volumes are for reading but with `:rw`.
+
+    A volume that the first run writes to would be another one for the second.
+
+    Raises:
+        UsageError: see `read_variables`, `read_volumes`, `read_size`.
+    """
+    volumes, _ = read_volumes(wanted.volumes)
+    written = {text.rpartition(":")[0].partition(":")[2] for text in wanted.volumes if text.endswith(":rw")}
+    return Conditions(
+        seed=wanted.seed, variables=read_variables(msgspec.structs.replace(wanted, seed=None), env),
+        hidden=frozenset(wanted.hidden), volumes=volumes,
+        read_only=frozenset(inside for _, inside in volumes if inside not in written),
+        shared_memory=read_size(wanted.shm_size) if wanted.shm_size else 0,
+    )  # fmt: skip
 
 
 def read_volumes(texts: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:

@@ -47,7 +47,11 @@ class _Found:
 
     def take_work(self, then: Verdict, now: Verdict) -> None:
         """Compare the user's own work. Where only one of both had a GPU, it was computed on other devices."""
-        elsewhere = {smoke.device for smoke in then.smoke} != {smoke.device for smoke in now.smoke}
+        unknown = not (
+            then.smoke and now.smoke
+        )  # of platforms without a fingerprint, nothing tells the same ones
+        self.open |= unknown
+        elsewhere = unknown or {smoke.device for smoke in then.smoke} != {smoke.device for smoke in now.smoke}
         self._take(WORK, _work(then), _work(now), explained=bool(self.platform), elsewhere=elsewhere)
         self.open |= any(item.scope == WORK for item in self.unmatched)
 

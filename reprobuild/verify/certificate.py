@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.verify.conditions import WorkRecord
 from reprobuild.verify.verdict import VERSION, Verdict
 
 NAME = "verdict.json"  # in a folder of results
@@ -111,6 +112,29 @@ def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> N
         if before != now:
             raise UsageError(
                 f"{found.path} was made with {what} {_brief(before)}, and this image has {now}", hint=OTHER
+            )
+
+
+def refuse_other_work(found: Certificate, now: WorkRecord | None) -> None:
+    """Stop before anything is run where a certificate is of other work than that of this check.
+
+    Args:
+        found: the certificate.
+        now: what is to be run, as a certificate records it.
+
+    Raises:
+        UsageError: the commands or their seeds differ.
+    """
+    then = found.verdict.work
+    if then is None or now is None:
+        return
+    for what, before, after in (
+        ("command", then.command, now.command), ("seed of the command", str(then.seed), str(now.seed))
+    ):  # fmt: skip
+        if before != after:
+            raise UsageError(
+                f"{found.path} was made with another {what}: {_brief(before)}, and this is {_brief(after)}",
+                hint="compare the same work: give the command and the seed of the certificate, or leave --against out",
             )
 
 

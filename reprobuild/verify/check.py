@@ -20,6 +20,7 @@ from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.artefacts import shown
+from reprobuild.verify.conditions import WorkRecord, record
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.frozen import read_frozen
@@ -39,7 +40,7 @@ from reprobuild.verify.round_trip import (
 )
 from reprobuild.verify.smoke import PYTHON, run_smoke, why
 from reprobuild.verify.verdict import VERSION, Comparison, Difference, Smoke, Verdict
-from reprobuild.verify.work import OUTPUTS, Work, compare_work, work_of_workload
+from reprobuild.verify.work import OUTPUTS, Work, compare_work, seed_of_work, work_of_workload
 
 SEED = 42  # where nobody chose one
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
@@ -130,6 +131,7 @@ def verify_image(
         round_trip="not-run" if asked.smoke_only else judge_round_trip(differences, unanswered),
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
+        work=record_of(lock, work) if comparisons else None,
         engine=engine.NAME, gpus=asked.gpus,
     )  # fmt: skip
 
@@ -172,6 +174,12 @@ def seed_of(lock: Lock) -> int:
 def has_torch(lock: Lock) -> bool:
     """Tell whether the environment has torch, whoever brings it."""
     return "torch" in distributions(lock)
+
+
+def record_of(lock: Lock, work: Work | None) -> WorkRecord | None:
+    """Return what a certificate says of the user's work, or of the lock's workload; None where there is neither."""
+    found = work or (work_of_workload(lock.workload) if lock.workload else None)
+    return record(found.text, seed_of_work(found, seed_of(lock)), found.conditions) if found else None
 
 
 def _seeded(seed: int) -> dict[str, str]:

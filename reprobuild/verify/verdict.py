@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
 from reprobuild.guard.strings import Digest as ImageDigest
 from reprobuild.guard.strings import Instant, Profile, Version
+from reprobuild.verify.conditions import WorkRecord
 from reprobuild.verify.document import Count, Device, Digest, Free, ModeName, Name, Seconds, Seen, Text
 
 V = Literal["identical", "drift", "inconclusive", "not-covered", "not-applicable", "not-run"]
@@ -180,7 +181,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The certificate of one check: which image, with which seed, when, on what, and every answer.
 
     `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The
-    comparisons are of the user's own work. `engine` ran the containers, and `gpus` are those that were asked for.
+    comparisons are of the user's own `work`. `engine` ran the containers, and `gpus` are those that were asked for.
     """
 
     version: int
@@ -198,6 +199,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     notes: tuple[Text, ...] = ()
     against: Against | None = None
+    work: WorkRecord | None = None
     engine: Text = ""
     gpus: Text = ""
 

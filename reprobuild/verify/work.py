@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Text
 from reprobuild.lock import FILES, PREFIX, Workload
 from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
+from reprobuild.verify.conditions import Conditions
 from reprobuild.verify.verdict import Comparison
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -26,6 +28,7 @@ _PYTHON = f"{PREFIX}/bin/python"
 _OLDER = (
     "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
 )
+_PLAIN = Conditions()
 _INSIDE = ("/reprobuild-one", "/reprobuild-two")
 
 
@@ -37,6 +40,7 @@ class Work(Struct, frozen=True, kw_only=True):
         artefacts: paths or globs, from the image's working directory on, or below `{out}`.
         distinct: those of them whose files must differ from one another.
         ignored: keys of values that may differ.
+        conditions: what each run gets beside the image.
         text: the command as the user gave it.
         label: what the artefacts are called in the report.
     """
@@ -45,6 +49,7 @@ class Work(Struct, frozen=True, kw_only=True):
     artefacts: tuple[str, ...]
     distinct: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    conditions: Conditions = Conditions()
     text: str
     label: str = "artefact"
 
@@ -67,13 +72,18 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 def work_of_options(
-    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str]
-) -> Work | None:
+    command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
+    conditions: Conditions = _PLAIN, workdir: str = "",
+) -> Work | None:  # fmt: skip
     """Return the work that the command line asks for, None where it names no command.
 
     Args:
         command: a line for the image's `/bin/sh`.
+        artefacts: paths and globs, relative to the working directory.
         distinct: artefacts of one run that must differ from one another.
+        ignored: keys of values that may differ.
+        conditions: what each run gets beside the image.
+        workdir: where the command starts; empty for the image's own.
 
     Raises:
         UsageError: the command has no artefact, an artefact no command, or a path is none.
@@ -85,7 +95,16 @@ def work_of_options(
                 f"--artefact {named[0]} names what a command writes, and there is no --command",
                 hint="give it, for example: --command 'python train.py --steps 20'",
             )
+        if conditions != _PLAIN or workdir:
+            raise UsageError(
+                "--seed, --env, --secret, --volume, --workdir and --shm-size are for a command: there is no --command",
+                hint="give it, for example: --command 'python train.py --steps 20'",
+            )
         return None
+    if workdir and not workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {workdir}: not an absolute path", hint="for example --workdir /workspace"
+        )
     if not named:
         raise UsageError(
             "--command says what to run, and nothing says what it writes",
@@ -96,10 +115,17 @@ def work_of_options(
             raise UsageError(
                 f"--artefact {path!r} is no path", hint="give a path or a glob, for example 'logs/*.jsonl'"
             )
+    line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
     return Work(
-        command=("/bin/sh", "-c", command), artefacts=named, distinct=tuple(distinct), ignored=tuple(ignored),
+        command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
+        distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
         text=command,
     )  # fmt: skip
+
+
+def _placed(path: str, workdir: str) -> str:
+    """Return an artefact below a working directory that is not the image's."""
+    return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
 
 
 def work_of_workload(workload: Workload, ignored: Sequence[str] = ()) -> Work:
@@ -112,14 +138,13 @@ def work_of_workload(workload: Workload, ignored: Sequence[str] = ()) -> Work:
 
 def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
-    say: Callable[[str], None] = lambda _: None, volumes: Sequence[tuple[str, str]] = (),
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Comparison]:  # fmt: skip
     """Run a command in two fresh containers with one seed, and compare what it writes in a third.
 
     Args:
         reference: the image's name in the engine.
         gpus: those that the command sees, as `Task.gpus` has them.
-        volumes: folders that the command sees, as `Task.volumes` has them.
 
     Raises:
         EngineError: the command failed in both runs, what it wrote cannot be had, or the engine failed.
@@ -132,7 +157,7 @@ def compare_work(
         for number in ("first", "second"):
             folder = Path(made, number)
             folder.mkdir()
-            task = _task(work, seed, folder, volumes)
+            task = _task(work, seed_of_work(work, seed), folder)
             runs.append(
                 _run(
                     work,
@@ -196,15 +221,20 @@ def _inside(text: str) -> str:
     return text.replace("{out}", OUTPUTS)
 
 
-def _task(work: Work, seed: int, folder: Path, volumes: Sequence[tuple[str, str]]) -> Task:
+def seed_of_work(work: Work, seed: int) -> int:
+    """Return the seed of the work: its own, else that of the check."""
+    return seed if work.conditions.seed is None else work.conditions.seed
+
+
+def _task(work: Work, seed: int, folder: Path) -> Task:
     """Return one run of the command, looked after by the program that puts aside what it writes."""
     collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(_inside, work.artefacts), "--")
     # Records of settings hold times and process numbers, and lie in the working folder, which may be an artefact.
     environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
-    return Task(
-        arguments=(*collect, *map(_inside, work.command)), environment=environment,
-        outputs=OUTPUTS, kept=folder, volumes=tuple(volumes),
+    task = Task(
+        arguments=(*collect, *map(_inside, work.command)), environment=environment, outputs=OUTPUTS, kept=folder
     )  # fmt: skip
+    return work.conditions.applied(task)
 
 
 def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> Ran:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from reprobuild.engines import find_engine
+from reprobuild.verify.conditions import Conditions
 from reprobuild.verify.verdict import Comparison
 from reprobuild.verify.work import compare_work
 from tests.conftest import Built
@@ -24,8 +26,10 @@ def answers(built_example: Built) -> dict[str, list[Comparison]]:
 
     def run(script: Script) -> list[Comparison]:
         folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
-        volumes = [(str(folder), "/scripts")]
-        return compare_work(work_of(script), 42, image.reference, engine, os.environ, volumes=volumes)
+        work = msgspec.structs.replace(
+            work_of(script), conditions=Conditions(volumes=((str(folder), "/scripts"),))
+        )
+        return compare_work(work, 42, image.reference, engine, os.environ)
 
     todo = (*FAULTS, *CLEAN)
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -273,6 +273,15 @@ def test_the_users_own_work_is_compared() -> None:
 # --- certificates are read ------------------------------------------------------------------------
 
 
+def test_the_users_own_work_on_platforms_that_nothing_tells_is_inconclusive() -> None:
+    """Both checks ran with --no-smoke: equal or not, nothing says on what."""
+    for digest in ("1", "2"):
+        found = compared(
+            make_verdict(comparisons=work(digest), smoke=()), make_verdict(comparisons=work("1"), smoke=())
+        )
+        assert (found.verdict, found.failed) == ("inconclusive", ())
+
+
 def written(path: Path, verdict: Verdict | None = None) -> Path:
     path.write_bytes(msgspec.json.encode(verdict or make_verdict()))
     return path

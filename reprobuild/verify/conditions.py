@@ -1,0 +1,70 @@
+"""What the containers of the user's own work get beside the image, and how a certificate records it."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild import secrets
+from reprobuild.engines.model import Task
+from reprobuild.guard.strings import Key, Text
+
+
+class Conditions(Struct, frozen=True, kw_only=True):
+    """What each run gets, the same in all of them.
+
+    Attributes:
+        seed: None for that of the check.
+        variables: names and values, those in `hidden` among them.
+        hidden: names whose values stand on no command line and in no certificate.
+        volumes: (directory of this machine, directory in the container).
+        read_only: those of its volumes that are not written to, by their directory in the container.
+        shared_memory: bytes of /dev/shm, 0 for the engine's default.
+    """
+
+    seed: int | None = None
+    variables: dict[str, str] = {}
+    hidden: frozenset[str] = frozenset()
+    volumes: tuple[tuple[str, str], ...] = ()
+    read_only: frozenset[str] = frozenset()
+    shared_memory: int = 0
+
+    def applied(self, task: Task) -> Task:
+        """Return a task with these conditions."""
+        return msgspec.structs.replace(
+            task,
+            environment={**task.environment, **self.variables},
+            hidden=task.hidden | self.hidden,
+            volumes=(*task.volumes, *self.volumes),
+            read_only=task.read_only | self.read_only,
+            shared_memory=self.shared_memory or task.shared_memory,
+        )
+
+
+class WorkRecord(Struct, frozen=True, kw_only=True):
+    """The user's own work in a certificate: which command ran, and with what.
+
+    Secrets stand there by name alone. Of a volume only the directory in the container does: the other is this
+    machine's.
+    """
+
+    command: Text
+    seed: int
+    variables: dict[Key, Text] = {}
+    secrets: tuple[Key, ...] = ()
+    volumes: tuple[Text, ...] = ()
+    shared_memory: int = 0
+
+
+def record(command: str, seed: int, conditions: Conditions) -> WorkRecord:
+    """Return what a certificate says of the work."""
+    shown = {
+        name: secrets.redact(value)
+        for name, value in conditions.variables.items()
+        if name not in conditions.hidden and secrets.secret_variable(name, value) is None
+    }
+    return WorkRecord(
+        command=secrets.redact(command), seed=seed, variables=dict(sorted(shown.items())),
+        secrets=tuple(sorted(set(conditions.variables) - set(shown))),
+        volumes=tuple(sorted(inside for _, inside in conditions.volumes)), shared_memory=conditions.shared_memory,
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""What the user's own work gets beside the image: options, containers, and certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.engines.model import Task
+from reprobuild.errors import UsageError
+from reprobuild.running.options import Wanted, conditions
+from reprobuild.verify.certificate import Certificate, refuse_other_work
+from reprobuild.verify.conditions import Conditions, record
+from reprobuild.verify.work import compare_work, work_of_options
+from tests.verify.samples import PreparedEngine, good_answers, make_verdict
+
+TOKEN = "hf_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY"
+
+
+def test_options_become_conditions(tmp_path: Path) -> None:
+    wanted = Wanted(
+        seed=7, variables=("STEPS=20", "FROM_HERE"), hidden=("HF_TOKEN",), shm_size="2g",
+        volumes=(f"{tmp_path}:/data", f"{tmp_path}:/fixed:ro", f"{tmp_path}:/runs:rw"),
+    )  # fmt: skip
+    found = conditions(wanted, {"FROM_HERE": "yes", "HF_TOKEN": TOKEN})
+    assert found.seed == 7
+    assert found.variables == {"STEPS": "20", "FROM_HERE": "yes", "HF_TOKEN": TOKEN}
+    assert found.hidden == {"HF_TOKEN"}
+    assert [inside for _, inside in found.volumes] == ["/data", "/fixed", "/runs"]
+    assert found.read_only == {"/data", "/fixed"}
+    assert found.shared_memory == 2 << 30
+
+
+def test_each_run_gets_them_and_the_comparison_does_not() -> None:
+    given = Conditions(
+        seed=3, variables={"A": "1"}, hidden=frozenset({"A"}), volumes=(("/x", "/data"),), shared_memory=5
+    )
+    work = work_of_options("train", ("{out}/model.pt",), (), (), given)
+    assert work is not None
+    engine = PreparedEngine(good_answers())
+    compare_work(work, 42, "image:1", engine, {})
+    runs = [task for _, task in engine.tasks if task.kept]
+    others = [task for _, task in engine.tasks if not task.kept]
+    assert len(runs) == 2
+    for task in runs:
+        assert task.environment["REPROBUILD_SEED"] == "3"
+        assert (task.environment["A"], task.hidden, task.shared_memory) == ("1", {"A"}, 5)
+        assert ("/x", "/data") in task.volumes
+    assert others
+    assert all("A" not in task.environment and ("/x", "/data") not in task.volumes for task in others)
+
+
+def test_the_working_directory_holds_for_the_command_and_its_artefacts() -> None:
+    work = work_of_options("a; b", ("out.ckpt", "/abs", "{out}/x"), ("r*",), (), workdir="/it's here")
+    assert work is not None
+    assert work.command == ("/bin/sh", "-c", "cd -- '/it'\"'\"'s here' && { a; b\n}")
+    assert work.artefacts == ("/it's here/out.ckpt", "/abs", "{out}/x", "/it's here/r*")
+    assert work.distinct == ("/it's here/r*",)
+    with pytest.raises(UsageError, match="not an absolute path") as caught:
+        work_of_options("a", ("x",), (), (), workdir="here")
+    assert caught.value.hint == "for example --workdir /workspace"
+
+
+def test_conditions_without_a_command() -> None:
+    with pytest.raises(UsageError, match="are for a command: there is no --command") as caught:
+        work_of_options(None, (), (), (), Conditions(seed=1))
+    assert caught.value.hint == "give it, for example: --command 'python train.py --steps 20'"
+
+
+def test_a_certificate_has_no_secret() -> None:
+    given = Conditions(
+        variables={"STEPS": "20", "HF_TOKEN": TOKEN, "API": TOKEN, "LOGIN": "1"}, hidden=frozenset({"LOGIN"})
+    )
+    found = record(f"train --token {TOKEN}", 7, given)
+    assert (found.variables, found.secrets) == ({"STEPS": "20"}, ("API", "HF_TOKEN", "LOGIN"))
+    assert TOKEN not in repr(found)
+    assert found.seed == 7
+
+
+def test_other_work_is_not_compared() -> None:
+    certificate = Certificate(path=Path("verdict.json"), sha256="c" * 64, verdict=make_verdict())
+    then = record("train --lr 1", 7, Conditions())
+    made = msgspec.structs.replace(
+        certificate, verdict=msgspec.structs.replace(certificate.verdict, work=then)
+    )
+    refuse_other_work(made, then)
+    refuse_other_work(made, None)
+    refuse_other_work(certificate, then)  # one of an earlier version does not say
+    for other, words in ((record("train --lr 2", 7, Conditions()), "another command"),
+                         (record("train --lr 1", 8, Conditions()), "another seed of the command")):  # fmt: skip
+        with pytest.raises(UsageError, match=words) as caught:
+            refuse_other_work(made, other)
+        assert caught.value.hint == (
+            "compare the same work: give the command and the seed of the certificate, or leave --against out"
+        )
+
+
+def test_a_task_without_conditions_is_as_it_was() -> None:
+    task = Task(arguments=("x",), environment={"A": "1"}, volumes=(("/a", "/b"),))
+    assert Conditions().applied(task) == task
