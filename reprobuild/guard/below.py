@@ -101,28 +101,33 @@ def link_below(source: Path, top: Path, name: str) -> None:
         os.fchmod(stream.fileno(), stat.S_IMODE(os.fstat(original.fileno()).st_mode))
 
 
-def move_below(source: Path, top: Path, name: str) -> None:
+def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> None:
     """Move a file to a name below a directory, also from another file system; a former one of that name goes.
 
     Args:
-        source: the file.
+        source: the name of the file in its directory.
         top: as in `directory_of`.
         name: as in `directory_of`.
+        above: the descriptor of the file's directory.
+        file: the descriptor of the file; another that took its place meanwhile is not moved.
 
     Raises:
-        BuildError: as `directory_of` does.
+        BuildError: as `directory_of` does, or another file took its place.
     """
     with directory_of(top, name) as (number, last):
         try:
-            os.rename(source, last, dst_dir_fd=number)
+            os.rename(source, last, src_dir_fd=above, dst_dir_fd=number)
         except OSError as err:
             if err.errno != errno.EXDEV:
                 raise
         else:
+            if not os.path.samestat(os.stat(last, dir_fd=number, follow_symlinks=False), os.fstat(file)):
+                os.unlink(last, dir_fd=number)
+                raise BuildError(f"{name!r} was replaced while it was moved", hint=HOSTILE)
             return
-    with open_below(top, name, replace=True) as stream, source.open("rb") as original:
+    with open_below(top, name, replace=True) as stream, os.fdopen(os.dup(file), "rb") as original:
         shutil.copyfileobj(original, stream)
-    source.unlink()
+    os.unlink(source, dir_fd=above)
 
 
 def make_below(top: Path, name: str) -> None:
