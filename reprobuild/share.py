@@ -13,6 +13,8 @@ import contextlib
 import errno
 import grp
 import os
+import pwd
+import shlex
 import stat
 import struct
 from collections.abc import Iterator
@@ -68,6 +70,50 @@ def share(store: Store, group: str) -> None:
                         _share(deep)
     finally:
         os.close(root)
+
+
+def check_writers(store: Store) -> None:
+    """Refuse a store that other users may write to, and that is not shared with them.
+
+    Raises:
+        UsageError: they may write to its directory, or to one whose names are believed.
+    """
+    try:
+        root = store.root.stat()
+    except OSError:  # it is not there yet, or the first use says why it cannot be read
+        return
+    reachable = root.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    for path in (store.root, *(store.root / name for name in ("blobs", "made") if reachable)):
+        with contextlib.suppress(FileNotFoundError):
+            who = _writers(path)
+            if who:
+                raise UsageError(
+                    f"{path} can be written to by {who}, and is not shared with `reprobuild store share`",
+                    hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, "
+                    "or share it with a group: `reprobuild store share --group NAME`",
+                )
+
+
+def _writers(path: Path) -> str:
+    facts = path.stat()
+    if facts.st_mode & stat.S_IWOTH:
+        return "all users"
+    if not facts.st_mode & stat.S_IWGRP or _is_private(facts):
+        return ""
+    try:
+        os.getxattr(path, "system.posix_acl_default")
+    except OSError:
+        return f"the group number {facts.st_gid}"
+    return ""
+
+
+def _is_private(facts: os.stat_result) -> bool:
+    """Tell whether a group is that of its user alone, with which umask 002 is common."""
+    try:
+        group, user = grp.getgrgid(facts.st_gid), pwd.getpwuid(facts.st_uid)
+    except KeyError:
+        return facts.st_gid == facts.st_uid
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 class _Place(NamedTuple):
