@@ -20,6 +20,7 @@ from reprobuild.guard.names import HOSTILE, check_name
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # The kernel's words for a link or a file where a directory is asked for.
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
@@ -130,10 +131,34 @@ def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> N
     os.unlink(source, dir_fd=above)
 
 
-def make_below(top: Path, name: str) -> None:
+def make_below(top: Path, name: str, *, mode: int | None = None) -> None:
     """Make a directory below another one, if it is not there yet; arguments and errors are those of `directory_of`."""
-    with directory_of(top, name) as (number, last):
-        os.close(_enter(number, last, name, None))
+    with directory_of(top, name, mode) as (number, last):
+        os.close(_enter(number, last, name, mode))
+
+
+def touch_below(top: Path, name: str, *, mode: int) -> None:
+    """Make an empty file below a directory, unless one is there, and give it a mode.
+
+    Args:
+        top: as in `directory_of`.
+        name: as in `directory_of`; directories on its way are made with mode 755.
+        mode: of the file.
+
+    Raises:
+        BuildError: as `directory_of` does, or a link has the name.
+    """
+    with directory_of(top, name, 0o755) as (above, last):
+        try:
+            number = os.open(last, _WRITE | os.O_NONBLOCK, mode, dir_fd=above)
+        except OSError as err:
+            if err.errno != errno.ELOOP:
+                raise
+            raise BuildError(f"{name!r} is a link, and no file", hint=HOSTILE) from None
+        try:
+            os.fchmod(number, mode)
+        finally:
+            os.close(number)
 
 
 def symlink_below(text: str, top: Path, name: str, *, mode: int | None = None) -> None:
