@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.alone import machine
+from reprobuild.descriptors import remove
 from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.keep import FOLDER, Kept, keep, kept_locks, place_of, present, record_of
@@ -22,7 +23,6 @@ from reprobuild.lock import read_lock
 from reprobuild.realise.root import root_key
 from reprobuild.signature import unsigned
 from reprobuild.store import LARGEST_MEMORY, Store, hash_open, is_still
-from reprobuild.whole import remove
 
 # Where a file system has no locks, nothing is removed that was written or used since: longer than any build.
 YOUNG = 3 * 24 * 3600.0

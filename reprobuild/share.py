@@ -3,15 +3,23 @@
 Each writer of a shared store is trusted as oneself: whoever can read its key can make others believe what it remembers.
 Files that anybody makes in it get the rights of the group by default ACLs, whatever the umask
 (https://man7.org/linux/man-pages/man5/acl.5.html).
+
+Rights are changed of what was opened, never by path: a member could put a link in a place at any moment.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import grp
 import os
+import pwd
+import shlex
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from reprobuild.errors import UsageError
 from reprobuild.signature import NAME, make_key
@@ -24,13 +32,20 @@ _ACL = struct.pack("<I", 2) + b"".join(
     _ENTRY.pack(tag, rights, _NO_ID) for tag, rights in ((_USER, 7), (_GROUP, 7), (_OTHER, 0))
 )
 _FOLDERS = ("apt", "blobs", "kept", "made", "making", "packages", "partial", "roots", "tmp")
+_NESTED = (
+    "apt",
+    "blobs",
+    "packages",
+)  # their directories are shared, too; the trees in `roots` are one user's each
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def share(store: Store, group: str) -> None:
     """Let a group read and write a store, which is made where it is not there; all others are kept out.
 
     Raises:
-        UsageError: there is no such group, or the file system has no ACLs.
+        UsageError: there is no such group, the file system has no ACLs, or an entry is a link or another user's.
         OSError: the store belongs to another user, or the user is not in the group.
     """
     try:
@@ -41,32 +56,144 @@ def share(store: Store, group: str) -> None:
         ) from None
     store.make()
     make_key(store.root)
-    for name in _FOLDERS:
-        (store.root / name).mkdir(exist_ok=True)
-    for folder in (store.root, *_folders(store.root)):
-        _open(folder, number)
-        for path in folder.iterdir():
-            if path.is_file() and not path.is_symlink() and "blobs" not in folder.parts[-2:]:
-                os.chown(path, -1, number)
-                path.chmod(0o640 if path.name == NAME else 0o660)
+    root = os.open(store.root, _DIRECTORY)
+    try:
+        place = _Place(store.root, root, number, os.fstat(root).st_uid)
+        _share(place)
+        for name in _FOLDERS:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=root)
+            with _inside(place, name) as folder:
+                _share(folder)
+                for inner in sorted(_names(folder, directories=True)) if name in _NESTED else ():
+                    with _inside(folder, inner) as deep:
+                        _share(deep)
+    finally:
+        os.close(root)
 
 
-def _folders(root: Path) -> Iterator[Path]:
-    """Yield the directories whose content is shared; the trees in `roots` belong to one user each."""
-    for name in _FOLDERS:
-        yield root / name
-        for folder in sorted((root / name).iterdir()) if name in ("apt", "blobs", "packages") else ():
-            if folder.is_dir() and not folder.is_symlink():
-                yield folder
+def check_writers(store: Store) -> None:
+    """Refuse a store that other users may write to, and that is not shared with them.
+
+    Raises:
+        UsageError: they may write to its directory, or to one whose names are believed.
+    """
+    try:
+        root = store.root.stat()
+    except OSError:  # it is not there yet, or the first use says why it cannot be read
+        return
+    reachable = root.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
+    for path in (store.root, *(store.root / name for name in ("blobs", "made") if reachable)):
+        with contextlib.suppress(FileNotFoundError):
+            who = _writers(path)
+            if who:
+                raise UsageError(
+                    f"{path} can be written to by {who}, and is not shared with `reprobuild store share`",
+                    hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, "
+                    "or share it with a group: `reprobuild store share --group NAME`",
+                )
 
 
-def _open(folder: Path, group: int) -> None:
-    os.chown(folder, -1, group)
-    folder.chmod(0o2770)
+def _writers(path: Path) -> str:
+    facts = path.stat()
+    if facts.st_mode & stat.S_IWOTH:
+        return "all users"
+    if not facts.st_mode & stat.S_IWGRP or _is_private(facts):
+        return ""
+    try:
+        os.getxattr(path, "system.posix_acl_default")
+    except OSError:
+        return f"the group number {facts.st_gid}"
+    return ""
+
+
+def _is_private(facts: os.stat_result) -> bool:
+    """Tell whether a group is that of its user alone, with which umask 002 is common."""
+    try:
+        group, user = grp.getgrgid(facts.st_gid), pwd.getpwuid(facts.st_uid)
+    except KeyError:
+        return facts.st_gid == facts.st_uid
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+class _Place(NamedTuple):
+    """An open directory of a store."""
+
+    path: Path
+    number: int
+    group: int
+    owner: int  # of the store
+
+
+@contextlib.contextmanager
+def _inside(place: _Place, name: str) -> Iterator[_Place]:
+    """Give a directory in an open one.
+
+    Raises:
+        UsageError: it is a link, a file, or belongs to somebody who is no member.
+    """
+    path = place.path / name
+    try:
+        number = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=place.number)
+    except OSError as err:
+        if err.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise _strange(path, "is a link or a file, and no directory of the store") from None
+    try:
+        facts = os.fstat(number)
+        if facts.st_uid != place.owner and facts.st_gid != place.group:
+            raise _strange(path, f"belongs to another user, number {facts.st_uid}")
+        yield place._replace(path=path, number=number)
+    finally:
+        os.close(number)
+
+
+def _strange(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"{path} {what}: it is not shared",
+        hint="remove what others put into the store, and run the command again",
+    )
+
+
+def _names(place: _Place, *, directories: bool) -> list[str]:
+    with os.scandir(place.number) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_symlink():
+            raise _strange(place.path / entry.name, "is a link")
+    kind = os.DirEntry.is_dir if directories else os.DirEntry.is_file
+    return [entry.name for entry in found if kind(entry, follow_symlinks=False)]
+
+
+def _share(place: _Place) -> None:
+    """Give the group an open directory and the files in it, but for blobs, which nobody writes to.
+
+    What members made since the store is shared is the group's already.
+    """
+    if os.fstat(place.number).st_uid == place.owner:
+        _open(place.number, place.path, place.group)
+    if "blobs" in place.path.parts[-2:]:
+        return
+    for name in _names(place, directories=False):
+        number = os.open(name, _FILE, dir_fd=place.number)
+        try:
+            facts = os.fstat(number)
+            if facts.st_nlink > 1:
+                raise _strange(place.path / name, "is a file that has another name, too")
+            if stat.S_ISREG(facts.st_mode) and facts.st_uid == place.owner:
+                os.fchown(number, -1, place.group)
+                os.fchmod(number, 0o640 if name == NAME else 0o660)
+        finally:
+            os.close(number)
+
+
+def _open(folder: int, path: Path, group: int) -> None:
+    os.fchown(folder, -1, group)
+    os.fchmod(folder, 0o2770)
     try:
         os.setxattr(folder, "system.posix_acl_default", _ACL)
     except OSError as err:
         raise UsageError(
-            f"the file system of {folder} has no ACLs of POSIX: {err.strerror}",
+            f"the file system of {path} has no ACLs of POSIX: {err.strerror}",
             hint="put the store on a file system that has them, as ext4, xfs and Lustre do",
         ) from None

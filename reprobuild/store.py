@@ -78,8 +78,8 @@ def is_still(path: Path, found: os.stat_result) -> bool:
 def touch(path: Path) -> None:
     """Let its time tell others that it is used, at most once an hour: locks may not reach other machines."""
     with contextlib.suppress(OSError):  # not there, or not ours
-        if time.time() - path.stat().st_mtime > HOUR:
-            os.utime(path)
+        if time.time() - path.lstat().st_mtime > HOUR:
+            os.utime(path, follow_symlinks=False)
 
 
 class DamagedError(FetchError):
@@ -250,7 +250,13 @@ class Store:
         digest = sha256 or hash_file(path)
         target = self.blob(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o444)
+        number = os.open(
+            path, os.O_RDONLY | os.O_NOFOLLOW
+        )  # members of a shared store write to `partial`, too
+        try:
+            os.fchmod(number, 0o444)
+        finally:
+            os.close(number)
         path.replace(target)
         self._verified.add(digest)
         self._blobs.add(digest)

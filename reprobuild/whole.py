@@ -10,16 +10,19 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from reprobuild.alone import lock
+from reprobuild.descriptors import remove
 
 # No room, or none that may be written to: the user can mend it, and the next run goes on.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 PREFIX = ".reprobuild-"
+PATIENCE = 5.0  # seconds; a process of ours holds the lock for milliseconds
+_POLL = 0.01
 
 
 @contextlib.contextmanager
@@ -103,7 +106,7 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]
     """
     above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        alone = lock(above, fcntl.LOCK_EX)
+        alone = _locked(above)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         if not (lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no locks
@@ -114,30 +117,29 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]
         os.close(above)
 
 
+def _locked(number: int) -> bool:
+    """Lock a directory, and tell whether that was possible: whoever may read it can hold its lock for ever."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL)
+        except OSError:
+            return False
+        else:
+            return True
+
+
 def _abandoned(path: Path) -> tuple[int, Path] | None:
+    """Return what is the caller's own and has no lock, with a lock on it; a pipe of that name is not waited for."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # it went away meanwhile, or is not ours
         return None
-    if lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    if os.fstat(number).st_uid == os.geteuid() and lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
         return number, path
     os.close(number)
     return None
-
-
-def remove(path: Path) -> None:
-    """Remove a file or folder, also one whose folders were left without the right to enter them.
-
-    Raises:
-        OSError: something of it cannot be removed.
-    """
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        for folder, folders, _ in os.walk(path):
-            for name in folders:
-                if not (Path(folder) / name).is_symlink():
-                    (Path(folder) / name).chmod(0o700)
-        shutil.rmtree(path)

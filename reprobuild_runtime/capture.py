@@ -109,6 +109,7 @@ REASONS = {
     "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
     "changed-meanwhile": "it was changed while it was read",
     "secret": "it is a secret, or looks like one",
+    "untrusted": "a repository of another user, or one that another directory claims as its own; `why` tells which",
 }
 
 # Files and folders of a private snapshot: others of the machine may not read it, whatever the umask.
@@ -308,22 +309,31 @@ def _remove(folder: str, tries: int) -> None:
 
 def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files: Dict[str, str]) -> None:
     for name, source in files.items():
-        shutil.copyfile(source, os.path.join(claim, name))
-        _restrict(os.path.join(claim, name), FILE_MODE)
+        with open(source, "rb") as content, _new_file(os.path.join(claim, name)) as stream:
+            shutil.copyfileobj(content, stream)
     texts["capture.json"] = json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
-    for name, content in texts.items():
-        number = os.open(os.path.join(claim, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        with open(number, "wb") as stream:
-            stream.write(content)
+    for name, content_of in texts.items():
+        with _new_file(os.path.join(claim, name)) as stream:
+            stream.write(content_of)
             stream.flush()
             os.fsync(stream.fileno())
-        _restrict(os.path.join(claim, name), FILE_MODE)
-    _restrict(claim, FOLDER_MODE)
+    number = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _restrict(number, FOLDER_MODE)
+    finally:
+        os.close(number)
 
 
-def _restrict(path: str, mode: int) -> None:
+def _new_file(path: str) -> IO[bytes]:
+    """Open a new private file; who may write to the folder above could have put a link in the place of ours."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    _restrict(number, FILE_MODE)
+    return open(number, "wb")
+
+
+def _restrict(number: int, mode: int) -> None:
     with contextlib.suppress(OSError):  # some file systems have no rights
-        os.chmod(path, mode)
+        os.fchmod(number, mode)
 
 
 def _publish(claim: str, folder: str) -> bool:
@@ -401,6 +411,11 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"{one['installed']['location']} has it installed from another place "
         f"({_line(one['installed']).splitlines()[-1]})"
         for one in (document.get("distributions") or {}).get("unclear", [])
+    ]
+    notes += [
+        f"{name} was left out: {part['why']}"
+        for name, part in document["parts"].items()
+        if part["outcome"] == "untrusted"
     ]
     for one in document["repositories"]:
         if one["only_here"]:
@@ -1359,6 +1374,8 @@ class Repository:
             raise GaveUp("failed", "git is not on PATH")
         self.program = program
         self.folder, self.common = _git_folders(top)
+        _check_links(top, self.folder, self.common, program, context)
+        _check_owner(top, self.folder, self.common, program, context)
         self.clean: Set[bytes] = set()  # ids of new files in which no secret was found
         self.searched = 0  # bytes
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
@@ -1490,6 +1507,90 @@ def _git_folders(top: str) -> Tuple[str, str]:
     shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
     common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
     return os.path.realpath(folder), os.path.realpath(common)
+
+
+# Files of a git folder whose content, or the commits that they name, goes into a capture.
+_READ = ("HEAD", "config", "config.worktree", "index", "info", "info/attributes", "packed-refs", "shallow")
+
+
+def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
+    """Refuse a `.git` that leads to the repository of another directory, which may be private.
+
+    A repository says itself which directories are its own: a worktree in `worktrees/NAME/gitdir`, a submodule in
+    `core.worktree` (gitrepository-layout, git-config).
+    """
+    here = os.path.join(os.path.realpath(top), ".git")
+    if common != folder:
+        named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
+        listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
+        if not listed or os.path.realpath(os.path.join(folder, named)) != here:
+            raise GaveUp(
+                "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
+            )
+    elif folder == here:
+        outside = next(_links_out(folder), None)
+        if outside is not None:
+            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
+    elif not _claims(folder, top, program, context):
+        raise GaveUp(
+            "untrusted",
+            f"{_path(folder)} is the git folder of another directory: "
+            f"`git config core.worktree {_path(top)}` in that repository makes it that of this one",
+        )
+
+
+def _links_out(folder: str) -> Iterator[str]:
+    places = [os.path.join(folder, name) for name in _READ]
+    for name in ("refs", "reftable"):
+        places.append(os.path.join(folder, name))
+        for above, folders, files in os.walk(places[-1]):
+            places += [os.path.join(above, one) for one in folders + files]
+    for place in places:
+        if os.path.islink(place) and not os.path.realpath(place).startswith(folder + os.sep):
+            yield place
+
+
+def _claims(folder: str, top: str, program: str, context: Context) -> bool:
+    """Whether the configuration of a git folder names a directory as its work tree."""
+    for name in ("config.worktree", "config"):
+        place = os.path.join(folder, name)
+        words = (program, "config", "--file", place, "-z", "--get", "core.worktree")
+        said = _run(words, context, cwd="/", codes=(0, 1)) if os.path.isfile(place) else b""
+        if said:
+            named = os.path.join(folder, os.fsdecode(said.rstrip(b"\0")))
+            return os.path.realpath(named) == os.path.realpath(top)
+    return False
+
+
+def _check_owner(top: str, folder: str, common: str, program: str, context: Context) -> None:
+    """Refuse a repository of another user, as git does: an explicit `--git-dir` skips its own check.
+
+    One of root's is taken: a site may have installed it for all.
+    """
+    own = {0, os.geteuid()}
+    if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
+        own.add(int(context.environ["SUDO_UID"]))
+    places = (top, os.path.join(top, ".git"), folder, common)
+    if all(os.lstat(place).st_uid in own for place in places):
+        return
+    if not _is_safe(os.path.realpath(top), program, context):
+        raise GaveUp(
+            "untrusted",
+            f"it belongs to another user: `git config --global --add safe.directory {_path(top)}` trusts it",
+        )
+
+
+def _is_safe(top: str, program: str, context: Context) -> bool:
+    """Whether `safe.directory` of the user's and the system's configuration has a directory (git-config)."""
+    named: List[str] = []
+    for scope in ("--system", "--global"):
+        words = (program, "config", scope, "-z", "--type=path", "--get-all", "safe.directory")
+        # Without a configuration file, git of some versions ends with 128.
+        said = _run(words, context, cwd="/", codes=(0, 1, 128))
+        for one in os.fsdecode(said).split("\0")[:-1]:
+            named = [*named, one] if one else []
+    within = any(one.endswith("/*") and top.startswith(os.path.realpath(one[:-2]) + os.sep) for one in named)
+    return within or "*" in named or any(one and os.path.realpath(one) == top for one in named)
 
 
 def take_repository(context: Context, top: str, name: str, installed: bool) -> Taken:

@@ -205,11 +205,17 @@ def make_session(
     folder: Path = Path(),
     caches: bool = True,
     pip: Asking | None = None,
+    sharing: bool = False,
 ) -> Session:
-    """Return what the verbs work with: this is where environment, clock and terminal are read."""
+    """Return what the verbs work with: this is where environment, clock and terminal are read.
+
+    Raises:
+        UsageError: other users may write to the store. It may be `sharing` that mends this.
+    """
     from reprobuild.caches import Caches, user_caches
     from reprobuild.net import Net
     from reprobuild.session import Session
+    from reprobuild.share import check_writers
     from reprobuild.store import Store
 
     env = _absolute_folders(os.environ)
@@ -217,8 +223,11 @@ def make_session(
     steps = progress.Steps()
     if store is None:
         _close(cache / "reprobuild")
+    place = Store((store or cache / "reprobuild").absolute())
+    if not sharing:
+        check_writers(place)
     return Session(
-        store=Store((store or cache / "reprobuild").absolute()),
+        store=place,
         net=Net(offline=offline),
         env=env,
         folder=folder,
@@ -241,10 +250,19 @@ def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _close(folder: Path) -> None:
-    """Close the user's own store to others, which earlier versions made open; a shared one stays shared."""
+    """Close the user's own store to others, which earlier versions made open; a shared one stays shared.
+
+    A directory without blobs is no store: a link of somebody else's may lead to any.
+    """
     with contextlib.suppress(OSError):
-        if not folder.stat().st_mode & stat.S_IWGRP:
-            folder.chmod(0o700)
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            facts = os.fstat(number)
+            if facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_IWGRP:
+                os.stat("blobs", dir_fd=number, follow_symlinks=False)
+                os.fchmod(number, 0o700)
+        finally:
+            os.close(number)
 
 
 def asking_pip() -> Asking:

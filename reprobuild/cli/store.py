@@ -56,7 +56,7 @@ def share(group: str, store: Path | None) -> None:
     Example:
       reprobuild store share --group lab --store /scratch/lab/store
     """
-    session = common.make_session(store)
+    session = common.make_session(store, sharing=True)
     share_with(session.store, group)
     common.tell(f"{session.store.root} is shared with the group {group}")
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
-import stat
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from reprobuild.descriptors import files_below, remove
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
 from reprobuild.engines.kept import keep_folder
@@ -142,16 +141,8 @@ def _folder() -> Iterator[Path]:
             (folder / name).mkdir()
         yield folder
     finally:
-        _open_up(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _open_up(folder: Path) -> None:
-    for path, folders, _ in os.walk(folder):
-        for name in folders:
-            inner = Path(path, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
+        with contextlib.suppress(OSError):  # what the container did is what is told
+            remove(folder)
 
 
 def _follow(
@@ -283,15 +274,11 @@ def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
 
     No link is followed.
     """
-    _open_up(folder)
     if kept:
         keep_folder(folder, kept)
         return {}
     found = {}
-    for path, _, names in os.walk(folder):
-        for name in names:
-            file = Path(path, name)
-            if stat.S_ISREG(file.lstat().st_mode):
-                file.chmod(0o600)
-                found[str(file.relative_to(folder))] = file.read_bytes()
+    for path, _, number in files_below(folder):
+        with os.fdopen(os.dup(number), "rb") as stream:
+            found[path] = stream.read()
     return found

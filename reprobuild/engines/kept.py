@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import shutil
-import stat
 import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
+from reprobuild.descriptors import files_below
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.guard.below import move_below, open_below
 from reprobuild.guard.tars import UNREADABLE
@@ -73,14 +72,9 @@ def keep_folder(source: Path, folder: Path) -> None:
     Raises:
         EngineError: a name is hostile, or the folder cannot take a file.
     """
-    for path, _, names in os.walk(source):
-        for name in names:
-            file = Path(path, name)
-            if stat.S_ISREG(file.lstat().st_mode):
-                inside = str(file.relative_to(source))
-                with _possible(folder, inside):
-                    file.chmod(0o600)
-                    move_below(file, folder, inside)
+    for path, above, number in files_below(source):
+        with _possible(folder, path):
+            move_below(path.rpartition("/")[2], folder, path, above=above, file=number)
 
 
 def _room_for(size: int, folder: Path) -> None:

@@ -20,6 +20,7 @@ from reprobuild.guard.names import HOSTILE, check_name
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # The kernel's words for a link or a file where a directory is asked for.
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
@@ -101,34 +102,63 @@ def link_below(source: Path, top: Path, name: str) -> None:
         os.fchmod(stream.fileno(), stat.S_IMODE(os.fstat(original.fileno()).st_mode))
 
 
-def move_below(source: Path, top: Path, name: str) -> None:
+def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> None:
     """Move a file to a name below a directory, also from another file system; a former one of that name goes.
 
     Args:
-        source: the file.
+        source: the name of the file in its directory.
         top: as in `directory_of`.
         name: as in `directory_of`.
+        above: the descriptor of the file's directory.
+        file: the descriptor of the file; another that took its place meanwhile is not moved.
 
     Raises:
-        BuildError: as `directory_of` does.
+        BuildError: as `directory_of` does, or another file took its place.
     """
     with directory_of(top, name) as (number, last):
         try:
-            os.rename(source, last, dst_dir_fd=number)
+            os.rename(source, last, src_dir_fd=above, dst_dir_fd=number)
         except OSError as err:
             if err.errno != errno.EXDEV:
                 raise
         else:
+            if not os.path.samestat(os.stat(last, dir_fd=number, follow_symlinks=False), os.fstat(file)):
+                os.unlink(last, dir_fd=number)
+                raise BuildError(f"{name!r} was replaced while it was moved", hint=HOSTILE)
             return
-    with open_below(top, name, replace=True) as stream, source.open("rb") as original:
+    with open_below(top, name, replace=True) as stream, os.fdopen(os.dup(file), "rb") as original:
         shutil.copyfileobj(original, stream)
-    source.unlink()
+    os.unlink(source, dir_fd=above)
 
 
-def make_below(top: Path, name: str) -> None:
+def make_below(top: Path, name: str, *, mode: int | None = None) -> None:
     """Make a directory below another one, if it is not there yet; arguments and errors are those of `directory_of`."""
-    with directory_of(top, name) as (number, last):
-        os.close(_enter(number, last, name, None))
+    with directory_of(top, name, mode) as (number, last):
+        os.close(_enter(number, last, name, mode))
+
+
+def touch_below(top: Path, name: str, *, mode: int) -> None:
+    """Make an empty file below a directory, unless one is there, and give it a mode.
+
+    Args:
+        top: as in `directory_of`.
+        name: as in `directory_of`; directories on its way are made with mode 755.
+        mode: of the file.
+
+    Raises:
+        BuildError: as `directory_of` does, or a link has the name.
+    """
+    with directory_of(top, name, 0o755) as (above, last):
+        try:
+            number = os.open(last, _WRITE | os.O_NONBLOCK, mode, dir_fd=above)
+        except OSError as err:
+            if err.errno != errno.ELOOP:
+                raise
+            raise BuildError(f"{name!r} is a link, and no file", hint=HOSTILE) from None
+        try:
+            os.fchmod(number, mode)
+        finally:
+            os.close(number)
 
 
 def symlink_below(text: str, top: Path, name: str, *, mode: int | None = None) -> None:

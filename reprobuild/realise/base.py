@@ -18,6 +18,7 @@ from pathlib import Path
 
 from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.errors import BuildError
+from reprobuild.guard.below import make_below, touch_below
 from reprobuild.listing import keep_listing
 from reprobuild.lock import Base, Deb, dpkg_name
 from reprobuild.proc import Failed
@@ -164,10 +165,9 @@ def _bootstrap(base: Base, store: Store, root: Path) -> None:
         if deb.essential:
             _unpack(deb, store, root)
     for path in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "etc", "usr/sbin"):
-        make_folder(root / path)
+        make_below(root, path, mode=0o755)  # a package may hold links of these names
     for path in ("var/lib/dpkg/status", "var/lib/dpkg/available"):
-        (root / path).touch()
-        (root / path).chmod(0o644)
+        touch_below(root, path, mode=0o644)
     awk = root / "usr/bin/awk"
     if not awk.is_symlink():  # an alternative, there once the package is configured; preinst scripts use it
         awk.symlink_to("mawk" if (root / "usr/bin/mawk").exists() else "gawk")

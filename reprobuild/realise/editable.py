@@ -6,6 +6,7 @@ whose editables compile again whenever they are imported: an image has no compil
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -100,10 +101,10 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
         make_folder(folder)
         with (folder / name).open("xb") as stream:
             stream.write(content)
+            os.fchmod(stream.fileno(), 0o755 if executable else 0o644)
     except (FileExistsError, NotADirectoryError):
         raise BuildError(
             f"{origin} has {path}, in whose place the source has something else",
             hint="leave a clean work tree behind before the capture: `git clean -xd` lists what is in the way",
         ) from None
-    (folder / name).chmod(0o755 if executable else 0o644)
     return (folder / name).relative_to(tree.resolve()).as_posix()

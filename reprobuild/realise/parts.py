@@ -9,9 +9,12 @@ from collections.abc import Collection
 from itertools import accumulate
 from pathlib import Path
 
+import msgspec
+
 from reprobuild.archive import Entry, TarWriter, parents
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_path, most_bytes
+from reprobuild.guard.strings import MemberPath
 from reprobuild.lock import EPOCH
 from reprobuild.store import Store, hash_file
 
@@ -56,13 +59,14 @@ def keep_parts(
         The sha256 of the tar and the paths of its files; empty where there is nothing.
 
     Raises:
-        BuildError: a path is one that no layer can hold, or the files are nearly all holes.
+        BuildError: a path is one that no layer or no lock can hold, or the files are nearly all holes.
     """
     new = paths_below(folder) - set(before)
     left = _folders_of_builds(new, project)
     added = sorted(path for path in new if path in brought or _is_part(path, left))
     if not added:
         return "", ()
+    _check_names(added, origin)
     _check_holes([(folder / path).stat() for path in added], origin)
     with store.scratch() as scratch:
         tar = scratch / "parts.tar"
@@ -81,6 +85,22 @@ def keep_parts(
         digest = hash_file(tar)
         store.adopt(tar, digest)
     return digest, tuple(added)
+
+
+def _check_names(paths: Collection[str], origin: str) -> None:
+    """Refuse what the lock could not name, before it is read by that and by the image's own record of the source.
+
+    Raises:
+        BuildError: a path has a control character, or is not UTF-8.
+    """
+    for path in paths:
+        try:
+            path.encode()
+            msgspec.convert(path, MemberPath)
+        except (UnicodeEncodeError, msgspec.ValidationError):
+            raise BuildError(
+                f"{origin} left {path[:200]!r}, a name that no lock can hold", hint=HOSTILE
+            ) from None
 
 
 def _check_holes(files: Collection[os.stat_result], origin: str) -> None:

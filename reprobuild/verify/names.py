@@ -25,7 +25,10 @@ def timeless(path: str, began: float, ended: float, host: str, zone: int = 0) ->
         if found[7]:
             moments = {float(found[7])}
         else:
-            local = calendar.timegm(tuple(int(part) for part in found.groups()[:6]))
+            try:
+                local = calendar.timegm(tuple(int(part) for part in found.groups()[:6]))
+            except ValueError:  # digits that are no date: month 13, year 0
+                return found.group()
             moments = {float(local), float(local - zone)}
         within = any(began - _SLACK <= moment <= ended + _SLACK for moment in moments)
         return "<time>" if within else found.group()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -19,6 +20,7 @@ from tests.capture.repositories import (
     content,
     document,
     git,
+    inside,
     new_origin,
     proved,
     run_program,
@@ -499,16 +501,135 @@ def test_odd_places_of_repositories(tmp_path: Path) -> None:
     proved(top, tmp_path, odd / "origin.git")
 
 
+def taken(top: Path, out: Path, **more: str) -> dict[str, Any]:
+    """Capture the repository of a working directory, whatever comes of it, and return the document."""
+    env = mock.patch.dict(os.environ, {**ENV, **more}, clear=True)
+    with mock.patch.object(capture, "PARTS", ()), env, inside(top):
+        report = capture.capture(str(out))
+    assert report["captured"]
+    found = document(out)
+    assert report["notes"] == found["notes"]  # they are printed
+    return found
+
+
+def refused(top: Path, out: Path, said: str) -> None:
+    """Capture a directory that leads to a private repository; nothing of that is taken, and the reason is said."""
+    found = taken(top, out)
+    assert found["repositories"] == []
+    (note,) = found["notes"]
+    assert note.startswith(f"repository {top.name} was left out: ")
+    assert said in note
+    assert {path.suffix for path in out.iterdir()} <= {".json", ".txt"}
+    assert b"secret plan" not in b"".join(path.read_bytes() for path in out.iterdir())
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """A repository with a commit that was never pushed."""
+    folder = tmp_path / "private"
+    folder.mkdir()
+    top = new_origin(folder)
+    write(top, "plan", b"secret plan\n")
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "secret plan")
+    return top
+
+
 def test_a_repository_of_another_user(tmp_path: Path) -> None:
-    """git itself refuses it as dubious; one that root installed for all is nothing strange on a cluster."""
+    """git itself refuses it as dubious, but not where it is given `--git-dir`."""
     top = new_origin(tmp_path)
     write(top, "kept.py", b"changed\n")
     for path in (top, *top.rglob("*")):
         os.chown(path, 65534, 65534, follow_symlinks=False)
     assert git(top, "status", "--porcelain", fails=True) == b""
-    out = tmp_path / "snapshot"
-    take(top, out)
-    assert record(out)["changed"] == {"count": 1, "paths": ["kept.py"]}
+    hint = f"`git config --global --add safe.directory {top}` trusts it"
+    refused(top, tmp_path / "foreign", f"it belongs to another user: {hint}")
+    settings = tmp_path / "settings"
+    settings.touch()
+    for number, value in enumerate((str(top), "*", f"{tmp_path}/*")):
+        git(tmp_path, "config", "--file", settings, "safe.directory", value)
+        found = taken(top, tmp_path / f"trusted{number}", GIT_CONFIG_GLOBAL=str(settings))
+        assert found["repositories"][0]["changed"] == {"count": 1, "paths": ["kept.py"]}
+    git(tmp_path, "config", "--file", settings, "safe.directory", "/elsewhere")
+    assert taken(top, tmp_path / "other", GIT_CONFIG_GLOBAL=str(settings))["repositories"] == []
+    assert taken(top, tmp_path / "sudo", SUDO_UID="65534")["repositories"] != []
+
+
+def test_each_part_of_a_repository_belongs_to_the_user(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    for number, path in enumerate((top, top / ".git")):
+        os.chown(path, 65534, 65534)
+        refused(top, tmp_path / f"foreign{number}", "it belongs to another user")
+        os.chown(path, os.geteuid(), os.getegid())
+
+
+def test_a_private_repository_that_a_directory_leads_to_is_left_out(tmp_path: Path, private: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / ".git").write_text(f"gitdir: {private / '.git'}\n")
+    refused(job, tmp_path / "file", f"`git config core.worktree {job}` in that repository makes it that")
+    (job / ".git").unlink()
+    (job / ".git").symlink_to(private / ".git")
+    refused(job, tmp_path / "link", "is the git folder of another directory")
+    git(private, "config", "core.worktree", job)  # what the hint says
+    assert taken(job, tmp_path / "claimed")["repositories"][0]["head"]
+
+
+def test_a_private_repository_that_a_part_of_a_git_folder_leads_to_is_left_out(
+    tmp_path: Path, private: Path
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    git(job, "init", "-q", ".")
+    (job / ".git" / "commondir").write_text(f"{private / '.git'}\n")
+    refused(job, tmp_path / "common", "`git worktree repair` there adds one")
+    (job / ".git" / "commondir").unlink()
+    (job / ".git" / "objects" / "info" / "alternates").write_text(f"{private / '.git' / 'objects'}\n")
+    (job / ".git" / "refs" / "heads" / "main").symlink_to(private / ".git" / "refs" / "heads" / "main")
+    refused(job, tmp_path / "ref", "refs/heads/main is a link out of the git folder")
+    (job / ".git" / "refs" / "heads" / "main").unlink()
+    (job / ".git" / "shallow").symlink_to(private / "plan")
+    refused(job, tmp_path / "shallow", "shallow is a link out of the git folder")
+
+
+def test_a_foreign_worktree_is_left_out(tmp_path: Path, private: Path) -> None:
+    """Its git folder lies in the directory itself, and only the shared one elsewhere."""
+    job = tmp_path / "job"
+    own = job / "worktrees" / "job"
+    own.mkdir(parents=True)
+    (job / ".git").write_text(f"gitdir: {own}\n")
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "commondir").write_text(f"{private / '.git'}\n")
+    (own / "gitdir").write_text(f"{job / '.git'}\n")
+    refused(job, tmp_path / "out", "has no worktree here")
+
+
+def test_a_private_repository_inside_is_left_out_alone(tmp_path: Path, private: Path) -> None:
+    top = new_origin(tmp_path)
+    (top / "sub").mkdir()
+    (top / "sub" / ".git").write_text(f"gitdir: {private / '.git'}\n")
+    found = taken(top, tmp_path / "out")
+    assert [one["name"] for one in found["repositories"]] == ["clone"]
+    assert any("is the git folder of another directory" in note for note in found["notes"])
+    assert found["parts"]["repository sub"]["outcome"] == "untrusted"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_worktrees_of_the_user_are_captured(tmp_path: Path, moved: bool) -> None:
+    top = with_submodule(tmp_path)
+    tree = tmp_path / "tree"
+    git(top, "worktree", "add", "-q", tree)
+    git(tree, "submodule", "update", "-q", "--init")
+    if moved:
+        tree = tree.rename(tmp_path / "elsewhere")
+        refused(tree, tmp_path / "stale", "`git worktree repair` there adds one")
+        git(top, "worktree", "repair", tree)
+    write(tree, "kept.py", b"changed\n")
+    found = taken(tree, tmp_path / "out")
+    assert found["repositories"][0]["name"] == tree.name
+    assert found["repositories"][0]["changed"]["paths"] == ["kept.py"]
+    if not moved:  # those of submodules are not repaired by that command
+        assert len(found["repositories"]) == 2
 
 
 def test_a_change_in_the_moment_of_the_index(tmp_path: Path) -> None:

@@ -12,12 +12,22 @@ import pytest
 from reprobuild.errors import BuildError
 from reprobuild.guard import below
 
+
+def move(source: Path, top: Path, name: str) -> None:
+    above, file = os.open(source.parent, os.O_RDONLY), os.open(source, os.O_RDONLY)
+    try:
+        below.move_below(source.name, top, name, above=above, file=file)
+    finally:
+        os.close(above)
+        os.close(file)
+
+
 Writer = Callable[[Path, str, Path], object]
 WRITERS: dict[str, Writer] = {
     "write": lambda top, name, source: below.write_below(top, name, b"new"),
     "replace": lambda top, name, source: below.write_below(top, name, b"new", replace=True),
     "link": lambda top, name, source: below.link_below(source, top, name),
-    "move": lambda top, name, source: below.move_below(source, top, name),
+    "move": lambda top, name, source: move(source, top, name),
     "symlink": lambda top, name, source: below.symlink_below("/etc/passwd", top, name),
     "make": lambda top, name, source: below.make_below(top, name),
 }
@@ -136,7 +146,7 @@ def test_files_and_directories_are_made(top: Path) -> None:
     }  # fmt: skip
     assert (top / "a/b/d").stat().st_ino == source.stat().st_ino
     assert str((top / "a/e").readlink()) == "../x"
-    below.move_below(source, top, "f/i")
+    move(source, top, "f/i")
     assert not source.exists()
     assert (top / "f/i").stat().st_nlink == 2
 
@@ -165,10 +175,22 @@ def test_another_file_system(top: Path) -> None:
             below.link_below(source, top, "a/b")
         (top / "victim").write_bytes(b"old")
         (top / "way").symlink_to("victim")
-        below.move_below(source, top, "way")
+        move(source, top, "way")
         assert (top / "victim").read_bytes() == b"old"
         assert (top / "way").read_bytes() == b"other"
         assert not source.exists()
+
+
+def test_another_file_that_took_the_place_is_not_moved(top: Path) -> None:
+    source = top.parent / "source"
+    above, file = os.open(source.parent, os.O_RDONLY), os.open(source, os.O_RDONLY)
+    source.unlink()
+    source.symlink_to("/etc/passwd")
+    with pytest.raises(BuildError, match="'a' was replaced while it was moved"):
+        below.move_below("source", top, "a", above=above, file=file)
+    os.close(above)
+    os.close(file)
+    assert tree(top) == {}
 
 
 def test_an_error_of_the_disk_is_no_refusal(top: Path) -> None:

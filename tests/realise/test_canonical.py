@@ -256,6 +256,18 @@ def test_compiled_parts_that_are_holes_are_refused(tmp_path: Path) -> None:
     assert caught.value.hint == HOSTILE
 
 
+@pytest.mark.parametrize("name", [b"a\nb.so", b"\xff.so", b"\xff/x.so", b"a\x1b[2J.so"])
+def test_compiled_parts_that_no_lock_can_name_are_refused(name: bytes, tmp_path: Path) -> None:
+    """The lock, the listing of the image and the record of the source name them."""
+    made = Made(tmp_path / "made")
+    path = tmp_path / "tree" / os.fsdecode(name)
+    path.parent.mkdir(parents=True)
+    path.write_text("x")
+    with pytest.raises(BuildError, match="a name that no lock can hold") as caught:
+        keep_parts(tmp_path / "tree", (), "", (), "the build", made.store)
+    assert caught.value.hint == HOSTILE
+
+
 PYTHON = Interpreter(version="3.11.2", executable="/usr/bin/python3.11", evidence="made")
 
 

@@ -105,9 +105,74 @@ def test_what_cannot_be_shared(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UsageError, match="there is no group 'no such'") as caught:
         share(store, "no such")
     assert caught.value.hint == "`id -Gn` shows those of yours"
-    proc = Path("/proc/self")
-    monkeypatch.setattr(Path, "chmod", lambda *_: None)
-    monkeypatch.setattr(os, "chown", lambda *_: None)
+    proc = os.open("/proc/self", os.O_RDONLY)
+    monkeypatch.setattr(os, "fchmod", lambda *_: None)
+    monkeypatch.setattr(os, "fchown", lambda *_: None)
     with pytest.raises(UsageError, match="the file system of /proc/self has no ACLs of POSIX") as caught:
-        sharing._open(proc, os.getgid())
+        sharing._open(proc, Path("/proc/self"), os.getgid())
+    os.close(proc)
     assert caught.value.hint == "put the store on a file system that has them, as ext4, xfs and Lustre do"
+
+
+def test_what_a_member_put_there_is_not_shared(place: Path) -> None:
+    """No right changes of what a link leads to, and of what other users own."""
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid()).gr_name
+    share(store, group)
+    share(store, group)
+    victim = place / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / "file").touch(mode=0o600)
+    before = [(path.stat().st_mode, os.listxattr(path)) for path in (victim, victim / "file")]
+    partial = store.root / "partial"
+    hint = "remove what others put into the store, and run the command again"
+
+    def refused(said: str) -> None:
+        with pytest.raises(UsageError, match=said) as caught:
+            share(store, group)
+        assert caught.value.hint == hint
+        assert [(path.stat().st_mode, os.listxattr(path)) for path in (victim, victim / "file")] == before
+
+    partial.rmdir()
+    partial.symlink_to(victim)
+    refused("partial is a link: it is not shared")
+    partial.unlink()
+    partial.touch()
+    refused("partial is a link or a file, and no directory of the store: it is not shared")
+    partial.unlink()
+    partial.mkdir()
+    os.chown(partial, EVE, EVE)
+    refused(f"partial belongs to another user, number {EVE}: it is not shared")
+    os.chown(partial, os.geteuid(), os.getegid())
+    (partial / "x").symlink_to(victim / "file")
+    refused("partial/x is a link: it is not shared")
+    (partial / "x").unlink()
+    (partial / "x").hardlink_to(victim / "file")
+    refused("partial/x is a file that has another name, too: it is not shared")
+    (partial / "x").unlink()
+    os.mkfifo(partial / "pipe")
+    (store.root / "blobs" / "ab").symlink_to(victim)
+    refused("blobs/ab is a link: it is not shared")
+    (store.root / "blobs" / "ab").unlink()
+    share(store, group)
+
+
+def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very moment: the directory is listed, and a link is put there before it is opened."""
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid()).gr_name
+    share(store, group)
+    victim = place / "victim"
+    victim.mkdir(mode=0o700)
+    honest = os.mkdir
+
+    def swap(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        if path == "partial":
+            (store.root / "partial").rmdir()
+            (store.root / "partial").symlink_to(victim)
+        honest(path, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", swap)
+    with pytest.raises(UsageError, match="partial is a link or a file"):
+        share(store, group)
+    assert victim.stat().st_mode & 0o7777 == 0o700

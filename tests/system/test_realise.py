@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -170,6 +171,25 @@ def test_a_hostile_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"evil\.deb holds a path that leaves its folder"):
         realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
     assert not list((store.root / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("var/lib/dpkg/status", "file"), ("var/lib/dpkg/info", "new"), ("var", "folder")]
+)
+def test_no_link_of_an_essential_package_is_written_through(name: str, target: str, tmp_path: Path) -> None:
+    """Before the first command runs, dpkg's own files are made by this machine."""
+    store, victim = Store(tmp_path / "store"), tmp_path / "victim"
+    (victim / "folder").mkdir(parents=True)
+    (victim / "file").write_bytes(b"mine")
+    (victim / "file").chmod(0o600)
+    before = {path: path.stat().st_mode for path in victim.rglob("*")}
+    control = tar_bytes([(member("./control"), b"Package: evil\nVersion: 1\nArchitecture: amd64\n")])
+    link = member(f"./{name}", tarfile.SYMTYPE, str(victim / target))
+    parts = [("debian-binary", b"2.0\n"), ("control.tar", control), ("data.tar", tar_bytes([(link, b"")]))]
+    deb = add_deb(store, "evil", ar_bytes(parts))
+    with pytest.raises(BuildError, match=r"is a link|leads through .* a link"):
+        realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
+    assert {path: path.stat().st_mode for path in victim.rglob("*")} == before
 
 
 def test_a_package_of_another_name_is_refused(tmp_path: Path) -> None:

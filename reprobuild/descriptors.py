@@ -1,0 +1,132 @@
+"""Directories that others could write to, walked and removed by descriptor: a link that takes a place leads nowhere.
+
+Between the look at a path and its use, another process can put a link there. So each directory is opened from the
+one above it, without following a link (openat(2)), and rights are changed of what was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 100  # each level holds a descriptor, and processes may have 1024
+
+
+def remove(path: Path) -> None:
+    """Remove a file or directory, also one whose directories were left without the right to enter them.
+
+    Raises:
+        OSError: something of it cannot be removed; the rest is gone.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if stat.S_ISDIR(os.stat(path.name, dir_fd=above, follow_symlinks=False).st_mode):
+                _remove_directory(above, path.name, 0, None)
+            else:
+                os.unlink(path.name, dir_fd=above)
+        finally:
+            os.close(above)
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield each regular file below a directory: its relative path, the descriptors of its directory and of itself.
+
+    The caller gets all rights over the caller's own files and directories on the way. No link is followed.
+    """
+    for above, names, files, number in os.fwalk(folder):
+        for name in names:
+            with contextlib.suppress(OSError), opened(number, name):
+                pass  # os.fwalk enters it next
+        for name in files:
+            file = _open_file(number, name)
+            if file is not None:
+                try:
+                    yield str((Path(above) / name).relative_to(folder)), number, file
+                finally:
+                    os.close(file)
+
+
+def _open_file(above: int, name: str) -> int | None:
+    """Return the descriptor of a regular file, or None for what else stands there; a pipe is not waited for."""
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        facts = os.fstat(place)
+        if not stat.S_ISREG(facts.st_mode):
+            return None
+        if facts.st_uid == os.geteuid():
+            Path(f"/proc/self/fd/{place}").chmod(0o600)
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+
+
+@contextlib.contextmanager
+def opened(above: int, name: str) -> Iterator[int]:
+    """Give the descriptor of a directory in an open one; where it is the caller's own, with all rights over it.
+
+    Raises:
+        OSError: it is a link, no directory, or closed to the caller.
+    """
+    number = _open(above, name)
+    try:
+        facts = os.fstat(number)
+        if facts.st_uid == os.geteuid() and facts.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.fchmod(number, stat.S_IRWXU)
+        yield number
+    finally:
+        os.close(number)
+
+
+def _open(above: int, name: str) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=above)
+    except PermissionError:
+        place = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=above)
+    try:
+        if os.fstat(place).st_uid == os.geteuid():
+            Path(f"/proc/self/fd/{place}").chmod(stat.S_IRWXU)  # fchmod(2) takes no descriptor of O_PATH
+        return os.open(".", _DIRECTORY, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def _remove_directory(above: int, name: str, depth: int, top: int | None) -> None:
+    with opened(above, name) as number:
+        _empty(number, depth, number if top is None else top)
+        while depth == 0 and _holds_something(number):  # from too deep below
+            _empty(number, depth, number)
+    os.rmdir(name, dir_fd=above)
+
+
+def _holds_something(number: int) -> bool:
+    with os.scandir(number) as entries:
+        return next(entries, None) is not None
+
+
+def _empty(number: int, depth: int, top: int) -> None:
+    """Remove all that an open directory has; what lies too deep is moved to the top, which comes again."""
+    failed: OSError | None = None
+    with os.scandir(number) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in found:
+        try:
+            if not is_directory:
+                os.unlink(name, dir_fd=number)
+            elif depth < _DEEPEST:
+                _remove_directory(number, name, depth + 1, top)
+            else:
+                with opened(number, name):  # else it could not be moved
+                    pass
+                os.rename(name, secrets.token_hex(16), src_dir_fd=number, dst_dir_fd=top)
+        except FileNotFoundError:
+            pass
+        except OSError as err:
+            failed = err
+    if failed is not None:
+        raise failed

@@ -1,0 +1,161 @@
+"""Directories that others write to while they are walked and removed: no link leads to a directory of the user's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprobuild import descriptors, whole
+from reprobuild.descriptors import files_below, remove
+from reprobuild.whole import private_folder, write_file
+from tests.fleet.samples import as_nobody
+
+# Put a link in the place of a directory just before its rights are changed.
+SWAPS = """
+import os, sys
+from pathlib import Path
+from reprobuild.whole import remove
+top, victim = map(Path, sys.argv[1:])
+done = []
+def swap(event, args):
+    if event == "os.chmod" and not done:
+        done.append(args)
+        (top / "a").rename(top / "away")
+        (top / "a").symlink_to(victim)
+sys.addaudithook(swap)
+os.seteuid(65534)
+try:
+    remove(top)
+except OSError as err:
+    print(err, file=sys.stderr)
+assert done
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that all users may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def test_a_link_that_takes_the_place_of_a_directory_leads_nowhere(place: Path) -> None:
+    victim, top = place / "victim", place / "top"
+    for path in (victim, top, top / "a", top / "a" / "deep"):
+        path.mkdir()
+        os.chown(path, 65534, 65534)
+    (top / "a").chmod(0)
+    subprocess.run([sys.executable, "-c", SWAPS, top, victim], check=True)
+    assert victim.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_directory_that_became_a_link_after_the_look_is_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very moment: the directory is listed, and a link is put there before it is opened."""
+    victim, top = tmp_path / "victim", tmp_path / "top"
+    (victim / "inner").mkdir(parents=True)
+    victim.chmod(0o500)
+    (top / "a").mkdir(parents=True)
+    honest = descriptors._open
+
+    def swap(above: int, name: str) -> int:
+        if name == "a":
+            (top / "a").rmdir()
+            (top / "a").symlink_to(victim)
+        return honest(above, name)
+
+    monkeypatch.setattr(descriptors, "_open", swap)
+    with pytest.raises(NotADirectoryError):
+        remove(top)
+    assert victim.stat().st_mode & 0o777 == 0o500
+    assert (victim / "inner").is_dir()
+
+
+def test_closed_deep_and_broken_trees_go_away(tmp_path: Path) -> None:
+    """Some lies deeper than descriptors are held."""
+    top = tmp_path / "top"
+    top.mkdir()
+    number = os.open(top, os.O_RDONLY)
+    for _ in range(350):
+        os.mkdir("x", dir_fd=number)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=number))
+        lower = os.open("x", os.O_RDONLY, dir_fd=number)
+        os.close(number)
+        number = lower
+    os.close(number)
+    (top / "link").symlink_to("/etc")
+    os.mkfifo(top / "pipe")
+    os.chown(tmp_path, 65534, 65534)
+    subprocess.run(["chown", "-R", "-h", "65534:65534", top], check=True)
+    (top / "closed").mkdir()
+    (top / "closed" / "inner").mkdir(mode=0)
+    os.chown(top / "closed" / "inner", 65534, 65534)
+    os.chown(top / "closed", 65534, 65534)
+    (top / "closed").chmod(0)
+    reachable(tmp_path)
+    with as_nobody():
+        remove(top)
+    assert not top.exists()
+    remove(top)  # what is not there is no error
+
+
+def reachable(folder: Path) -> None:
+    for above in folder.parents:
+        if above.stat().st_uid == os.geteuid() and above != Path(above.anchor):
+            above.chmod(above.stat().st_mode | 0o011)
+
+
+def test_files_are_read_of_the_directories_that_were_listed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"1")
+    (tmp_path / "a" / "file").chmod(0)
+    (tmp_path / "a").chmod(0)
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "folder").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    assert {path: os.read(file, 9) for path, _, file in files_below(tmp_path)} == {"a/file": b"1"}
+
+
+def test_what_another_user_left_is_left_and_no_pipe_is_waited_for(place: Path) -> None:
+    """Under the names of our own unfinished files."""
+    prefix = f"{whole.PREFIX}lock.json."
+
+    with as_nobody():
+        os.mkfifo(place / f"{prefix}pipe")
+        (place / f"{prefix}folder").mkdir()
+        (place / f"{prefix}folder" / "content").write_text("x")
+
+    began = time.monotonic()
+    write_file(place / "lock.json", b"x")
+    assert time.monotonic() - began < 3
+    assert sorted(path.name for path in place.iterdir()) == [f"{prefix}folder", f"{prefix}pipe", "lock.json"]
+    assert (place / f"{prefix}folder" / "content").exists()
+
+
+def test_a_lock_that_another_user_holds_for_ever_is_not_waited_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "PATIENCE", 0.3)
+    (place / f"{whole.PREFIX}left").mkdir()
+    place.chmod(0o755)
+    holds = "import fcntl, os, sys, time; os.setuid(65534); n = os.open(sys.argv[1], os.O_RDONLY)\n"
+    holds += "fcntl.flock(n, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", holds, place], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with private_folder(place) as own:
+            assert own.is_dir()
+        assert [path.name for path in place.iterdir()] == [f"{whole.PREFIX}left"]
+        process.send_signal(signal.SIGKILL)
+    with private_folder(place) as own:
+        assert list(place.iterdir()) == [own]
