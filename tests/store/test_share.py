@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import grp
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from reprobuild.net import Net
 from reprobuild.realise.root import kept_root
 from reprobuild.share import share
 from reprobuild.store import Store
+from tests.conftest import reprobuild
 from tests.image.made import folder as directory
 from tests.image.made import make_tar
 
@@ -111,3 +113,10 @@ def test_what_cannot_be_shared(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UsageError, match="the file system of /proc/self has no ACLs of POSIX") as caught:
         sharing._open(proc, os.getgid())
     assert caught.value.hint == "put the store on a file system that has them, as ext4, xfs and Lustre do"
+
+
+def test_the_document_names_store_and_group(place: Path) -> None:
+    group = grp.getgrgid(os.getgid()).gr_name
+    done = reprobuild("store", "share", "--group", group, "--store", place / "store", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"store": str(place / "store"), "group": group}
