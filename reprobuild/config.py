@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -12,20 +13,22 @@ from reprobuild.lock import FILES, PREFIX, Lock, Setting
 
 PROFILE = "REPROBUILD_PROFILE"  # the entrypoint and the start-up hook put it in force for a chosen seed
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Control characters, and marks that make a line read as another one: https://www.unicode.org/reports/tr9/#Bidi_Control.
+UNREADABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 DEFAULTS = {"PATH": f"{PREFIX}/bin:{SYSTEM_PATH}", "LANG": "C.UTF-8"}
 
 
 def split_environment(settings: Iterable[Setting]) -> tuple[dict[str, str], dict[str, str]]:
     """Return (values for the configuration, values for `environ.json`), each sorted by name.
 
-    A Dockerfile cannot write a control character, so values with one travel in a file that the entrypoint
-    and the start-up hook apply; every builder does the same, so that the images are the same.
+    A Dockerfile cannot write a control character, and a bidirectional mark would make a person read another value.
+    So values with one travel in a file that the entrypoint and the start-up hook apply; every builder does the same,
+    so that the images are the same.
     """
     static: dict[str, str] = {}
     special: dict[str, str] = {}
     for setting in sorted(settings, key=lambda setting: setting.name):
-        controls = any(ord(character) < 32 or ord(character) == 127 for character in setting.value)
-        (special if controls else static)[setting.name] = setting.value
+        (special if UNREADABLE.search(setting.value) else static)[setting.name] = setting.value
     return static, special
 
 

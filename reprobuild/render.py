@@ -17,7 +17,7 @@ import jinja2
 import tomli_w
 from packaging.utils import canonicalize_name
 
-from reprobuild.config import image_config, runscript_lines, split_environment
+from reprobuild.config import UNREADABLE, image_config, runscript_lines, split_environment
 from reprobuild.errors import BuildError
 from reprobuild.guard.strings import PlainWord, ProjectName, Sha256, Size, VariableName, Version, is_valid
 from reprobuild.lock import FILES, PREFIX, Lock, Source, Wheel, read_requirement
@@ -118,9 +118,9 @@ def quote_dockerfile(value: str) -> str:
     https://docs.docker.com/reference/dockerfile/#environment-replacement. A line break cannot be
     written; such values never get here (`config.split_environment`).
     """
-    if any(ord(character) < 32 and character != "\t" for character in value):
+    if UNREADABLE.search(value.replace("\t", " ")):
         raise BuildError(
-            f"{value[:20]!r}... has a control character, which a Dockerfile cannot carry", hint=_AGAIN
+            f"{value[:20]!a}... has a control character, which a Dockerfile cannot carry", hint=_AGAIN
         )
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
     return f'"{escaped}"'
@@ -153,9 +153,9 @@ def quote_definition(line: str) -> str:
     Raises:
         BuildError: it holds a control character: in quotes, too, a line that begins with `%` begins a section.
     """
-    if any(ord(character) < 32 and character != "\t" for character in line):
+    if UNREADABLE.search(line.replace("\t", " ")):
         raise BuildError(
-            f"{line[:80]!r} has a control character, which an Apptainer.def cannot carry", hint=_AGAIN
+            f"{line[:80]!a} has a control character, which an Apptainer.def cannot carry", hint=_AGAIN
         )
     return re.sub(r"\{(?=\{)", "{''", line)
 
@@ -263,7 +263,12 @@ def render_pylock(lock: Lock) -> str:
         "requires-python": f"=={lock.interpreter.minor}.*",
         "packages": sorted(packages, key=lambda package: str(package["name"])),
     }
-    return tomli_w.dumps(document)
+    return UNREADABLE.sub(_toml_escape, tomli_w.dumps(document))
+
+
+def _toml_escape(match: re.Match[str]) -> str:
+    """Return a character as a string of TOML may write it; those of its layout stay."""
+    return match[0] if match[0] in "\n\t" else f"\\u{ord(match[0]):04x}"
 
 
 def _dependencies(wheel: Wheel, names: Collection[str]) -> dict[str, Any]:

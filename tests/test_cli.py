@@ -25,7 +25,8 @@ from reprobuild import checks, cli, errors, pipeline, running
 from reprobuild.builders import BUILDERS, NATIVE
 from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
-from reprobuild.lock import Lock, write_lock
+from reprobuild.image.naming import own_name
+from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.pipeline import Making
 from reprobuild.snapshot import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
@@ -471,7 +472,7 @@ def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engin
     assert (code, error) == (2, f"there is no certificate {results / 'verdict.json'}")
     assert hint == "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
     other = results / "other.json"
-    other.write_bytes(msgspec.json.encode(make_verdict(tree="sha256:0")))
+    other.write_bytes(msgspec.json.encode(make_verdict(tree=f"sha256:{'0' * 64}")))
     code, error, hint = said.failed("verify", results, "--against", other)
     assert code == 2
     assert error.startswith(f"{other} is the certificate of another image: ")
@@ -602,9 +603,12 @@ def test_run_says_what_takes_long_before_its_command_speaks(
     said: Said, results: Path, engine: PreparedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert said("run", results, "--", "python") == 0
+    name = own_name(read_lock(results / "reprobuild.lock").digest)
     assert re.fullmatch(
         r"\[.* s\] looking for an engine\n"
-        r"\[.* s\] prepared: looking for reprobuild:test, and loading it where it is not there\n",
+        r"\[.* s\] the image names itself 'reprobuild:test', which could hide another image: "
+        rf"it is loaded as {name}\n"
+        rf"\[.* s\] prepared: looking for {name}, and loading it where it is not there\n",
         said.err,
     )
     assert said("run", results, "--engine", "podman", "--", "python") == 0

@@ -23,6 +23,7 @@ from reprobuild.compare import Change
 from reprobuild.image.blobs import LEVEL, write_layer
 from reprobuild.image.content import arranged, text
 from reprobuild.image.layers import recipe_items
+from reprobuild.image.layout import read_layout
 from reprobuild.image.plan import WheelPart, plan
 from reprobuild.image.single import KINDS
 from reprobuild.image.squashed import compressor_of
@@ -210,6 +211,60 @@ def test_another_packing_and_another_tree(out: Path, made: Made, tmp_path: Path)
     assert any("the lock is the same and the tree is not" in reason for reason in found["reasons"])
 
 
+def damage(path: Path) -> None:
+    """Change four bytes of a file, and nothing that it is linked to."""
+    content = bytearray(path.read_bytes())
+    content[-8:-4] = bytes(byte ^ 0xFF for byte in content[-8:-4])
+    path.unlink()
+    path.write_bytes(content)
+
+
+def test_a_damaged_layer_is_never_called_the_same(out: Path, made: Made, tmp_path: Path) -> None:
+    layers = read_layout(out / "image").layers
+    blob = out / "image" / "blobs" / "sha256" / layers[-1][1]
+    damage(blob)
+    done = reprobuild("rebuild", out, "-o", tmp_path / "new", "--store", made.store.root, "--offline")
+    assert done.returncode == 1, done.stderr
+    assert "DAMAGED, its bytes are others" in done.stdout
+    assert f"{blob} is damaged: it has the sha256 " in done.stdout
+    assert f"which files differ is not known: the image in {out} is damaged" in done.stdout
+    assert f"rebuilt in {tmp_path / 'new'}: {out} does not hold the image that it states" in done.stdout
+    assert "the same image" not in done.stdout
+    blob.unlink()
+    os.mkfifo(blob)
+    found = rebuilt(out, made.store.root, "-o", tmp_path / "pipe", "--level", "tree", code=1)
+    assert found["same"] is False
+    assert "cannot be read" in found["rows"][0]["damage"]
+
+
+def test_a_tree_and_a_configuration_that_are_stated_wrongly(out: Path, made: Made, tmp_path: Path) -> None:
+    """Another image, which claims the tree of this lock: its layers are read, and its image.json is not believed."""
+    lock = read_lock(out / "reprobuild.lock")
+    stated = json.loads((out / "image.json").read_bytes())
+    other = sealed(made, "gamma")
+    theirs = built(other, tmp_path / "theirs.lock", made.store, tmp_path / "theirs")
+    shutil.rmtree(out / "image")
+    shutil.copytree(tmp_path / "theirs" / "image", out / "image")
+    lie = {**stated, "manifest": theirs.manifest, "reference": theirs.reference, "lock": lock.digest}
+    (out / "image.json").write_text(json.dumps(lie))
+    found = rebuilt(out, made.store.root, "-o", tmp_path / "new", "--level", "tree", code=1)
+    damage = {row["name"]: row["damage"] for row in found["rows"]}
+    assert "the configuration in" in damage["config"]
+    (out / "image.json").write_text(json.dumps({**lie, "config": theirs.config}))
+    found = rebuilt(out, made.store.root, "-o", tmp_path / "again", "--level", "tree", code=1)
+    damage = {row["name"]: row["damage"] for row in found["rows"]}
+    assert damage["tree"] == f"the layers hold the tree {theirs.tree}, and image.json states another"
+
+
+def test_digests_without_bytes_are_said(out: Path, made: Made, tmp_path: Path) -> None:
+    shutil.rmtree(out / "image")
+    done = reprobuild("rebuild", out, "-o", tmp_path / "new", "--store", made.store.root, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert f"tree, config, manifest: {out} has the digest and no bytes of it" in done.stdout
+    assert f"rebuilt in {tmp_path / 'new'}: the digests that {out} states" in done.stdout
+    assert "the same image" not in done.stdout
+
+
 def test_single_files(out: Path, made: Made, tmp_path: Path, squashfs: dict[str, str]) -> None:
     write_lock(read_lock(out / "reprobuild.lock"), tmp_path / "again.lock")
     first = tmp_path / "single"
@@ -221,6 +276,14 @@ def test_single_files(out: Path, made: Made, tmp_path: Path, squashfs: dict[str,
     assert [compressor_of(first / f"image.{kind}") for kind in KINDS] == ["gzip", "gzip"]
     found = rebuilt(first, made.store.root, "-o", tmp_path / "again", env=squashfs)
     assert [row["name"] for row in found["rows"]] == ["tree", "config", "manifest", "sif", "sqsh"]
+    damage(first / "image.sif")
+    found = rebuilt(first, made.store.root, "-o", tmp_path / "damaged", code=1, env=squashfs)
+    assert [row["name"] for row in found["rows"] if row["damage"]] == ["sif"]
+    assert rebuilt(first, made.store.root, "-o", tmp_path / "level", "--level", "manifest", env=squashfs)[
+        "same"
+    ]
+    (first / "image.sif").unlink()
+    assert rebuilt(first, made.store.root, "-o", tmp_path / "gone", env=squashfs)["absent"] == ["sif"]
     bare = {**os.environ, "PATH": "/nonexistent"}
     found = rebuilt(first, made.store.root, "-o", tmp_path / "bare", code=9, env=bare)
     assert [row["now"] for row in found["rows"]][3:] == ["", ""]

@@ -49,7 +49,8 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
 @command.command()
 @click.option("--group", required=True, help="The group whose members may read and write it.")
 @common.store_option
-def share(group: str, store: Path | None) -> None:
+@common.json_option
+def share(group: str, store: Path | None, as_json: bool) -> None:
     """Share the store with a group; each of its members can then decide what your builds make.
 
     \b
@@ -58,7 +59,10 @@ def share(group: str, store: Path | None) -> None:
     """
     session = common.make_session(store, sharing=True)
     share_with(session.store, group)
-    common.tell(f"{session.store.root} is shared with the group {group}")
+    if as_json:
+        common.print_json({"store": str(session.store.root), "group": group})
+    else:
+        common.tell(f"{session.store.root} is shared with the group {group}")
 
 
 @command.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import posixpath
+import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import zstandard
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
+from reprobuild.guard.names import check_total
 from reprobuild.guard.strings import RelativePath, is_valid
 
 NO_SPACE = "make room, or let TMPDIR name a folder with room for what differs and for packed archives"
@@ -149,6 +151,23 @@ def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
     return stream, "none"
 
 
+def _unpack(content: IO[bytes], target: Path, path: Path) -> None:
+    """Write the uncompressed bytes of an archive, of which a small one may hold very many.
+
+    Raises:
+        BuildError: they are more than `guard.names.most_bytes`, or than the disk has room for.
+    """
+    packed, total = path.stat().st_size, 0
+    with written(target) as write:
+        room = shutil.disk_usage(target.parent).free
+        while chunk := content.read(CHUNK):
+            total += len(chunk)
+            check_total(total, packed, str(path))
+            if total > room:
+                raise BuildError(f"{path} has more bytes than {target.parent} has room for", hint=NO_SPACE)
+            write(chunk)
+
+
 def open_archive(path: Path, scratch: Path) -> Archive:
     """Return the members of a tar file; one that is packed with gzip or zstd is unpacked into `scratch` first.
 
@@ -163,9 +182,7 @@ def open_archive(path: Path, scratch: Path) -> Archive:
             content, packing = inflated(stream, start)
             if packing != "none":
                 unpacked = scratch / "archive.tar"
-                with written(unpacked) as write:
-                    while chunk := content.read(CHUNK):
-                        write(chunk)
+                _unpack(content, unpacked, path)
         return Archive(unpacked)
     except DAMAGED as err:
         raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

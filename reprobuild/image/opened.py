@@ -24,7 +24,7 @@ INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 # An attestation stands beside the image that it is about, and is none.
 ATTESTATION = "vnd.docker.reference.type"
-LARGEST_JSON = 16 << 20
+LARGEST_JSON = 4 << 20  # registries take no manifest that is larger; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
 DEEPEST_INDEX = 4
 DEEPEST_JSON = 50

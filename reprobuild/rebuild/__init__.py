@@ -25,6 +25,7 @@ from reprobuild.keep import keeping
 from reprobuild.lock import Lock
 from reprobuild.pipeline import Making, build
 from reprobuild.realise import is_realised
+from reprobuild.rebuild.integrity import Integrity, read_integrity
 from reprobuild.rebuild.reasons import RECIPE, reasons
 from reprobuild.rebuild.unfinished import working_in
 from reprobuild.results import LOCK, read_image
@@ -38,11 +39,20 @@ _LARGEST_TEXT = 64 << 20  # of a recipe that was just rendered
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One digest: as the folder of results says it, and as it came out now; empty for what was not made."""
+    """One digest: as the folder of results says it, and as it came out now; empty for what was not made.
+
+    `damage` says why the folder's own bytes are not of the digest that it states; such a digest is never the same.
+    """
 
     name: str
     then: str
     now: str
+    damage: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the folder's bytes are others than those that came out, or than those that it states."""
+        return bool(self.damage) or (self.now != "" and self.then != self.now)
 
 
 class Rebuilt(Struct, frozen=True, kw_only=True):
@@ -51,7 +61,7 @@ class Rebuilt(Struct, frozen=True, kw_only=True):
     `rows` are the digests of `tree`, `config`, `manifest` and the single files; `lock` is that of the sealed lock.
     `inputs` are what the two locks say differently, `recipe` the files of the recipe that are written differently,
     `reasons` the whole in words, and `explanation` what differs file by file, where both images could be read.
-    `not_made` says of a single file why there is none.
+    `not_made` says of a single file why there is none, `absent` of which digests the folder of results has no bytes.
     """
 
     out: str
@@ -62,6 +72,7 @@ class Rebuilt(Struct, frozen=True, kw_only=True):
     recipe: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     not_made: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     explanation: Explanation | None = None
 
     def counted(self, level: Level) -> tuple[Row, ...]:
@@ -70,7 +81,7 @@ class Rebuilt(Struct, frozen=True, kw_only=True):
 
     def same(self, level: Level = "all") -> bool:
         """Return whether nothing up to a level differs, as far as it was made."""
-        return all(row.then == row.now for row in self.counted(level) if row.now)
+        return not any(row.differs for row in self.counted(level))
 
     def exit_code(self, level: Level = "all") -> int:
         """Return 0 where nothing up to a level differs, 1 where something does, and 9 where some was not made."""
@@ -101,8 +112,11 @@ def rebuild(out: Path, target: Path | None, session: Session, builder: str | Non
     path = out.absolute()
     new = target or path.with_name(path.name + SUFFIX)
     with working_in(new, lock):
+        session.say(f"reading the image in {out}")
+        integrity = read_integrity(out, image)
         sealed, made, not_made = _make(out, new, (lock, image), session, builder)
-    return _compare(out, new, (lock, sealed), (image, made), not_made, session)
+    found = _compare((out, new), (lock, sealed), (image, made), integrity)
+    return _explained(msgspec.structs.replace(found, not_made=not_made), session)
 
 
 def _make(
@@ -155,32 +169,60 @@ def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
 
 
 def _compare(
-    out: Path, new: Path, locks: tuple[Lock, Lock], images: tuple[Image, Image], not_made: tuple[str, ...],
-    session: Session,
-) -> Rebuilt:  # fmt: skip
+    folders: tuple[Path, Path], locks: tuple[Lock, Lock], images: tuple[Image, Image], integrity: Integrity
+) -> Rebuilt:
+    """Return the digests of both images, and of what was read of the first one."""
     names = [*LEVELS[1:], *(kind for kind in KINDS if getattr(images[0], kind))]
+    then, now = images
     rows = tuple(
-        Row(name=name, then=getattr(images[0], name), now=getattr(images[1], name)) for name in names
-    )
-    found = Rebuilt(
-        out=str(out), rebuilt=str(new), rows=rows, not_made=not_made,
-        lock=Row(name="lock", then=f"sha256:{locks[0].digest}", now=f"sha256:{locks[1].digest}"),
-        inputs=tuple(compare_locks(*locks)), recipe=_other_recipe(out, new),
+        Row(
+            name=name, then=getattr(then, name), now=getattr(now, name), damage=integrity.damage.get(name, ""),
+        )
+        for name in names
     )  # fmt: skip
+    return Rebuilt(
+        out=str(folders[0]), rebuilt=str(folders[1]), rows=rows, absent=integrity.absent,
+        lock=Row(name="lock", then=f"sha256:{locks[0].digest}", now=f"sha256:{locks[1].digest}"),
+        inputs=tuple(compare_locks(*locks)), recipe=_other_recipe(*folders),
+    )  # fmt: skip
+
+
+def _explained(found: Rebuilt, session: Session) -> Rebuilt:
+    """Return a comparison with the reasons for what differs; a first image that is damaged is not read again."""
     explanation, why = None, ""
-    if not found.same("manifest"):
+    if any(row.damage for row in found.rows if row.name == "tree"):
+        why = f"the image in {found.out} is damaged"
+    elif not found.same("manifest"):
         try:
-            explanation = explain(str(out), str(new), session.env, session.say)
-        except (
-            UsageError,
-            EngineError,
-            BuildError,
-        ) as err:  # of the first image, which may be damaged or gone
+            explanation = explain(found.out, found.rebuilt, session.env, session.say)
+        except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be gone
             why = str(err)
+    if explanation:
+        found = msgspec.structs.replace(found, rows=_read_rows(found.rows, explanation.one.tree))
+    elif why and "tree" not in found.absent:
+        found = msgspec.structs.replace(found, rows=_unread_rows(found.rows, why))
+    differing = [row.name for row in found.rows if row.now and row.then != row.now]
+    damage = tuple(row.damage for row in found.rows if row.damage)
     return msgspec.structs.replace(
         found, explanation=explanation,
-        reasons=reasons([row.name for row in rows if row.now and row.then != row.now], found.inputs, found.recipe, why),
+        reasons=(*damage, *reasons(differing, found.inputs, found.recipe, why)),
     )  # fmt: skip
+
+
+def _read_rows(rows: tuple[Row, ...], tree: str) -> tuple[Row, ...]:
+    """Return the rows, held against the tree that the layers of the first image really hold."""
+    damage = f"the layers hold the tree {tree}, and image.json states another"
+    return tuple(
+        msgspec.structs.replace(row, damage=damage) if row.name == "tree" and row.then != tree else row
+        for row in rows
+    )
+
+
+def _unread_rows(rows: tuple[Row, ...], why: str) -> tuple[Row, ...]:
+    """Return the rows; the tree of an image that could not be read is only claimed."""
+    return tuple(
+        msgspec.structs.replace(row, damage=row.damage or why) if row.name == "tree" else row for row in rows
+    )
 
 
 def _other_recipe(out: Path, new: Path) -> tuple[str, ...]:

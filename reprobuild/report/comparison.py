@@ -44,7 +44,9 @@ def render_comparison(found: Comparison, *, everything: bool = False) -> str:
     """
     noise = sum(difference.noise for difference in found.differences)
     shown = [difference for difference in found.differences if everything or not difference.noise]
-    lines = list(_headline(shown, noise))
+    lines = list(
+        _headline(shown, noise, " between the two locks; no image was read" if _is_of_locks(found) else "")
+    )
     lines += [
         "",
         f"A  {safe(found.one.name)} ({found.one.form})",
@@ -65,15 +67,20 @@ def render_comparison(found: Comparison, *, everything: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _headline(shown: Sequence[Difference], noise: int) -> Iterator[str]:
+def _is_of_locks(found: Comparison) -> bool:
+    """Return whether both sides are locks: of an output directory nothing else is read."""
+    return found.one.form == found.other.form == "lock"
+
+
+def _headline(shown: Sequence[Difference], noise: int, between: str) -> Iterator[str]:
     if shown:
         first = shown[0]
         where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
         yield f"likeliest: {safe(first.name, LONGEST_NAME)}{where}: {_value(first)} ({first.reason})"
     elif noise:
-        yield f"no difference but noise: {noise}, of the session, the job or the host: --all lists them"
+        yield f"no difference but noise{between}: {noise}, of the session, the job or the host: --all lists them"
     else:
-        yield "no difference"
+        yield f"no difference{between}"
 
 
 def _table(rows: Sequence[Difference], most: int | None) -> Iterator[str]:

@@ -17,6 +17,9 @@ NEWEST = 1  # version of capture.json that is understood
 DAMAGED = "the snapshot is damaged or made to harm: take it again, or get it from where it was taken"
 
 _LIMIT = 64 << 20
+MOST_REPOSITORIES = (
+    4096  # each costs the capture several runs of git; large projects have some hundred submodules
+)
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
@@ -66,16 +69,23 @@ def parse(data: bytes, shown: str) -> Captured:
 
 def _check_parents(found: Captured) -> None:
     """Refuse two repositories of one name, and one that would lie inside of itself."""
+    if len(found.repositories) > MOST_REPOSITORIES:
+        raise msgspec.DecodeError(f"it has more than {MOST_REPOSITORIES} repositories")
     parents = {one.name: one.parent for one in found.repositories}
     if len(parents) != len(found.repositories):
         raise msgspec.DecodeError("two repositories have one name")
+    settled: set[str | None] = {
+        None
+    }  # each lies below repositories that were looked at, so none is looked at twice
     for name in parents:
-        above, seen = parents[name], {name}
-        while above is not None:
-            if above in seen or above not in parents:
+        chain: dict[str | None, None] = {}
+        above: str | None = name
+        while above not in settled:
+            if above in chain or above not in parents:
                 raise msgspec.DecodeError(f"the repository {name} lies in none that is there, or in itself")
-            seen.add(above)
+            chain[above] = None
             above = parents[above]
+        settled.update(chain)
 
 
 def unquoted(written: str) -> bytes:

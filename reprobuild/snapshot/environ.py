@@ -261,8 +261,14 @@ def _after(places: list[int], start: int, otherwise: int) -> int:
     return min(places[at], otherwise) if at < len(places) else otherwise
 
 
+def _secret(name: str, value: str) -> str | None:
+    """Return the rule by which a variable is a secret; one that no process can have is withheld unread."""
+    is_larger = len(value) > _LARGEST or len(value.encode("utf-8", "surrogatepass")) > _LARGEST
+    return "size" if is_larger else secrets.secret_variable(name, value)
+
+
 def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, suspect: str = "") -> Variable:
-    rule = secrets.secret_variable(name, value)
+    rule = _secret(name, value)
     return Variable(
         place=Place(file, line),
         name=name,
@@ -293,7 +299,7 @@ def _starts_anew(row: str, pem: bool) -> bool:
 
 
 def _open_secret(name: str, value: str) -> bool:
-    return secrets.secret_variable(name, value) is not None and promises_more(value)
+    return promises_more(value) and _secret(name, value) is not None
 
 
 def _name_twice(variables: list[Variable]) -> tuple[Variable, ...]:

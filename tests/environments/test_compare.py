@@ -347,6 +347,18 @@ def test_the_bytes_of_an_input_count(tmp_path: Path) -> None:
     ]
 
 
+def test_of_two_output_directories_only_the_locks_are_compared_and_that_is_said(tmp_path: Path) -> None:
+    """An image that is damaged is not noticed: the first line must not say more than what was read."""
+    for name in ("one", "other"):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+        (tmp_path / name / "image").mkdir()
+        (tmp_path / name / "image" / "index.json").write_bytes(b"destroyed")
+    found = compared(tmp_path / "one", tmp_path / "other")
+    assert found.same
+    first = render_comparison(found).splitlines()[0]
+    assert first == "no difference between the two locks; no image was read"
+
+
 def test_a_sealed_lock_and_the_same_one_before_it_was_sealed(tmp_path: Path) -> None:
     realised = Realised(base="0" * 64, runtime="2" * 64, wheels=(wheel("mylib", "3.0"),), bytecode=())
     one, other = write(make_lock(), tmp_path / "one"), write(make_lock(realised=realised), tmp_path / "other")

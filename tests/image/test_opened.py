@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, ReproError, UsageError
+from reprobuild.guard.names import most_bytes
 from reprobuild.image.layout import layout_digest, read_layout
 from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
 from reprobuild.image.scan import Scanned, fetch_contents, scan
@@ -244,6 +246,34 @@ def test_a_strange_docker_archive(manifest: bytes, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"saved.tar (is a damaged image|holds 0 images)") as failed:
         read(tmp_path / "saved.tar", tmp_path / "scratch")
     assert failed.value.hint in (CUT_SHORT, "export one image, of one platform, into the file")
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+def test_a_small_archive_of_very_many_bytes_is_refused(packing: str, tmp_path: Path) -> None:
+    """A bomb of zstd of 65 KB would put 1.5 GB into TMPDIR."""
+    zeros = bytes(1 << 20)
+    bomb = tmp_path / "bomb.tar"
+    if packing == "gzip":
+        with gzip.open(bomb, "wb", compresslevel=9) as stream:
+            for _ in range(700):
+                stream.write(zeros)
+    else:
+        with bomb.open("wb") as raw, zstandard.ZstdCompressor(level=3).stream_writer(raw) as writer:
+            for _ in range(700):
+                writer.write(zeros)
+    bound = most_bytes(bomb.stat().st_size)
+    assert bound < 700 << 20
+    fails(bomb, tmp_path, rf"bytes and unpacks to more than {bound}", HOSTILE)
+    assert (tmp_path / "scratch" / "archive.tar").stat().st_size <= bound
+
+
+def test_an_index_of_very_many_objects_is_refused_by_its_size(layout: Path, tmp_path: Path) -> None:
+    """Each small object of JSON takes far more memory than bytes."""
+    document = json.loads((layout / "index.json").read_bytes())
+    index = json.dumps({**document, "x": [{"a": 0}] * 600_000}).encode()
+    assert 4 << 20 < len(index) < 16 << 20
+    (layout / "index.json").write_bytes(index)
+    fails(layout, tmp_path, "index.json is larger than 4194304 bytes")
 
 
 def test_scratch_files_that_cannot_be_written(layout: Path, tmp_path: Path) -> None:

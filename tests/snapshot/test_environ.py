@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild import secrets
 from reprobuild.snapshot import environ
 from reprobuild.snapshot.model import Remark, Variable
 from reprobuild.snapshot.shell import unquote
@@ -236,3 +237,34 @@ def test_a_quoted_value_is_not_looked_for_without_end() -> None:
     assert found["A"].suspect == "a quote that is never closed"
     found, _ = read("export A='x\n" + "y\n" * 200 + "z'\nB=1\n")
     assert (found["A"].suspect, found["A"].lines) == ("", 202)
+
+
+@pytest.mark.parametrize("piece", ["-u a:b ", "a @ http://", "x"])
+def test_a_value_that_no_process_can_have_is_withheld_unread(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte of `-u a:b` took 20 s: the kernel takes no string above 128 KiB (execve(2), MAX_ARG_STRLEN)."""
+    searched: list[str] = []
+    search = secrets.secret_variable
+
+    def watched(name: str, value: str) -> str | None:
+        searched.append(name)
+        return search(name, value)
+
+    monkeypatch.setattr(secrets, "secret_variable", watched)
+    large = (piece * 140_000)[: 1 << 20]
+    wide = "\u20ac" * ((1 << 17) // 3 + 1)
+    for text in (f"A=1\nBIG={large}\nC=2\nWIDE={wide}\n", f"B=1\nBIG={large}\nA=2\nWIDE={wide}\n"):
+        found, _ = read(text)
+        assert [(found[name].value, found[name].secret) for name in ("BIG", "WIDE")] == [(None, "size")] * 2
+        assert found["A"].value is not None
+    variables, _ = environ.parse(f"BIG={large}\0A=1\0".encode())
+    assert [(variable.name, variable.value) for variable in variables] == [("BIG", None), ("A", "1")]
+    assert not {"BIG", "WIDE"} & {*searched}
+    assert "A" in searched
+
+
+def test_the_largest_value_that_a_process_can_have_is_kept() -> None:
+    largest = "x/" * (1 << 16)
+    found, _ = read(f"BIG={largest}\n")
+    assert found["BIG"].value == largest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import grp
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from reprobuild.net import Net
 from reprobuild.realise.root import kept_root
 from reprobuild.share import share
 from reprobuild.store import Store
+from tests.conftest import reprobuild
 from tests.image.made import folder as directory
 from tests.image.made import make_tar
 
@@ -176,3 +178,10 @@ def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
     with pytest.raises(UsageError, match="partial is a link or a file"):
         share(store, group)
     assert victim.stat().st_mode & 0o7777 == 0o700
+
+
+def test_the_document_names_store_and_group(place: Path) -> None:
+    group = grp.getgrgid(os.getgid()).gr_name
+    done = reprobuild("store", "share", "--group", group, "--store", place / "store", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"store": str(place / "store"), "group": group}

@@ -31,7 +31,7 @@ MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"
 NAMESPACE = "reprobuild-bundle"  # of signatures: one made for another purpose is none for this
 FORM = 1
 BLOCK, RECORD, CHUNK = 512, 10240, 1 << 20
-LARGEST_MANIFEST, LARGEST_SIGNATURE, LARGEST_FILE = 64 << 20, 1 << 16, 1 << 50
+LARGEST_MANIFEST, LARGEST_SIGNATURE, LARGEST_FILE = 8 << 20, 1 << 16, 1 << 50  # of 40,000 members
 LARGEST_INDEX = 4 << 20  # bytes of a JSON file of an image
 LARGEST_FOLDERS = 16 << 20  # characters in the names of all folders
 MOST_DEEP = 32  # parts of a path
@@ -63,6 +63,9 @@ _LOCAL = re.compile(r"localhost(?:/[a-z0-9][a-z0-9._-]{0,127}){1,8}(?::[A-Za-z0-
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 _PART = re.compile(r"(.+)\.(\d{3,6})")
+_KEYS = {"digest", "form", "image", "lock", "made_by", "members", "parts"}
+_IMAGE_KEYS = {"config", "manifest", "reference", "tree"}
+_MEMBER_KEYS = {"path", "sha256", "size"}
 
 
 class Refused(Exception):
@@ -143,14 +146,17 @@ def members_of(raw: bytes) -> List[Member]:
         Refused: it is no manifest, of another form, or names what must not be, or what no bundle has.
     """
     try:
+        if len(raw) > LARGEST_MANIFEST:
+            raise ValueError("it has more than %d bytes" % LARGEST_MANIFEST)
         document = json.loads(raw.decode())
-        if encode(document) != raw:  # a key that stands twice, a number in another form
-            raise ValueError("its bytes are not those of its digest")
         if document["form"] != FORM:
             raise Refused(
                 "it is a bundle of the form %.20r, and this program reads form %d" % (document["form"], FORM),
                 "use the unbundle.py that came with it",
             )
+        _check_keys(document)  # first: encoding takes a hundred times the memory of a list of numbers
+        if encode(document) != raw:  # a key that stands twice, a number in another form
+            raise ValueError("its bytes are not those of its digest")
         found = _members(document["members"])
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
@@ -166,6 +172,20 @@ def members_of(raw: bytes) -> List[Member]:
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )
     return found
+
+
+def _check_keys(document: Dict[str, Any]) -> None:
+    """Refuse a manifest with another key than a bundle has, or with more lists and objects."""
+    image, parts, members = document["image"], document["parts"], document["members"]
+    if not (isinstance(parts, list) and len(parts) <= 100 and isinstance(members, list)):
+        raise ValueError("it has no list of parts, or none of members")
+    keys_match = set(document) == _KEYS and set(image) == _IMAGE_KEYS
+    leaves = [document[name] for name in ("digest", "form", "lock", "made_by")] + parts + list(image.values())
+    if not keys_match or any(isinstance(leaf, (dict, list)) for leaf in leaves):
+        raise ValueError("it has another key than a bundle has")
+    for item in members:
+        if set(item) != _MEMBER_KEYS or any(isinstance(leaf, (dict, list)) for leaf in item.values()):
+            raise ValueError("%.80r is no member" % (item,))
 
 
 def _members(listed: Any) -> List[Member]:
