@@ -28,6 +28,7 @@ def run(
     most: int = MOST_OUTPUT,
     terminal: bool = False,
     command: Sequence[str] = (),
+    grace: float = 0,
 ) -> bytes:
     """Run a program to its end and return its standard output.
 
@@ -44,6 +45,7 @@ def run(
         most: bytes of its standard output that are taken into memory.
         terminal: it may ask the user at the terminal; any other program has a session without one.
         command: the name of the program in messages, and its arguments, where `argv` starts it for another.
+        grace: seconds from SIGTERM to SIGKILL where it is ended early, for a program that must end others itself.
 
     Raises:
         Failed: it exited with another code than 0; the message ends with the tail of its standard error.
@@ -62,14 +64,15 @@ def run(
             )  # fmt: skip
         except OSError as err:
             raise unstarted(err, argv, env, purpose, cwd, missing, hint) from None
-        said, complained = _result(child, stdin, timeout, most, shown, purpose)
+        said, complained = _result(child, stdin, timeout, most, shown, purpose, grace)
     if child.returncode:
         raise failed(shown, purpose, child.returncode, complained)
     return said
 
 
 def _result(
-    child: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, most: int, argv: Sequence[str], purpose: str
+    child: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, most: int, argv: Sequence[str], purpose: str,
+    grace: float = 0,
 ) -> tuple[bytes, bytes]:  # fmt: skip
     """Return what a program wrote when it has ended; it is ended where nobody waits for it any longer."""
     try:
@@ -83,6 +86,8 @@ def _result(
         end(child, GRACE_SECONDS)  # it may have something to take along
         raise
     finally:
+        if grace:
+            end(child, grace)
         kill(child)
 
 

@@ -27,6 +27,8 @@ from reprobuild.sandbox.namespaces import check_namespaces
 HOSTNAME = "reprobuild"
 PROCESSES = 4096
 MOST_OUTPUT = 64 << 20
+# The launcher kills all processes inside at once; it waits until the kernel has ended them.
+GRACE_SECONDS = 60.0
 _MOUNT_POINTS = ("/dev", "/proc", "/sys", "/run", "/tmp")
 # From here on `kernel.pid_max` is a setting of each namespace of processes; before, it is the machine's.
 _OWN_PID_MAX = (6, 14)
@@ -97,7 +99,7 @@ def run_in_root(
     with as_file(files("reprobuild.sandbox").joinpath("launch.py")) as program:
         return run(
             [sys.executable, "-I", "-S", str(program), json.dumps(job)], command=argv,
-            env=environment, purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT,
+            env=environment, purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT, grace=GRACE_SECONDS,
         )  # fmt: skip
 
 

@@ -22,18 +22,23 @@ from reprobuild.errors import EngineError
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
 # The low word, which is all that the kernel reads of these arguments. Both machines are little-endian.
-_FIRST, _SECOND = 16, 24
+_FIRST, _SECOND, _THIRD = 16, 24, 32
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_REFUSED, _ABSENT, _NO_FAMILY = (_ERRNO | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT))
+_REFUSED, _ABSENT, _NO_FAMILY, _NO_PROTOCOL = (
+    _ERRNO | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+)
 _X32 = 0x40000000
 # CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET; CLONE_NEWTIME has a bit that clone(2) uses for a signal.
 _NAMESPACES = 0x7E020000
 _NEW_TIME = 0x80
 # TIOCSTI, TIOCLINUX: they type into a terminal. TIOCSETD: it loads drivers of old protocols.
 _IOCTLS = (0x5412, 0x541C, 0x5423)
-# AF_UNSPEC, -UNIX, -INET, -INET6, -NETLINK. AF_VSOCK, for one, reaches the host of a virtual machine.
-_FAMILIES = (0, 1, 2, 10, 16)
-_SYS_SOCKET = 1
+# AF_UNSPEC, -UNIX, -INET, -INET6. AF_VSOCK, for one, reaches the host of a virtual machine.
+_FAMILIES = (0, 1, 2, 10)
+# NETLINK_ROUTE alone, which lists interfaces. The error lets libaudit go on as on a kernel without audit.
+_NETLINK, _ROUTE = 16, 0
+# SYS_SOCKET, SYS_SOCKETPAIR
+_SOCKETS = (1, 8)
 
 Instruction = tuple[int, int, int, int]
 
@@ -102,12 +107,17 @@ def _by_argument(name: str) -> Iterator[Instruction]:
     if name == "ioctl":
         for request in _IOCTLS:
             yield from _answer(_EQUAL, request, _REFUSED)
-    elif name == "socket":
+    elif name in ("socket", "socketpair"):
         for family in _FAMILIES:
             yield from _answer(_EQUAL, family, _ALLOW)
+        yield _EQUAL, 1, 0, _NETLINK
         yield _RETURN, 0, 0, _NO_FAMILY
+        yield _LOAD, 0, 0, _THIRD
+        yield from _answer(_EQUAL, _ROUTE, _ALLOW)
+        yield _RETURN, 0, 0, _NO_PROTOCOL
     elif name == "socketcall":  # the family is in memory, where no filter can look
-        yield from _answer(_EQUAL, _SYS_SOCKET, _REFUSED)
+        for request in _SOCKETS:
+            yield from _answer(_EQUAL, request, _REFUSED)
     else:
         yield from _answer(_HAS, _NAMESPACES | (_NEW_TIME if name == "unshare" else 0), _REFUSED)
 

@@ -1,7 +1,11 @@
 """Becomes a command in namespaces of its own: `sys.executable -I -S launch.py JOB`, where JOB is JSON.
 
 util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
-can be started any more. So one process makes the namespaces, lets `setup.sh` make the root, and gives up its rights.
+can be started any more. So there are three processes. The launcher makes the namespaces and waits. Its child is process
+1 of them: it lets `setup.sh` make the root, enters it, and gives up its rights. Its child becomes the command.
+
+The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So process 1
+runs no code of others and hears no signal from inside; its memory is closed to the command, which is the same user.
 Nothing is imported or opened once the namespaces are made: there, the user's rights may not reach where Python lies.
 """
 
@@ -14,6 +18,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import sys
 from types import FrameType
 from typing import Any, NoReturn
@@ -21,7 +26,7 @@ from typing import Any, NoReturn
 # linux/sched.h: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 MS_REC, MS_PRIVATE, MS_MOVE = 1 << 14, 1 << 18, 1 << 13
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 KEYCTL_JOIN_SESSION_KEYRING = 1
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1, 1 << 2
 NUMBERS = {"x86_64": {"keyctl": 250, "seccomp": 317}, "aarch64": {"keyctl": 219, "seccomp": 277}}
@@ -30,6 +35,7 @@ NUMBERS = {"x86_64": {"keyctl": 250, "seccomp": 317}, "aarch64": {"keyctl": 219,
 CAPABILITIES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31}
 LARGEST_FILE = 64 << 30
 UNREACHABLE, ABSENT = 126, 127  # exit codes, as chroot(1) has them
+SIGNALS = set(signal.valid_signals())
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
@@ -49,12 +55,14 @@ def main(job: dict[str, Any]) -> int:
     limit(job["processes"])
     isolate(job["parent"])
     join_keyring()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        end_with_parent(reading, writing)
-        become(job)
-    return follow(child)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    lifeline, codes = os.pipe(), os.pipe()
+    process_1 = os.fork()
+    if process_1 == 0:
+        end_with_parent(*lifeline)
+        keep_alone(job, codes[1])
+    os.close(codes[1])
+    return follow(process_1, codes[0])
 
 
 def limit(processes: int) -> None:
@@ -108,19 +116,64 @@ def end_with_parent(reading: int, writing: int) -> None:
     os.close(reading)
 
 
-def become(job: dict[str, Any]) -> NoReturn:
-    """Make the root, enter it without a way back, give up rights, and become the command."""
+def keep_alone(job: dict[str, Any], codes: int) -> NoReturn:
+    """Be process 1: make the root, enter it without a way back, give up rights, and start the command.
+
+    The exit code of the command is written to `codes`: process 1 cannot end by a signal, as the command can.
+    """
     code = 1
     try:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the kernel keeps such signals from process 1
         code = set_up(job["setup"], job["environment"])
         if code == 0:
             enter(job["root"])
             give_up(bytes.fromhex(job["filter"]))
-            code = start(job["command"], {})
+            close_memory()
+            code = reap(fork_command(job["command"]))
     except OSError as err:
         complain(err)
     finally:
-        os._exit(code)
+        os.write(codes, code.to_bytes(4, "little", signed=True))
+        os._exit(0)
+
+
+def close_memory() -> None:
+    """Let no process read or write the memory of this one, or see its files.
+
+    The kernel decides by the user namespace in which the program was started, where the command has no rights. It comes
+    after all changes of rights, which would undo it.
+    """
+    check("close the memory", LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+
+
+def fork_command(argv: list[str]) -> int:
+    """Start the command in a session of its own, in which no signal to a group reaches the launcher."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setsid()
+            replace_device()
+            code = start(argv, {})
+        finally:
+            os._exit(code)
+    return child
+
+
+def replace_device() -> None:
+    """Replace a standard input that is a device of the machine: its mode and times could be changed."""
+    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, 0)
+        os.close(null)
+
+
+def reap(command: int) -> int:
+    """Wait for each process that has lost its parent, and return the exit code of the command."""
+    while True:
+        child, status = os.wait()
+        if child == command:
+            return os.waitstatus_to_exitcode(status)
 
 
 def set_up(argv: list[str], environment: dict[str, str]) -> int:
@@ -158,6 +211,7 @@ def give_up(program: bytes) -> None:
 
 def start(argv: list[str], env: dict[str, str]) -> int:
     """Become a program; return the exit code of one that cannot be started."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         os.execve(argv[0], argv, env)
     except OSError as err:
@@ -165,16 +219,25 @@ def start(argv: list[str], env: dict[str, str]) -> int:
         return ABSENT if err.errno == errno.ENOENT else UNREACHABLE
 
 
-def follow(child: int) -> int:
-    """Wait for the end of a process and return its exit code, or end by the signal that it ended by."""
+def follow(process_1: int, codes: int) -> int:
+    """Wait for the end of process 1, and with it of all others inside.
+
+    Returns:
+        The exit code of the command. Where a signal ended that, it ends this process too.
+    """
 
     def end(signum: int, frame: FrameType | None) -> None:
-        os.kill(child, signal.SIGKILL)
+        os.kill(process_1, signal.SIGKILL)
 
-    signal.signal(signal.SIGTERM, end)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    _, status = os.waitpid(process_1, 0)
+    said = os.read(codes, 4)
+    code = int.from_bytes(said, "little", signed=True) if said else os.waitstatus_to_exitcode(status)
     if code < 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 

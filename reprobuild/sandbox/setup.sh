@@ -2,12 +2,22 @@
 #
 # $1 root, $2 host name, $3 whether to layer, $4 the most process numbers or 0, then SOURCE TARGET ro|rw for each bind.
 #
-# Settings of the kernel belong to the machine's root, who is also root inside: they are mounted read-only, and what
-# tells of the machine is masked, as container engines do it (`readonlyPaths` and `maskedPaths` of
-# https://github.com/opencontainers/runtime-spec/blob/main/config-linux.md).
-# `mount -n` keeps its hands off the host's /run/mount. A mount from outside keeps flags that a user
-# namespace may not clear, hence the attempts at `ro`.
+# Settings of the kernel and device nodes belong to the machine's root, who is also root inside: `/proc` and the nodes
+# are mounted read-only, so that no mode or time of theirs can be changed. What tells of the machine is masked, as
+# container engines do it (`readonlyPaths` and `maskedPaths` of
+# https://github.com/opencontainers/runtime-spec/blob/main/config-linux.md). A mask has the flags of the node that it is.
+# `mount -n` keeps its hands off the host's /run/mount.
 set -eu
+
+# $1 the place, $2 its name. A mount from outside keeps flags that a user namespace may not clear, hence the attempts.
+make_read_only() {
+    for flags in ro ro,nosuid ro,nodev ro,noexec ro,nosuid,nodev ro,nosuid,noexec ro,nosuid,nodev,noexec; do
+        if mount -n -o "remount,bind,$flags" -- "$1" 2>/dev/null; then return; fi
+    done
+    echo "$2 cannot be mounted read-only" >&2
+    exit 1
+}
+
 root=$1 name=$2 layered=$3 processes=$4
 shift 4
 hostname "$name"
@@ -26,6 +36,7 @@ mount -n -t tmpfs -o mode=0755,size=1m tmpfs dev
 for node in null zero full random urandom; do
     : > "dev/$node"
     mount -n --bind "/dev/$node" "dev/$node"
+    make_read_only "dev/$node" "/dev/$node"
 done
 mkdir dev/shm dev/pts
 mount -n -t tmpfs -o mode=1777,size=10% tmpfs dev/shm
@@ -35,22 +46,25 @@ ln -s /proc/self/fd dev/fd
 ln -s /proc/self/fd/0 dev/stdin
 ln -s /proc/self/fd/1 dev/stdout
 ln -s /proc/self/fd/2 dev/stderr
-mount -n -t proc proc proc 2>/dev/null || mount -n --rbind /proc proc
+# The kernel refuses a new /proc where a mount covers a part of the machine's, as in most containers. The machine's own
+# would show its processes.
+if ! mount -n -t proc proc proc 2>/dev/null; then
+    mount -n -t tmpfs -o mode=0555,size=1m tmpfs proc
+    for name in cpuinfo filesystems loadavg meminfo stat uptime version; do
+        : > "proc/$name"
+        mount -n --bind "/proc/$name" "proc/$name"
+        make_read_only "proc/$name" "/proc/$name"
+    done
+    mkdir proc/sys
+    mount -n --rbind /proc/sys proc/sys
+    make_read_only proc/sys /proc/sys
+    if [ -d proc/sys/fs/binfmt_misc ]; then
+        mount -n -t tmpfs -o ro,size=0,nr_inodes=1 tmpfs proc/sys/fs/binfmt_misc
+    fi
+fi
 if [ "$processes" -gt 0 ]; then
     echo "$processes" > proc/sys/kernel/pid_max 2>/dev/null || :
 fi
-for name in sys sysrq-trigger irq bus fs; do
-    if [ -e "proc/$name" ]; then
-        mount -n --rbind "proc/$name" "proc/$name"
-        for flags in ro ro,nosuid,nodev,noexec last; do
-            if [ "$flags" = last ]; then
-                echo "/proc/$name cannot be mounted read-only" >&2
-                exit 1
-            fi
-            if mount -n -o "remount,bind,$flags" "proc/$name" 2>/dev/null; then break; fi
-        done
-    fi
-done
 for name in acpi asound scsi; do
     if [ -d "proc/$name" ]; then
         mount -n -t tmpfs -o ro,size=0,nr_inodes=1 tmpfs "proc/$name"
@@ -62,6 +76,7 @@ for name in config.gz interrupts kallsyms kcore key-users keys kmsg kpagecgroup 
         mount -n --bind dev/null "proc/$name"
     fi
 done
+make_read_only proc /proc
 mount -n -t tmpfs -o mode=1777,size=40% tmpfs tmp
 mount -n -t tmpfs -o mode=0755,size=5% tmpfs run
 while [ "$#" -gt 0 ]; do
@@ -72,14 +87,6 @@ while [ "$#" -gt 0 ]; do
         [ -e "./$2" ] || : > "./$2"
     fi
     mount -n --rbind -- "$1" "./$2"
-    if [ "$3" = ro ]; then
-        for flags in ro ro,nosuid ro,nodev ro,nosuid,nodev ro,nosuid,nodev,noexec last; do
-            if [ "$flags" = last ]; then
-                echo "$1 cannot be mounted read-only" >&2
-                exit 1
-            fi
-            if mount -n -o "remount,bind,$flags" -- "./$2" 2>/dev/null; then break; fi
-        done
-    fi
+    if [ "$3" = ro ]; then make_read_only "./$2" "$1"; fi
     shift 3
 done

@@ -184,6 +184,19 @@ def folders_of_the_parent():
 
 
 @probe
+def memory_of_process_1():
+    os.close(os.open("/proc/1/mem", os.O_RDWR))
+    return "opened"
+
+
+@probe
+def variables_of_process_1():
+    with open("/proc/1/environ", "rb") as stream:
+        stream.read()
+    return "read"
+
+
+@probe
 def shared_memory():
     if LIBC.shmget(FACTS["shm"], 0, 0) < 0:
         raise Held(os.strerror(ctypes.get_errno()))
@@ -242,6 +255,35 @@ def a_device():
     os.close(os.open(path, os.O_RDONLY))
     os.unlink(path)
     return "made"
+
+
+def change(path):
+    """Set the mode that a file has, or else its times: the kernel refuses that like any other."""
+    refused = []
+    for action in (
+        lambda: os.chmod(path, stat.S_IMODE(os.stat(path).st_mode)),
+        lambda: os.utime(path, ns=(os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns)),
+    ):
+        try:
+            action()
+        except OSError as err:
+            refused.append(errno.errorcode[err.errno])
+    if len(refused) == 2:
+        raise Held(refused)
+    return "changed"
+
+
+for _name in ("null", "zero", "full", "random", "urandom"):
+    PROBES[f"mode_of_{_name}"] = lambda name=_name: change(f"/dev/{name}")
+
+for _name in ("misc", "keys", "sys/kernel/printk_ratelimit"):
+    PROBES[f"mode_of_proc_{_name}"] = lambda name=_name: change(f"/proc/{name}")
+
+
+@probe
+def mode_of_the_standard_input():
+    os.fchmod(0, stat.S_IMODE(os.fstat(0).st_mode))
+    return "changed"
 
 
 @probe
@@ -359,6 +401,20 @@ for _name, _family in (("packet", 17), ("vsock", 40), ("alg", 38), ("bluetooth",
         return "a socket"
 
     PROBES[f"socket_of_{_name}"] = _socket
+
+
+@probe
+def pair_of_packet_sockets():
+    return call("socketpair", 17, int(socket.SOCK_RAW), 0, bytes(8), held=(errno.EAFNOSUPPORT,))
+
+
+for _name, _protocol in (("sock_diag", 4), ("audit", 9), ("events", 15), ("generic", 16)):
+
+    def _netlink(protocol=_protocol):
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol).close()
+        return "a socket"
+
+    PROBES[f"netlink_of_{_name}"] = _netlink
 
 
 # --- the terminal, keys, rights, limits ---------------------------------------------------------------

@@ -42,7 +42,7 @@ run_in_root(Root(folder=Path("/inner")), ["/bin/sh", "-c", ":"], epoch=1, purpos
 """
 # A root folder as a machine: what is in it may make namespaces, which no command in our sandbox may.
 MACHINE = """
-sh -c "$SETUP" sandbox "$@" && cd -- "$1" && mount -n --move . / &&
+sh -c "$SETUP" sandbox "$@" && cd -- "$1" && mount -n -o remount,bind,rw proc && mount -n --move . / &&
 exec setpriv --inh-caps=-all --bounding-set=-sys_admin chroot . /usr/bin/env -i $VARIABLES sh -c "$COMMAND"
 """
 # An ordinary user, in a host whose root is not the machine's.

@@ -15,8 +15,8 @@ ALLOWED, KILLED = "allowed", "killed"
 TABLE = read_table()
 ABIS = [(machine, abi) for machine, abis in TABLE.machines.items() for abi in abis]
 NEWUSER, NEWTIME = 0x10000000, 0x80
-# Newer than the libseccomp of Debian 12: the same number on every machine. Its number for i386 is not the kernel's.
-UNKNOWN, MULTIPLEXED = {"open_tree_attr": 467}, {"socket": 359}
+# Newer than the libseccomp of Debian 12: the same number on every machine. Its numbers for i386 are not the kernel's.
+UNKNOWN, MULTIPLEXED = {"open_tree_attr": 467}, {"socket": 359, "socketpair": 360}
 
 
 def judge(machine: str, abi: str, number: int, *arguments: int) -> str:
@@ -68,13 +68,24 @@ def test_some_arguments_are_refused(machine: str, abi: str) -> None:
     assert judge(machine, abi, numbers["clone"], 0x003D0F00) == ALLOWED  # a thread
     assert judge(machine, abi, numbers["unshare"], NEWTIME) == "EPERM"
     assert judge(machine, abi, numbers["unshare"], 0x400) == ALLOWED  # CLONE_FILES
-    assert [judge(machine, abi, numbers["socket"], one) for one in (0, 1, 2, 10, 16)] == [ALLOWED] * 5
-    assert [judge(machine, abi, numbers["socket"], one) for one in (17, 38, 40)] == ["EAFNOSUPPORT"] * 3
+
+
+@pytest.mark.parametrize(("machine", "abi"), ABIS)
+@pytest.mark.parametrize("name", ["socket", "socketpair"])
+def test_some_families_and_protocols_are_refused(machine: str, abi: str, name: str) -> None:
+    number = TABLE.numbers[abi][name]
+    assert [judge(machine, abi, number, one) for one in (0, 1, 2, 10, 16)] == [ALLOWED] * 5
+    assert [judge(machine, abi, number, one) for one in (17, 30, 38, 40)] == ["EAFNOSUPPORT"] * 4
+    assert judge(machine, abi, number, 2, 1, 6) == ALLOWED  # TCP
+    # SOCK_DIAG, AUDIT, NETFILTER, KOBJECT_UEVENT, GENERIC
+    refused = [judge(machine, abi, number, 16, 3, protocol) for protocol in (4, 9, 12, 15, 16)]
+    assert refused == ["EPROTONOSUPPORT"] * 5
 
 
 def test_calls_of_other_abis() -> None:
-    assert judge("x86_64", "i386", TABLE.numbers["i386"]["socketcall"], 1) == "EPERM"
-    assert judge("x86_64", "i386", TABLE.numbers["i386"]["socketcall"], 8) == ALLOWED  # a pair of its own
+    for request in (1, 8):  # SYS_SOCKET, SYS_SOCKETPAIR
+        assert judge("x86_64", "i386", TABLE.numbers["i386"]["socketcall"], request) == "EPERM"
+    assert judge("x86_64", "i386", TABLE.numbers["i386"]["socketcall"], 3) == ALLOWED  # connect
     assert judge("x86_64", "x86_64", 0x40000000 | 39) == "ENOSYS"  # getpid of x32
     assert judge("x86_64", "mips", 39) == KILLED
     assert judge("aarch64", "x86_64", 39) == KILLED
