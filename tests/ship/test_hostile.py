@@ -387,8 +387,10 @@ def test_a_folder_of_unfinished_work_that_is_open_to_others(results: Results, tm
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "part").symlink_to(victim)
+    number = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(FileExistsError):
-        form._Part(str(tmp_path / "part"), str(tmp_path / "x"), lambda size: None)
+        form._Part(number, number, "x", lambda size: None)
+    os.close(number)
     assert victim.read_text() == "precious"
 
 
