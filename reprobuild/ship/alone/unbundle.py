@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import subprocess
@@ -807,7 +806,7 @@ def _remove(above: int, name: str) -> None:
         try:
             _close(folder)
             for other in os.listdir(folder):
-                waiting.append("removed.%s" % secrets.token_hex(8))
+                waiting.append("removed.%s" % os.urandom(8).hex())
                 os.rename(other, waiting[-1], src_dir_fd=folder, dst_dir_fd=above)
         finally:
             os.close(folder)
@@ -1112,6 +1111,11 @@ def main(argv: Sequence[str]) -> int:
             say(origin(options.file, bool(bundle.signature), bundle.signer))
             say(
                 "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
+            )
+            say(
+                "of image, recipe, context, sources, README.md and programs only the bytes were compared, with the"
+                " sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and follow"
+                " them if you trust the sender"
             )
             gone = _moved(bundle, out)
             if gone:
