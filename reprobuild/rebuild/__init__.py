@@ -100,7 +100,7 @@ def rebuild(out: Path, target: Path | None, session: Session, builder: str | Non
     lock, image = read_image(out)
     path = out.absolute()
     new = target or path.with_name(path.name + SUFFIX)
-    with working_in(new, lock):
+    with working_in(new, lock, links=target is not None):
         sealed, made, not_made = _make(out, new, (lock, image), session, builder)
     return _compare(out, new, (lock, sealed), (image, made), not_made, session)
 
