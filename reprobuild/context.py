@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
@@ -38,37 +40,73 @@ def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) ->
 
 
 def _fill(lock: Lock, store: Store, part: Path, texts: dict[str, str]) -> None:
-    assert lock.realised is not None
-    own = own_folder(lock)
-    for folder in ("wheels", "bytecode", "sources", own):
+    for folder in ("wheels", "bytecode", "sources", own_folder(lock)):
         (part / folder).mkdir(parents=True)
-    blobs = {base_file(lock): lock.realised.base}
-    blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
-    facts = install_facts(lock, store)
-    for wheel in facts["wheels"]:
-        blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
-    blobs |= {source_file(source): source.file.sha256 for source in lock.sources}
-    compiled = ((parts_file(source, lock), lock.parts(source)) for source in lock.sources)
-    blobs |= {path: built.parts for path, built in compiled if built}
+    blobs = context_blobs(lock)
     with ThreadPoolExecutor() as pool:  # hashing lets other threads run
         paths = list(pool.map(lambda item: store.verified(item[1], item[0]), blobs.items()))
     for name, path in zip(blobs, paths, strict=True):
         link_below(path, part, name)
-    (part / own / "requirements.txt").write_text(texts["requirements.txt"])
-    (part / own / "install.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    # Ours, not that of the sealed lock: it must know what this version writes into install.json.
-    (part / own / "install.py").write_bytes(files("reprobuild_runtime").joinpath("install.py").read_bytes())
-    _write_payload(lock, store, part / own / "payload.tar")
+    sizes = {sha256: path.stat().st_size for sha256, path in zip(blobs.values(), paths, strict=True)}
+    for name, content in own_files(lock, store, texts, sizes).items():
+        (part / name).write_bytes(content)
     _settle(part, lock.epoch)
 
 
-def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
+def context_blobs(lock: Lock) -> dict[str, str]:
+    """Return {path in the context: sha256} of the files that a sealed lock names."""
+    assert lock.realised is not None
+    blobs = {base_file(lock): lock.realised.base}
+    blobs |= {interpreter_file(lock): lock.realised.interpreter} if lock.realised.interpreter else {}
+    for wheel in _wheel_facts(lock).values():
+        blobs |= {file["path"]: file["sha256"] for file in (wheel["wheel"], wheel["bytecode"]) if file}
+    blobs |= {source_file(source): source.file.sha256 for source in lock.sources}
+    compiled = ((parts_file(source, lock), lock.parts(source)) for source in lock.sources)
+    return blobs | {path: built.parts for path, built in compiled if built}
+
+
+def own_files(
+    lock: Lock, store: Store, texts: Mapping[str, str], sizes: Mapping[str, int]
+) -> dict[str, bytes]:
+    """Return {path in the context: content} of the files that this program makes for a sealed lock.
+
+    Args:
+        lock: sealed.
+        store: has the runtime package of the lock.
+        texts: the recipe.
+        sizes: of the wheels, by their sha256.
+    """
+    facts = json.dumps(install_facts(lock, sizes), indent=1, ensure_ascii=False) + "\n"
+    own = {
+        "requirements.txt": texts["requirements.txt"].encode(),
+        "install.json": facts.encode(),
+        # Ours, not that of the sealed lock: it must know what this version writes into install.json.
+        "install.py": files("reprobuild_runtime").joinpath("install.py").read_bytes(),
+        "payload.tar": _pack_payload(lock, store),
+    }
+    return {f"{own_folder(lock)}/{name}": content for name, content in own.items()}
+
+
+def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return what `install.py` is told: the environment's place, and its wheels in their order."""
+    wheels = _wheel_facts(lock)
+    order = order_wheels({name: sizes[facts["wheel"]["sha256"]] for name, facts in wheels.items()}).names
+    return {
+        "prefix": PREFIX,
+        "executable": lock.interpreter.executable,
+        "python": lock.interpreter.version,
+        "create": lock.interpreter.kind != "conda",
+        "epoch": lock.epoch,
+        "wheels": [wheels[name] for name in order],
+    }
+
+
+def _wheel_facts(lock: Lock) -> dict[str, dict[str, Any]]:
+    """Return what `install.py` is told of each wheel, by its file name."""
     assert lock.realised is not None
     bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
     urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
     wheels: dict[str, dict[str, Any]] = {}
-    sizes: dict[str, int] = {}
     for wheel in (*lock.wheels, *lock.realised.wheels):
         if wheel.role == "environment":
             made_here = wheel in lock.realised.wheels
@@ -79,15 +117,7 @@ def install_facts(lock: Lock, store: Store) -> dict[str, Any]:
                 "bytecode": code and {"path": f"bytecode/{name}-{code[:12]}.tar", "sha256": code},
                 "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
             }
-            sizes[name] = store.blob(sha256).stat().st_size
-    return {
-        "prefix": PREFIX,
-        "executable": lock.interpreter.executable,
-        "python": lock.interpreter.version,
-        "create": lock.interpreter.kind != "conda",
-        "epoch": lock.epoch,
-        "wheels": [wheels[name] for name in order_wheels(sizes).names],
-    }
+    return wheels
 
 
 def _direct_url(source: Source) -> dict[str, Any]:
@@ -96,15 +126,16 @@ def _direct_url(source: Source) -> dict[str, Any]:
     return {"dir_info": {"editable": True}, "url": f"file://{place}"}
 
 
-def _write_payload(lock: Lock, store: Store, path: Path) -> None:
+def _pack_payload(lock: Lock, store: Store) -> bytes:
     found = {**environ_file(lock), **payload(lock, store)}
-    with path.open("wb") as stream:
-        writer = TarWriter(stream, lock.epoch)
-        for directory in parents(found):
-            writer.directory(directory)
-        for name, content in sorted(found.items()):
-            writer.file(name, content)
-        writer.close()
+    stream = io.BytesIO()
+    writer = TarWriter(stream, lock.epoch)
+    for directory in parents(found):
+        writer.directory(directory)
+    for name, content in sorted(found.items()):
+        writer.file(name, content)
+    writer.close()
+    return stream.getvalue()
 
 
 def _settle(folder: Path, epoch: int) -> None:

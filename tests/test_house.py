@@ -131,6 +131,7 @@ HANDED_OVER = {
     *(
         "argparse",
         "contextlib",
+        "errno",
         "fcntl",
         "hashlib",
         "json",
@@ -141,7 +142,7 @@ HANDED_OVER = {
         "sys",
         "tarfile",
     ),
-    *("tempfile", "time", "typing"),
+    *("stat", "tempfile", "time", "typing"),
 }
 
 

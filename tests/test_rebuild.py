@@ -158,6 +158,20 @@ def test_a_fresh_folder(out: Path, made: Made, tmp_path: Path) -> None:
     rebuilt(out, made.store.root, "-o", tmp_path / "empty")
 
 
+def test_a_link_beside_the_folder_is_not_followed(out: Path, made: Made, tmp_path: Path) -> None:
+    """Somebody handed it over with the folder; a link that the user names is followed."""
+    victim, link = tmp_path / "victim", out.with_name(f"{out.name}-rebuilt")
+    victim.mkdir()
+    link.symlink_to(victim)
+    done = reprobuild("rebuild", out, "--store", made.store.root)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {link} is a link, which may lead anywhere" in done.stderr
+    assert "hint: name another folder with -o, or remove that one if nobody needs it" in done.stderr
+    assert not list(victim.iterdir())
+    rebuilt(out, made.store.root, "-o", link)
+    assert (victim / "image.json").is_file()
+
+
 def small_files(bytes_: int) -> None:
     """Let a process write no file that is larger, as on a disk that gets full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

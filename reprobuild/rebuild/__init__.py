@@ -111,7 +111,7 @@ def rebuild(out: Path, target: Path | None, session: Session, builder: str | Non
     lock, image = read_image(out)
     path = out.absolute()
     new = target or path.with_name(path.name + SUFFIX)
-    with working_in(new, lock):
+    with working_in(new, lock, links=target is not None):
         session.say(f"reading the image in {out}")
         integrity = read_integrity(out, image)
         sealed, made, not_made = _make(out, new, (lock, image), session, builder)

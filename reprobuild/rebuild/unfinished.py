@@ -22,14 +22,21 @@ _ANOTHER = "name another folder with -o, or remove that one if nobody needs it"
 
 
 @contextlib.contextmanager
-def working_in(folder: Path, lock: Lock) -> Iterator[None]:
+def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None]:
     """Have a folder to rebuild the image of a lock in; when the block ends well, it counts as finished.
 
+    Args:
+        folder: the new folder.
+        lock: whose image is rebuilt.
+        links: whether the folder may be a link, as one may that the user named.
+
     Raises:
-        UsageError: something else is there, or another rebuild is at work in it.
+        UsageError: it is a link, something else is there, or another rebuild is at work in it.
         OSError: it cannot be written to.
     """
     words = f"The image of the lock sha256:{lock.digest} is being rebuilt here. The same command goes on.\n"
+    if folder.is_symlink() and not links:
+        raise UsageError(f"{folder} is a link, which may lead anywhere", hint=_ANOTHER)
     before = _begun(folder, words.encode())
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from reprobuild.errors import BuildError, LockError, ShipError, UsageError
@@ -16,20 +17,23 @@ from reprobuild.report.page import render_html
 from reprobuild.results import REPORT, VERDICT, read_image
 from reprobuild.ship import provenance, sbom
 from reprobuild.ship.contents import legacy_manifest
+from reprobuild.ship.expected import Members, doubtful_files, refuse_foreign
 from reprobuild.ship.papers import LARGEST_PAPER, certified
+from reprobuild.store import Store
 from reprobuild.verify.verdict import Verdict
 from reprobuild.whole import write_file
 
 HOSTILE = "whoever made this bundle made it wrong, or to harm: ask for another one"
 
 
-def check_results(out: Path, *, certificate: bool) -> tuple[Lock, Image]:
+def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lock, Image]:
     """Return lock and image of a folder of results whose files belong together.
 
     The tree is computed from the layers, and the image must name the lock in its label.
 
     Args:
         out: the folder.
+        members: what the bundle says to hold, by path.
         certificate: its certificate, where it has one, came along, and must be one of this image.
 
     Raises:
@@ -48,6 +52,7 @@ def check_results(out: Path, *, certificate: bool) -> tuple[Lock, Image]:
         raise ShipError("the manifest.json of the bundle names another image than its index", hint=HOSTILE)
     _check_tree(layout, lock, image)
     _check_name(layout, lock, image)
+    refuse_foreign(out, members, lock, layout, image)
     if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
         raise ShipError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
     return lock, image
@@ -77,15 +82,16 @@ def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
         raise ShipError("the image of the bundle was made of another lock than that beside it", hint=HOSTILE)
 
 
-def doubtful(out: Path, lock: Lock, image: Image) -> tuple[str, ...]:
-    """Return the names of the papers and recipes there that do not follow from the lock.
+def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> tuple[str, ...]:
+    """Return the paths of papers, recipes and programs there that do not follow from the lock.
 
     Another version of this program may have written them in its own way, so they are no reason to refuse the rest.
     """
     ours = {name: text.encode() for name, text in render(lock).items()}
     ours |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
-    there = ((out / name, content) for name, content in ours.items() if (out / name).is_file())
-    return tuple(sorted(path.name for path, content in there if not holds(path, content)))
+    there = ((out / name, content) for name, content in ours.items() if os.path.lexists(out / name))
+    doubted = {path.name for path, content in there if not holds(path, content)}
+    return tuple(sorted(doubted | doubtful_files(out, members, lock, image, store)))
 
 
 def own_page(out: Path, lock: Lock, image: Image) -> bool:

@@ -27,6 +27,7 @@ from reprobuild.ship.alone.unbundle import (
     unpack,
 )
 from reprobuild.ship.believing import HOSTILE, check_results, doubtful, own_page
+from reprobuild.ship.expected import SIF, unread
 from reprobuild.ship.manifest import Manifest, read_manifest
 from reprobuild.ship.signing import looking_by
 from reprobuild.store import DamagedError, Store, hash_file
@@ -44,8 +45,9 @@ class Unbundled(Struct, frozen=True, kw_only=True):
         signer: of those asked for, the one who signed; empty where nobody was asked for.
         lock, manifest: digests of lock (hex) and image.
         certified: the bundle has a certificate, which is one of this image.
-        doubted: the names of papers and recipes of it that do not follow from the lock; the page of the certificate,
-            which is written anew, is among them where another one came.
+        doubted: the paths of papers, recipes and programs of it that do not follow from the lock, and of what was not
+            looked into: `image.sif`, `reprobuild/`. The page of the certificate, which is written anew, is among them
+            where another one came.
         origin: who made the lock, as far as is known, and what it means to follow it.
     """
 
@@ -90,6 +92,7 @@ def unbundle(
             say("it is signed; nobody looked by whom (--signers)")
         say(f"unbundle: {len(found.members)} files, every byte compared")
         named = {(member.path, member.sha256) for member in found.members}
+        members = {member.path: member for member in found.members}
         inputs = [member for member in found.members if member.path.startswith("store/blobs/")]
 
         made_up: list[str] = []
@@ -99,7 +102,7 @@ def unbundle(
             bring(Path(tree))
 
         def look(tree: Path, *, certificate: bool) -> None:
-            lock, image = check_results(tree, certificate=certificate)
+            lock, image = check_results(tree, members, certificate=certificate)
             _refuse_other(stated, lock, image)
             if (REPORT, _sha256(tree / REPORT)) in named and own_page(tree, lock, image):
                 made_up.append(REPORT)
@@ -119,11 +122,8 @@ def unbundle(
             look(out, certificate=(VERDICT, _sha256(out / VERDICT)) in named)
             bring(out)
         lock, image = read_image(out)
-        doubted = tuple(sorted((*doubtful(out, lock, image), *made_up)))
-        if doubted:
-            say(
-                f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}"
-            )
+        doubted = tuple(sorted((*doubtful(out, members, lock, image, store), *made_up)))
+        _say_doubts(doubted, unread(members), told, say)
         keep(lock, out / LOCK, store, "unbundle")
         whence = origin(file.name, bool(found.signature), found.signer)
         say(whence)
@@ -131,8 +131,21 @@ def unbundle(
         return Unbundled(
             out=told, new=new, members=len(found.members), inputs=brought, signed=bool(found.signature),
             signer=found.signer, lock=lock.digest, manifest=image.manifest,
-            certified=VERDICT in dict(named), doubted=doubted, origin=whence,
+            certified=VERDICT in dict(named), doubted=tuple(sorted((*doubted, *unread(members)))), origin=whence,
         )  # fmt: skip
+
+
+def _say_doubts(doubted: Sequence[str], unread: Sequence[str], out: str, say: Callable[[str], None]) -> None:
+    again = f"`reprobuild build {out}/{LOCK} -o {out}"
+    if doubted:
+        say(f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}")
+        say(f"do not run or follow those: {again}` writes the recipe and its context anew")
+    if SIF in unread:
+        say(f"{SIF} was not looked into: {again} --sif` writes it anew from the layers, which were")
+    if len(unread) > (SIF in unread):
+        say(
+            "the wheels in reprobuild/ are the sender's, and were not looked into: install reprobuild from elsewhere"
+        )
 
 
 @contextlib.contextmanager

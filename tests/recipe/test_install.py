@@ -206,7 +206,9 @@ def test_it_is_old_python_and_standard_library() -> None:
 
 def test_the_order_of_wheels_is_the_order_of_layers(made: Made) -> None:
     lock = awkward(made)
-    facts = install_facts(lock, made.store)
+    assert lock.realised is not None
+    wheels = (wheel.file.sha256 for wheel in (*lock.wheels, *lock.realised.wheels))
+    facts = install_facts(lock, {sha256: made.store.blob(sha256).stat().st_size for sha256 in wheels})
     names = [Path(item["wheel"]["path"]).name.split("-")[0] for item in facts["wheels"]]
     assert names == ["two", "Big.Tool", "one", "project"]
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.context import write_context
 from reprobuild.image.build import build_image
 from reprobuild.image.naming import own_name
 from reprobuild.lock import Artefact, Deb, write_lock
+from reprobuild.payload import pack_runtime
 from reprobuild.render import render
 from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT
 from reprobuild.ship.bundle import Bundled, Wanted, bundle
@@ -46,7 +48,12 @@ def make_results(folder: Path, size: int = 200_000) -> Results:
     noise = random.Random(5)
     wheel = made.wheel("some", {"some/__init__.py": b"", "some/data": noise.randbytes(size)})
     made.compiled(wheel.file.sha256, {f"{SITE}/some/__pycache__/__init__.cpython-311.pyc": b"code"})
-    made.source("mylib", [file("mylib.py", b"print(1)\n"), file("README", noise.randbytes(size // 4))])
+    source = made.source(
+        "mylib", [file("mylib.py", b"print(1)\n"), file("README", noise.randbytes(size // 4))]
+    )
+    made.sources = [
+        msgspec.structs.replace(source, file=msgspec.structs.replace(source.file, filename=f"{LONG}.tar"))
+    ]
     deb = noise.randbytes(size // 2)
     package = Deb(
         name="bash", version="1-1", architecture="amd64", essential=False,
@@ -56,7 +63,7 @@ def make_results(folder: Path, size: int = 200_000) -> Results:
     assert plain.realised is not None
     lock = msgspec.structs.replace(
         plain, base=msgspec.structs.replace(plain.base, packages=(package,)),
-        realised=msgspec.structs.replace(plain.realised, runtime=made.store.add(b"our own files")),
+        realised=msgspec.structs.replace(plain.realised, runtime=pack_runtime(made.store)),
     )  # fmt: skip
     out = folder / "out"
     image = build_image(lock, made.store, out, files={}, reference=own_name(lock.digest))
@@ -69,9 +76,7 @@ def make_results(folder: Path, size: int = 200_000) -> Results:
     for name, text in render(lock).items():
         if name != "requirements.txt":
             (out / name).write_text(text)
-    (out / "context" / "wheels").mkdir(parents=True)
-    os.link(made.store.blob(wheel.file.sha256), out / "context" / "wheels" / wheel.file.filename)
-    (out / "context" / LONG).write_text("long\n")
+    write_context(lock, made.store, out, render(lock))
     return Results(out=out, store=made.store)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -82,9 +83,13 @@ def test_any_tar_reads_it_and_its_manifest_is_right(results: Results, tmp_path: 
     for member in manifest["members"]:
         path = tmp_path / "by-tar" / member["path"]
         assert (path.stat().st_size, hash_file(path)) == (member["size"], member["sha256"])
-    assert {"README.md", "unbundle.py", "sbom.cdx.json", "provenance.intoto.json", f"context/{LONG}"} <= set(
-        names
-    )
+    assert {
+        "README.md",
+        "unbundle.py",
+        "sbom.cdx.json",
+        "provenance.intoto.json",
+        f"sources/{LONG}.tar",
+    } <= set(names)
     assert sum(name.endswith("some-1.0-py3-none-any.whl") for name in names) == 1
     once = sum({member["sha256"]: member["size"] for member in manifest["members"]}.values())
     assert (tmp_path / "b.tar").stat().st_size < once + 100_000  # what has two names is there once
@@ -113,7 +118,8 @@ def test_there_and_back(results: Results, tmp_path: Path) -> None:
         f"store/{path.relative_to(tmp_path / 'store')}" for path in (tmp_path / "store/blobs").glob("*/*")
     } == inputs
     assert read_image(tmp_path / "alone") == read_image(results.out)
-    assert b"our own files" in theirs.values()  # which another reprobuild could not make again
+    runtime = read_image(results.out)[0].realised.runtime  # type: ignore[union-attr]  # it is sealed
+    assert f"store/blobs/{runtime[:2]}/{runtime}" in theirs  # which another reprobuild could not make again
     again = Results(out=tmp_path / "by us", store=Store(tmp_path / "store")).bundle(tmp_path / "again.tar")
     assert again.sha256 == sent.sha256
     third = Results(out=tmp_path / "alone", store=Store(tmp_path / "alone" / "store")).bundle(
@@ -255,7 +261,7 @@ def test_on_a_terminal_it_is_seen_to_go_on(results: Results, tmp_path: Path) -> 
     os.close(slave)
     said = os.read(master, 4096)
     os.close(master)
-    assert b"  0 of 0 MB\r\nunpacked in" in said
+    assert re.search(rb"  (\d+) of \1 MB\r\nunpacked in", said)
 
 
 def test_a_second_time_nothing_is_done(results: Results, tmp_path: Path) -> None:
@@ -290,6 +296,7 @@ def test_an_empty_folder_of_another_kind(results: Results, tmp_path: Path) -> No
         "unpacked",
         "the",
         "the",
+        "of",
         "report.html",
     ]
     (tmp_path / "there").mkdir()
@@ -321,7 +328,7 @@ def test_without_parts_the_inputs_stay_behind(results: Results, tmp_path: Path) 
     lock, _ = read_image(tmp_path / "o")
     (source,) = lock.sources
     assert [path.name for path in (tmp_path / "s" / "blobs").glob("*/*")] == [source.file.sha256]
-    assert hash_file(tmp_path / "o" / "sources" / "mylib.tar") == source.file.sha256
+    assert hash_file(tmp_path / "o" / "sources" / f"{LONG}.tar") == source.file.sha256
     assert "Of the inputs only the sources are here" in (tmp_path / "o" / "README.md").read_text()
     assert not (tmp_path / "o" / "context").exists()
     assert less.parts == ()

@@ -14,12 +14,14 @@ plain file, below OUT alone. The format is in docs/bundles.md of reprobuild.
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -66,6 +68,10 @@ _PART = re.compile(r"(.+)\.(\d{3,6})")
 _KEYS = {"digest", "form", "image", "lock", "made_by", "members", "parts"}
 _IMAGE_KEYS = {"config", "manifest", "reference", "tree"}
 _MEMBER_KEYS = {"path", "sha256", "size"}
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# The kernel's words for a name that is absent, a link, or below a file; or a pipe or socket.
+_NOT_PLAIN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 class Refused(Exception):
@@ -668,13 +674,17 @@ def check(bundle: Bundle) -> None:
 
 def hash_file(path: str) -> str:
     """Return the sha256 (hex) of a file."""
-    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        while True:
-            piece = stream.read(CHUNK)
-            if not piece:
-                return digest.hexdigest()
-            digest.update(piece)
+        return _hash_stream(stream)
+
+
+def _hash_stream(stream: Any) -> str:
+    digest = hashlib.sha256()
+    while True:
+        piece = stream.read(CHUNK)
+        if not piece:
+            return digest.hexdigest()
+        digest.update(piece)
 
 
 def unpack(
@@ -706,14 +716,14 @@ def unpack(
     if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
         raise Refused("%s is there, and holds something else" % out, "name another folder, or remove it")
     try:
-        with _alone(work):
-            tree = _tree(bundle, work)
-            _fill(bundle, work, tree, progress)
-            settle(tree)
+        with _alone(work) as held, _tree(bundle, held) as (name, tree):
+            _fill(bundle, work, held, tree, progress)
+            settle(_path_of(work, name, tree))
+            _path_of(work, name, tree)
             if os.path.isdir(out):
                 os.rmdir(out)
-            os.rename(tree, out)
-            shutil.rmtree(work)
+            os.rename(name, out, src_dir_fd=held)
+            os.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
         raise Refused(
@@ -724,23 +734,27 @@ def unpack(
 
 
 def _check_there(bundle: Bundle, out: str) -> None:
-    with open(os.path.join(out, MANIFEST), "rb") as stream:
-        if stream.read(len(bundle.manifest) + 1) != bundle.manifest:
+    top = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
+        if not _is_whole(top, whole):
             raise Refused("%s holds another bundle" % out, "name another folder, or remove it")
-    for member in bundle.members:
-        path = os.path.join(out, member.path)
-        if member.path in CHANGED or (member.path.startswith("store/") and not os.path.exists(path)):
-            continue  # a check writes the first two, and `reprobuild unbundle` brings the others into its store
-        if not os.path.isfile(path) or hash_file(path) != member.sha256:
-            raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
+        for member in bundle.members:
+            path = os.path.join(out, member.path)
+            if member.path in CHANGED or (member.path.startswith("store/") and not os.path.lexists(path)):
+                continue  # a check writes the first two, and `reprobuild unbundle` brings the others into its store
+            if not _is_whole(top, member):
+                raise Refused("%s is missing or changed" % path, "remove %s, and run it again" % out)
+    finally:
+        os.close(top)
 
 
 @contextlib.contextmanager
-def _alone(work: str) -> Iterator[None]:
-    """Hold the folder of unfinished work, which nobody else may use meanwhile."""
+def _alone(work: str) -> Iterator[int]:
+    """Hold the folder of unfinished work, which nobody else may use meanwhile, and give its descriptor."""
     with contextlib.suppress(FileExistsError):
         os.makedirs(work, 0o700)
-    number = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    number = os.open(work, _DIRECTORY)
     try:
         found = os.fstat(number)
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
@@ -755,25 +769,75 @@ def _alone(work: str) -> Iterator[None]:
                 raise Refused(
                     "another process unpacks into %s" % work, "run it again when that has ended"
                 ) from None
-        yield
+        yield number
     finally:
         os.close(number)
 
 
-def _tree(bundle: Bundle, work: str) -> str:
-    """Return the folder for what comes of this bundle; what is left of another one goes."""
+@contextlib.contextmanager
+def _tree(bundle: Bundle, work: int) -> Iterator[Tuple[str, int]]:
+    """Give the folder for what comes of this bundle, by name and as a descriptor; what is left of another one goes."""
     name = hashlib.sha256(bundle.manifest).hexdigest()
     for other in os.listdir(work):
-        path = os.path.join(work, other)
-        if other != name:
-            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-    tree = os.path.join(work, name)
-    os.makedirs(tree, 0o755, exist_ok=True)
-    return tree
+        if other != name or not _is_own_folder(work, other):
+            _remove(work, other)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=work)
+    tree = os.open(name, _DIRECTORY, dir_fd=work)
+    try:
+        _close(tree)
+        yield name, tree
+    finally:
+        os.close(tree)
 
 
-def _fill(bundle: Bundle, work: str, tree: str, progress: Callable[[int, int], None]) -> None:
-    there = {member.path for member in bundle.members if _is_whole(member, os.path.join(tree, member.path))}
+def _path_of(work: str, name: str, tree: int) -> str:
+    """Return the path of the folder, which is still the one that was filled."""
+    path = os.path.join(work, name)
+    if not os.path.samestat(os.lstat(path), os.fstat(tree)):
+        raise Refused("%s is another folder than before" % path, "name a folder where nobody else can write")
+    return path
+
+
+def _is_own_folder(above: int, name: str) -> bool:
+    found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _close(folder: int) -> None:
+    """Give a folder that was there before a mode with which its owner alone can write."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & 0o7022 or mode & 0o700 != 0o700:
+        os.fchmod(folder, mode & 0o755 | 0o700)
+
+
+def _remove(above: int, name: str) -> None:
+    """Remove what stands at a name, and all below it; no link is followed.
+
+    What is in a folder first moves up: so no depth takes more descriptors, or more of the stack.
+    """
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=above)
+            continue
+        folder = os.open(name, _DIRECTORY, dir_fd=above)
+        try:
+            _close(folder)
+            for other in os.listdir(folder):
+                waiting.append("removed.%s" % os.urandom(8).hex())
+                os.rename(other, waiting[-1], src_dir_fd=folder, dst_dir_fd=above)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=above)
+
+
+def _fill(bundle: Bundle, work: str, held: int, tree: int, progress: Callable[[int, int], None]) -> None:
+    there = {member.path for member in bundle.members if _is_whole(tree, member, own=True)}
+    parts = {tuple(member.path.split("/")[:-1]) for member in bundle.members}
+    folders = {"/".join(names[:count]) for names in parts for count in range(1, len(names) + 1)}
+    _prune(tree, "", there, folders)
     total = sum(member.size for member in bundle.members if not member.link)
     need = total - sum(member.size for member in bundle.members if not member.link and member.path in there)
     free = shutil.disk_usage(work).free
@@ -783,18 +847,16 @@ def _fill(bundle: Bundle, work: str, tree: str, progress: Callable[[int, int], N
             "make room, or name another folder with -o; what is unpacked already is kept",
         )
     done = 0
-    part = os.path.join(work, "part")
 
     def take(member: Member) -> Optional[Sink]:
         if member.path in there:
             nonlocal done
             done += member.size
             return None
-        os.makedirs(os.path.dirname(os.path.join(tree, member.path)), exist_ok=True)
         if member.link:
-            _link(tree, member)
+            _link(held, tree, member)
             return None
-        return _Part(part, os.path.join(tree, member.path), step)
+        return _Part(held, tree, member.path, step)
 
     def step(size: int) -> None:
         nonlocal done
@@ -804,48 +866,103 @@ def _fill(bundle: Bundle, work: str, tree: str, progress: Callable[[int, int], N
     refuse_damaged(list(damaged(bundle, take)))
     names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
     for name, content in names.items():
-        with open(os.path.join(tree, name), "wb") as stream:
-            stream.write(content)
-    for folder, _, files in os.walk(tree):
+        part = _Part(held, tree, name, lambda size: None)
+        part.write(content)
+        part.close(right=True)
+    for _, _, files, folder in os.fwalk(".", dir_fd=tree):
         for name in files:
-            os.utime(os.path.join(folder, name), (bundle.epoch, bundle.epoch))
+            os.utime(name, (bundle.epoch, bundle.epoch), dir_fd=folder, follow_symlinks=False)
 
 
-def _is_whole(member: Member, path: str) -> bool:
-    return os.path.isfile(path) and os.path.getsize(path) == member.size and hash_file(path) == member.sha256
+def _prune(folder: int, above: str, kept: Set[str], folders: Set[str]) -> None:
+    """Remove all that is no whole file of the bundle: whoever handed over the folder may have put it there."""
+    for name in os.listdir(folder):
+        path = above + name
+        if path in folders and _is_own_folder(folder, name):
+            lower = os.open(name, _DIRECTORY, dir_fd=folder)
+            try:
+                _close(lower)
+                _prune(lower, path + "/", kept, folders)
+            finally:
+                os.close(lower)
+        elif path not in kept:
+            _remove(folder, name)
 
 
-def _link(tree: str, member: Member) -> None:
+@contextlib.contextmanager
+def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, str]]:
+    """Give the folder of a path below an open one, as a descriptor, and the last part; no link is followed."""
+    *above, last = path.split("/")
+    number = os.dup(top)
+    try:
+        for name in above:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=number)
+            lower = os.open(name, _DIRECTORY, dir_fd=number)
+            os.close(number)
+            number = lower
+        yield number, last
+    finally:
+        os.close(number)
+
+
+def _is_whole(top: int, member: Member, own: bool = False) -> bool:
+    """Tell whether a plain file below a folder has the bytes of a member; `own`: and is as `_Part` leaves it."""
+    try:
+        with _folder_of(top, member.path) as (folder, name):
+            number = os.open(name, _PLAIN, dir_fd=folder)
+    except OSError as err:
+        if err.errno not in _NOT_PLAIN:
+            raise
+        return False
+    with os.fdopen(number, "rb") as stream:
+        found = os.fstat(number)
+        if own and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) not in (0o444, 0o644)):
+            return False
+        plain = stat.S_ISREG(found.st_mode) and found.st_size == member.size
+        return plain and _hash_stream(stream) == member.sha256
+
+
+def _link(work: int, tree: int, member: Member) -> None:
     """Give a file its other name; where the file system has no hard links, a copy."""
-    first, second = (os.path.join(tree, path) for path in (member.link, member.path))
-    if os.path.isfile(first):  # else it is damaged, and that is told
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(second)
+    with contextlib.ExitStack() as stack:
         try:
-            os.link(first, second)
+            one, first = stack.enter_context(_folder_of(tree, member.link))
+            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=one), "rb"))
+        except FileNotFoundError:  # it is damaged, and that is told
+            return
+        two, second = stack.enter_context(_folder_of(tree, member.path, make=True))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(second, dir_fd=two)
+        try:
+            os.link(first, second, src_dir_fd=one, dst_dir_fd=two, follow_symlinks=False)
         except OSError:
-            shutil.copyfile(first, second)
+            part = _Part(work, tree, member.path, lambda size: None)
+            shutil.copyfileobj(source, part, CHUNK)
+            part.close(right=True)
 
 
 class _Part(Sink):
     """A file that gets its name when all its bytes came, and were right."""
 
-    def __init__(self, part: str, path: str, step: Callable[[int], None]) -> None:
-        self._part, self._path, self._step = part, path, step
+    def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:
+        self._work, self._tree, self._path, self._step = work, tree, path, step
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # what stands there already is not ours
-        self._stream = os.fdopen(os.open(part, flags, 0o600), "wb")
+        self._stream = os.fdopen(os.open("part", flags, 0o600, dir_fd=work), "wb")
 
     def write(self, piece: bytes) -> None:
         self._stream.write(piece)
         self._step(len(piece))
 
     def close(self, right: bool) -> None:
-        self._stream.close()
-        if right:
-            os.chmod(self._part, 0o444 if "/blobs/" in self._path else 0o644)
-            os.replace(self._part, self._path)
-        else:
-            os.unlink(self._part)
+        with self._stream as stream:
+            os.fchmod(stream.fileno(), 0o444 if "/blobs/" in self._path else 0o644)
+        if not right:
+            os.unlink("part", dir_fd=self._work)
+            return
+        with _folder_of(self._tree, self._path, make=True) as (folder, name):
+            os.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)
 
 
 def load(out: str, engine: str, reference: str) -> None:
@@ -866,7 +983,7 @@ def load(out: str, engine: str, reference: str) -> None:
             _engine(["podman", "tag", "localhost/%s" % name, reference], out)
         finally:
             _engine(["podman", "rmi", "localhost/%s" % name], out)
-    elif not os.path.exists(os.path.join(out, "image.sif")):
+    elif not os.path.lexists(os.path.join(out, "image.sif")):
         _engine(["apptainer", "build", "image.sif", "oci:image"], out)
 
 
@@ -1014,6 +1131,11 @@ def main(argv: Sequence[str]) -> int:
             say(origin(options.file, bool(bundle.signature), bundle.signer))
             say(
                 "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
+            )
+            say(
+                "of image, recipe, context, sources, README.md and programs only the bytes were compared, with the"
+                " sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and follow"
+                " them if you trust the sender"
             )
             gone = _moved(bundle, out)
             if gone:
