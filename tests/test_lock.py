@@ -18,7 +18,7 @@ import pytest
 
 from reprobuild import realise as realise_room
 from reprobuild.archive import TarWriter
-from reprobuild.decisions import Decisions
+from reprobuild.decisions import Decisions, WorkloadDecision
 from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts
 from reprobuild.lock import (
@@ -413,3 +413,14 @@ def test_the_decisions_of_a_lock_are_those_of_the_file(lock: Lock) -> None:
     document = json.loads(encode(lock))["decisions"]
     assert list(document) == sorted(document)
     assert document == {"accept": ["z", "a"], "bake": {"a": "1", "z": None}}
+
+
+def test_recorded_decisions_are_compared_with_those_of_a_file() -> None:
+    """`from-snapshot` takes the lock of an earlier run where its decisions are these."""
+    decided = Decisions(
+        accept=("withdrawn",), drop=("a*",), sources={"a": "a.bundle"}, bake={"X": None},
+        workload=WorkloadDecision(command=("python", "x.py"), outputs=("out",)),
+    )  # fmt: skip
+    kept = msgspec.convert(decided.recorded(), RecordedDecisions)
+    assert kept.as_dict() == decided.recorded()
+    assert kept.as_dict() != Decisions().recorded()

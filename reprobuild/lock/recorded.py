@@ -56,5 +56,5 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def as_dict(self) -> dict[str, Any]:
         """Return what was decided, by name; what was not decided is left out."""
-        kept: dict[str, Any] = msgspec.to_builtins(self)
+        kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return kept

@@ -107,7 +107,16 @@ def test_fifty_planted_secrets_are_nowhere(built_example: Built, example_copy: P
     before = {path for path in below(built_example.store) if path.is_file()}
     shown = [reprobuild("show", snapshot, *more) for more in ((), ("--json",))]
     done = reprobuild(
-        "from-snapshot", snapshot, "-o", out, "--store", built_example.store, "--no-smoke", "--json"
+        "from-snapshot",
+        snapshot,
+        "--decisions",
+        snapshot.parent / "reprobuild.yaml",
+        "-o",
+        out,
+        "--store",
+        built_example.store,
+        "--no-smoke",
+        "--json",
     )
     assert done.returncode == 9, done.stderr
     reference = json.loads(done.stdout)["image"]["reference"]
