@@ -155,14 +155,47 @@ def test_a_bundle_and_an_address_give_the_same_source(project: Project, store: S
     assert len(found) == 1
 
 
-def test_the_captured_address_is_fetched(project: Project, store: Store) -> None:
+def test_the_captured_address_is_fetched(project: Project, store: Store, tmp_path: Path) -> None:
+    config = tmp_path / "gitconfig"
+    config.write_text(f'[url "file://{project.path}"]\n\tinsteadOf = https://example.invalid/proj.git\n')
     for text in (
-        f"proj @ git+file://{project.path}@{project.head}",
-        f"-e git+file://{project.path}@{project.head}#egg=proj",
+        f"proj @ git+https://example.invalid/proj.git@{project.head}",
+        f"-e git+https://example.invalid/proj.git@{project.head}#egg=proj",
     ):
-        (source,), _ = resolve(store, text)
+        (source,), _ = resolve(store, text, env={**ENV, "GIT_CONFIG_GLOBAL": str(config)})
         assert source.tree == project.ask("rev-parse", "HEAD^{tree}")
         assert source.editable == text.startswith("-e")
+
+
+def test_a_line_opens_no_repository_of_this_machine(project: Project, store: Store) -> None:
+    """The user's word is asked for, and is enough."""
+    place = f"file://{project.path}"
+    for text in (f"proj @ git+{place}@{project.head}", f"-e git+{place}@{project.head[:9]}#egg=proj"):
+        sources, (ruling,) = resolve(store, text)
+        assert (sources, ruling.outcome, ruling.kind) == ((), "unresolved", "no-source")
+        assert ruling.reason == (
+            f"the repository of proj is {place}, and a snapshot opens no repository of this machine; "
+            f"name it with --source proj={place}"
+        )
+        (source,), _ = resolve(store, text, origins={"proj": ruling.reason.rpartition("proj=")[2]})
+        assert source.commit == project.head
+
+
+@pytest.mark.parametrize("revision", ["1", "5975", "123456", "main", "deadbeef"])
+def test_a_line_names_a_commit_by_its_id_alone(project: Project, store: Store, revision: str) -> None:
+    project.git("tag", "-f", revision) if revision != "main" else None
+    place = f"file://{project.path}"
+    text = f"-e git+{place}@{revision}#egg=proj"
+    sources, (ruling,) = resolve(store, text)
+    assert (sources, ruling.kind) == ((), "no-source")
+    if revision != "deadbeef":
+        assert ruling.reason.startswith(
+            f"the line tells no commit of proj, but the branch or tag {revision};"
+        )
+    else:  # seven digits may begin an id; what is called so is none
+        for origin in (place, str(project.path)):
+            with pytest.raises(LockError, match="commit deadbeef of proj is not in"):
+                resolve(store, text, origins={"proj": origin})
 
 
 def test_a_commit_that_only_a_tag_or_an_old_branch_holds(project: Project, store: Store) -> None:
