@@ -208,7 +208,7 @@ def make_session(
 ) -> Session:
     """Return what the verbs work with: this is where environment, clock and terminal are read."""
     from reprobuild.caches import Caches, user_caches
-    from reprobuild.net import Net
+    from reprobuild.net import Net, Netrc
     from reprobuild.session import Session
     from reprobuild.store import Store
 
@@ -219,7 +219,7 @@ def make_session(
         _close(cache / "reprobuild")
     return Session(
         store=Store((store or cache / "reprobuild").absolute()),
-        net=Net(offline=offline),
+        net=Net(offline=offline, netrc=Netrc(env)),
         env=env,
         folder=folder,
         say=steps.say,
