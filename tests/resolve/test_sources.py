@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from reprobuild.archive import Entry, read_tar
+from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import Ruling, Source
+from reprobuild.net import Net
+from reprobuild.resolve.compose import lock_sources
 from reprobuild.resolve.sources.origins import Origin, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.session import Session
+from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Patch
 from reprobuild.store import Store
 from tests.resolve.repositories import DATE, ENV, FILES, Project, binary, edit, patch, requirement
@@ -274,6 +279,26 @@ def test_a_revision_beside_the_captured_commit_must_be_the_same(project: Project
 def test_an_origin_is_read(text: str, place: str, local: str | None, revision: str | None) -> None:
     found = read_origin(text, Path("/f"))
     assert found == Origin(place=place, local=Path(local) if local else None, revision=revision)
+
+
+def test_what_is_taken_from_this_machine_is_said(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A decision for a server is no such place."""
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
+    session = Session(
+        store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=print, now=0,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    decisions = Decisions(
+        sources={"Lib_B": "proj@v1", "a": f"file://{project.path}", "far": "https://example.invalid/x.git"}
+    )
+    lock_sources(read_snapshot(tmp_path / "snapshot"), decisions, session.surroundings())
+    assert capsys.readouterr().out.splitlines() == [
+        f"sources: a from this machine: file://{project.path}",
+        f"sources: lib-b from this machine: {tmp_path}/proj",
+    ]
 
 
 def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, store: Store) -> None:
