@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain, real_place
+from reprobuild.guard.repositories import is_self_contained
 from reprobuild.guard.strings import (
     Label,
     Line,
@@ -35,6 +36,8 @@ _LARGEST = 1 << 20  # of a file that people write
 
 # Schemes of addresses that name a server; `file://` names a path.
 _REMOTE = ("http", "https", "ssh", "git", "git+http", "git+https", "git+ssh")
+
+_SCHEME = re.compile(r"([A-Za-z0-9+.-]+)://")
 
 FILENAME = "reprobuild.yaml"
 
@@ -208,20 +211,26 @@ def unconfirmed(decisions: Decisions, folder: Path) -> tuple[str, ...]:
     trusted = {"services", "archives", "indexes", "channels", "accept"}
     found = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in trusted]
     found += [
-        f"sources.{name} = {place}" for name, place in decisions.sources.items() if _leaves(place, folder)
+        f"sources.{name} = {place}"
+        for name, place in decisions.sources.items()
+        if _leaves(place, folder) or not all(is_self_contained(folder / one) for one in _paths(place))
     ]
     return (*found, *(f"debs = {place}" for place in decisions.debs if _leaves(place, folder)))
 
 
 def _leaves(place: str, folder: Path) -> bool:
     """Tell whether `PATH[@REV]` is a path that is not below a directory; addresses of servers are none."""
-    if place.startswith("git@"):
-        return False
-    scheme = re.match(r"([A-Za-z0-9+.-]+)://", place)
+    scheme = _SCHEME.match(place)
     if scheme:
         return scheme[1].lower() not in _REMOTE
-    paths = {place, place.rpartition("@")[0] or place}
-    return any(path.startswith("~") or real_place(folder, path) is None for path in paths)
+    return any(path.startswith("~") or real_place(folder, path) is None for path in _paths(place))
+
+
+def _paths(place: str) -> set[str]:
+    """Return the paths that `PATH[@REV]` may mean; none for an address."""
+    if _SCHEME.match(place) or place.startswith("git@"):
+        return set()
+    return {place, place.rpartition("@")[0] or place}
 
 
 def stated(decisions: Decisions) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from reprobuild.caches import Caches
 from reprobuild.conda.configured import read_channels
 from reprobuild.errors import LockError
-from reprobuild.net import Net
+from reprobuild.net import Net, Netrc
 from reprobuild.registry.logins import Logins
 from reprobuild.resolve.freeze.indexes import read_indexes
 from reprobuild.resolve.freeze.pip_settings import Asking
@@ -47,7 +47,7 @@ class Session(Struct, frozen=True, kw_only=True):
         net = Net(
             offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
             gate=Logins(self.env, services["docker-hub"].url), configured=indexes.configured,
-            hidden=self.net.hidden,
+            hidden=self.net.hidden, netrc=Netrc(self.env),
         )  # fmt: skip
         net.learn({}, indexes.tokens)
         with contextlib.suppress(LockError):  # who resolves packages of conda is told

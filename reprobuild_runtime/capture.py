@@ -3660,7 +3660,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
     same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
     clean, more = _cut_values(bare if same else cut)
-    tokenless = clean if scheme == "file" else CONDA_TOKEN.sub("", clean)
+    tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or not same or more or tokenless != clean
 
 

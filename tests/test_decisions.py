@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,9 @@ from reprobuild.decisions import (
     unconfirmed,
 )
 from reprobuild.errors import UsageError
+from reprobuild.resolve.sources.repository import Repository as Git
 from reprobuild.services import read_services
+from tests.capture.repositories import ENV, git
 from tests.conftest import reprobuild
 
 WHOLE = """
@@ -242,6 +246,112 @@ def test_each_decision_is_stated_without_secrets() -> None:
 def test_a_file_that_nobody_named_decides_less(tmp_path: Path, decisions: Decisions, what: str) -> None:
     (tmp_path / "link").symlink_to("/")
     assert unconfirmed(decisions, tmp_path) == ((what,) if what else ())
+
+
+def gitfile(top: Path, private: Path) -> str:
+    (top / "repo").mkdir()
+    (top / "repo" / ".git").write_text(f"gitdir: {private}/.git\n")
+    return "repo@main"
+
+
+def gitfile_alone(top: Path, private: Path) -> str:
+    (top / "repo").write_text(f"gitdir: {private}/.git\n")
+    return "repo@main"
+
+
+def link(top: Path, private: Path) -> str:
+    (top / "repo").mkdir()
+    (top / "repo" / ".git").symlink_to(private / ".git")
+    return "repo@main"
+
+
+def bare(top: Path, private: Path) -> str:
+    git(top, "init", "-q", "--bare", "repo")
+    for name in ("objects", "refs"):
+        shutil.rmtree(top / "repo" / name)
+        (top / "repo" / name).symlink_to(private / ".git" / name)
+    return "repo@main"
+
+
+def sibling(top: Path, private: Path) -> str:
+    """Git tries `repo.git` where `repo` has a `.git` that is no repository."""
+    (top / "repo" / ".git").mkdir(parents=True)
+    (top / "repo" / ".git" / "config").touch()
+    (top / "repo.git").symlink_to(private / ".git")
+    return "repo@main"
+
+
+def alternates(top: Path, private: Path) -> str:
+    git(top, "init", "-q", "repo")
+    (top / "repo" / ".git" / "objects" / "info" / "alternates").write_text(f"{private}/.git/objects\n")
+    head = git(private, "rev-parse", "HEAD").decode().strip()
+    (top / "repo" / ".git" / "refs" / "heads" / "main").write_text(f"{head}\n")
+    return "repo@main"
+
+
+def inner_link(top: Path, private: Path) -> str:
+    git(top, "init", "-q", "repo")
+    for name in ("objects", "refs"):
+        shutil.rmtree(top / "repo" / ".git" / name)
+        (top / "repo" / ".git" / name).symlink_to(private / ".git" / name)
+    return "repo@main"
+
+
+def common(top: Path, private: Path) -> str:
+    git(top, "init", "-q", "repo")
+    (top / "repo" / ".git" / "commondir").write_text(f"{private}/.git\n")
+    return "repo@main"
+
+
+@pytest.mark.parametrize(
+    "trap", [gitfile, gitfile_alone, link, bare, sibling, alternates, inner_link, common],
+    ids=lambda trap: trap.__name__,
+)  # fmt: skip
+def test_a_repository_beside_the_snapshot_leads_to_no_other(
+    tmp_path: Path, trap: Callable[[Path, Path], str]
+) -> None:
+    private, top = tmp_path / "private", tmp_path / "job"
+    for folder in (private, top):
+        folder.mkdir()
+    git(private, "init", "-q", ".")
+    git(private, "commit", "-q", "--allow-empty", "-m", "private")
+    (top / "scratch").mkdir()
+    place = trap(top, private)
+    read = Git(top / "scratch", ENV)
+    read.fetch_local(top / "repo")
+    assert read.commit("main"), "the control: git is led there"
+    assert unconfirmed(Decisions(sources={"p": place}), top) == (f"sources.p = {place}",)
+    (top / "snapshot").mkdir()
+    (top / "reprobuild.yaml").write_text(f"sources: {{p: {place}}}\n")
+    with pytest.raises(UsageError, match="decides what only you can") as caught:
+        make_decisions(top / "snapshot", None, **NONE)
+    assert caught.value.hint.endswith(f"--decisions {top}/reprobuild.yaml")
+
+
+def test_settings_of_a_repository_beside_the_snapshot_start_no_program(tmp_path: Path) -> None:
+    """A promisor is asked, by a program that the settings name, for objects that lack."""
+    git(tmp_path, "init", "-q", "repo")
+    assert unconfirmed(Decisions(sources={"p": "repo"}), tmp_path) == ()
+    for section in ('[remote "o"]\n\tPromisor = true\n', "[include]\n\tpath = /x\n"):
+        config = tmp_path / "repo" / ".git" / "config"
+        before = config.read_text()
+        config.write_text(before + section)
+        assert unconfirmed(Decisions(sources={"p": "repo"}), tmp_path) == ("sources.p = repo",)
+        config.write_text(before)
+    (tmp_path / "repo" / ".git" / "config.worktree").touch()
+    assert unconfirmed(Decisions(sources={"p": "repo"}), tmp_path) == ("sources.p = repo",)
+
+
+def test_a_bundle_and_a_clone_beside_the_snapshot_need_no_word(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "repo")
+    git(tmp_path / "repo", "commit", "-q", "--allow-empty", "-m", "own")
+    git(tmp_path / "repo", "bundle", "create", "-q", tmp_path / "own.bundle", "--all")
+    (tmp_path / "link.bundle").symlink_to("own.bundle")
+    for place, what in (
+        ("own.bundle", ()), ("own.bundle@main", ()), ("repo@main", ()), ("repo", ()), ("gone", ()),
+        ("link.bundle", ("sources.p = link.bundle",)),
+    ):  # fmt: skip
+        assert unconfirmed(Decisions(sources={"p": place}), tmp_path) == what
 
 
 NONE: dict[str, object] = {

@@ -9,6 +9,8 @@ import gzip
 import hashlib
 import os
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import tracemalloc
@@ -23,8 +25,9 @@ from reprobuild import net as module
 from reprobuild.errors import FetchError
 from reprobuild.net import Manners, Net, NotFound, WrongSize, split_credentials
 from reprobuild.net.following import Auth, Still, follow
-from reprobuild.net.logins import login_for
+from reprobuild.net.logins import login_for, origins
 from reprobuild.net.manners import retry_after
+from reprobuild.net.netrc import Netrc
 from tests.resolve.served import Reply, Served
 
 BODY = bytes(range(256)) * 512
@@ -202,7 +205,7 @@ def test_credentials_of_netrc_are_used(
     netrc.write_text("machine 127.0.0.1 login alice password pa55/word\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    net = Net(configured=[f"{served.url}/simple", "http://127.0.0.1:{port}/"])
+    net = Net(configured=[f"{served.url}/simple", "http://127.0.0.1:{port}/"], netrc=Netrc(os.environ))
     assert net.page(served.give("/x", Reply(b"in", login=f"alice:{PASSWORD}"))).content == b"in"
 
 
@@ -212,7 +215,7 @@ def test_netrc_is_not_read_for_an_address_of_http_that_nobody_configured(
     """netrc knows no schemes and no ports: a link to http on the same host would show the login on the way."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password pa55/word\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    net = Net(configured=[other.url.replace("http", "https"), served.url])
+    net = Net(configured=[other.url.replace("http", "https"), served.url], netrc=Netrc(os.environ))
     net.page(other.give("/link", b"open"))
     net.page(served.give("/x", Reply(status=302, headers={"Location": f"{other.url}/link"})))
     net.download(other.give("/file", BODY), tmp_path / "part")
@@ -221,6 +224,100 @@ def test_netrc_is_not_read_for_an_address_of_http_that_nobody_configured(
     net.learn({}, configured=[f"{other.url}/simple"])
     net.page(f"{other.url}/link")
     assert other.headers("Authorization")[3:] == [LOGIN]
+
+
+ENTRIES = """
+machine own.test login alice password pa55/word
+machine default.test login bob password word
+default login carol password everywhere
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "led", "user"),
+    [
+        ("https://own.test/x", False, "alice"), ("https://own.test:443/x", False, "alice"),
+        ("https://OWN.test/x", False, "alice"), ("https://own.test:8443/x", False, None),
+        ("http://own.test/x", False, None), ("http://own.test:443/x", False, None),
+        ("https://own.test/x", True, None), ("https://hostile.test/x", False, None),
+        ("https://hostile.test/x", True, None), ("https://default/x", False, None),
+        ("https://index.test:8443/x", False, "carol"), ("https://index.test:8443/x", True, "carol"),
+        ("https://index.test/x", False, None), ("http://plain.test/x", True, "carol"),
+    ],
+)  # fmt: skip
+def test_an_entry_of_netrc_is_for_its_own_host_and_for_what_is_configured(
+    url: str, led: bool, user: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text(ENTRIES)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    configured = set(origins(["https://index.test:8443/simple", "http://plain.test/"]))
+    login = Netrc(os.environ).login(url, configured=configured, led=led)
+    assert (login[0] if login else None) == user
+
+
+def test_netrc_is_the_file_at_home_and_a_broken_one_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NETRC")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Netrc(os.environ).login("https://own.test/", configured=(), led=False) is None
+    (tmp_path / "_netrc").write_text("machine own.test login old password x\n")
+    assert Netrc(os.environ).login("https://own.test/", configured=(), led=False) == ("old", "x")
+    (tmp_path / ".netrc").write_text(ENTRIES)
+    assert Netrc(os.environ).login("https://own.test/", configured=(), led=False) == ("alice", PASSWORD)
+    (tmp_path / ".netrc").write_text("nothing of netrc\n")
+    assert Netrc(os.environ).login("https://own.test/", configured=(), led=False) is None
+
+
+class Secure(Served):
+    """A server of https, with a certificate of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.certificate = folder / "certificate.pem"
+        words = [
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ]
+        words += ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+        more = ["-keyout", folder / "key.pem", "-out", self.certificate]
+        subprocess.run(["openssl", *words, *more], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, folder / "key.pem")
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://{self.host}"
+
+
+@pytest.fixture
+def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Secure]:
+    with Secure(tmp_path) as server:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.certificate))
+        yield server
+
+
+def test_the_default_of_netrc_goes_to_no_host_that_others_name(
+    secure: Secure, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By https, too, and where a redirection leads."""
+    (tmp_path / "netrc").write_text("default login alice password pa55/word\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    secure.give("/x", b"open")
+    net = Net(netrc=Netrc(os.environ))
+    net.page(f"{secure.url}/x")
+    net.page(served.give("/led", Reply(status=302, headers={"Location": f"{secure.url}/x"})))
+    assert secure.headers("Authorization") == [None, None]
+    net.learn({}, configured=[f"{secure.url}/simple"])
+    net.page(f"{secure.url}/x")
+    net.page(f"{served.url}/led")
+    assert secure.headers("Authorization")[2:] == [LOGIN, LOGIN]
+    assert served.headers("Authorization") == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def make_session(
         UsageError: other users may write to the store. It may be `sharing` that mends this.
     """
     from reprobuild.caches import Caches, user_caches
-    from reprobuild.net import Net
+    from reprobuild.net import Net, Netrc
     from reprobuild.session import Session
     from reprobuild.share import check_writers
     from reprobuild.store import Store
@@ -228,7 +228,7 @@ def make_session(
         check_writers(place)
     return Session(
         store=place,
-        net=Net(offline=offline),
+        net=Net(offline=offline, netrc=Netrc(env)),
         env=env,
         folder=folder,
         say=steps.say,

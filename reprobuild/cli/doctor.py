@@ -49,7 +49,7 @@ def command(
     if subject:
         found = judge_fit(*subject, host, cuda_code(*subject, session.store))
     else:
-        found = diagnose(host, probed, offline=offline)
+        found = diagnose(host, probed, offline=offline, netrc=session.net.netrc)
     what = f"this machine for {image}" if image else "this machine"
     if as_json:
         findings = msgspec.to_builtins(found.findings)

@@ -18,6 +18,7 @@ from reprobuild.doctor.model import Diagnosis, Host
 from reprobuild.doctor.services import not_probed, probe
 from reprobuild.errors import UsageError
 from reprobuild.lock import Lock, read_lock
+from reprobuild.net import Netrc
 from reprobuild.results import LOCK, VERDICT
 from reprobuild.services import Service
 from reprobuild.verify.certificate import read_certificate
@@ -26,19 +27,22 @@ from reprobuild.verify.verdict import Verdict
 __all__ = ["diagnose", "read_subject"]
 
 
-def diagnose(host: Host, services: Mapping[str, Service], *, offline: bool = False) -> Diagnosis:
+def diagnose(
+    host: Host, services: Mapping[str, Service], *, offline: bool = False, netrc: Netrc | None = None
+) -> Diagnosis:
     """Judge a machine for every verb.
 
     Args:
         host: its facts.
         services: those to probe, by name.
         offline: probe none.
+        netrc: the user's logins for them.
     """
     found = [
         *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
         *judge_disks(host), *judge_resources(host), *judge_fabric(host),
     ]  # fmt: skip
-    found += [not_probed(services)] if offline else probe(services)
+    found += [not_probed(services)] if offline else probe(services, netrc=netrc)
     return Diagnosis(findings=tuple(found))
 
 

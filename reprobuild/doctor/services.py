@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from reprobuild.doctor.model import Finding
 from reprobuild.errors import FetchError
-from reprobuild.net import Forbidden, Manners, Net, NotFound, Refused, split_credentials, told_address
+from reprobuild.net import Forbidden, Manners, Net, Netrc, NotFound, Refused, split_credentials, told_address
 from reprobuild.services import Service, distances
 
 SECONDS = 8.0  # in all: looking up a name has no limit of its own, and may take minutes without a network
@@ -38,14 +38,17 @@ def not_probed(services: Mapping[str, Service]) -> Finding:
     )
 
 
-def probe(services: Mapping[str, Service], seconds: float = SECONDS) -> Iterator[Finding]:
+def probe(
+    services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None
+) -> Iterator[Finding]:
     """Ask every service, and yield a finding for each, in order.
 
     Args:
         services: by name.
         seconds: after which whoever has not answered counts as silent.
+        netrc: the user's logins.
     """
-    net = Net(manners=_MANNERS, distances=distances(services))
+    net = Net(manners=_MANNERS, distances=distances(services), netrc=netrc)
     whole = {address(service) for service in services.values()}
     net.learn(
         {}, {told_address(url).rstrip("/"): url.rstrip("/") for url in whole if told_address(url) != url}

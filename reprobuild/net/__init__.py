@@ -1,6 +1,6 @@
 """The only HTTP client: pages and files, with patience, resume and the machine's proxies and certificates.
 
-`requests` reads proxies, certificates and netrc from the environment by its own documented rules.
+`requests` reads proxies and certificates from the environment by its own documented rules.
 `file:` addresses are read from the disk, as pip's and uv's indexes may be folders.
 """
 
@@ -29,7 +29,7 @@ from reprobuild.net.local import copy_local, local_page
 from reprobuild.net.local import local_hash as local_hash
 from reprobuild.net.local import local_path as local_path
 from reprobuild.net.local import local_size as local_size
-from reprobuild.net.logins import login_for, origins, sendable, without_netrc
+from reprobuild.net.logins import login_for, origins, sendable
 from reprobuild.net.manners import Again as Again
 from reprobuild.net.manners import Manners as Manners
 from reprobuild.net.manners import Pace, fresh_for
@@ -41,8 +41,9 @@ from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
 from reprobuild.net.model import Refused as Refused
 from reprobuild.net.model import WrongSize as WrongSize
-from reprobuild.net.model import cause
+from reprobuild.net.model import cause, origin
 from reprobuild.net.model import split_credentials as split_credentials
+from reprobuild.net.netrc import Netrc as Netrc
 from reprobuild.net.own import Own
 from reprobuild.net.sending import Answer as Answer
 from reprobuild.net.sending import Body as Body
@@ -64,14 +65,16 @@ class Net:
         manners: limits and patience.
         distances: the least number of seconds between two requests, by host; snapshot archives throttle.
         gate: logins of registries.
-        configured: addresses of the user's configuration. To http, netrc's logins are sent there alone.
+        configured: addresses of the user's configuration. netrc's logins are sent there by http, at any port, and
+            from its `default` entry; elsewhere see `Netrc`.
         hidden: tokens and signatures of addresses, which clients of one run share.
+        netrc: the user's, which they share, too; without it there is no login of netrc.
     """
 
     def __init__(
         self, *, offline: bool = False, credentials: Mapping[str, tuple[str, str]] | None = None,
         manners: Manners | None = None, distances: Mapping[str, float] | None = None, gate: Gate | None = None,
-        configured: Iterable[str] = (), hidden: Hidden | None = None,
+        configured: Iterable[str] = (), hidden: Hidden | None = None, netrc: Netrc | None = None,
     ) -> None:  # fmt: skip
         self.offline = offline
         self._gate = gate
@@ -81,6 +84,7 @@ class Net:
         self._own = Own(self._manners)
         self.hidden = hidden or Hidden()
         self._configured = set(origins(configured))
+        self.netrc = netrc or Netrc({})
 
     def learn(
         self, credentials: Mapping[str, tuple[str, str]], tokens: Mapping[str, str] = MappingProxyType({}),
@@ -229,10 +233,13 @@ class Net:
             if alone:
                 refuse_elsewhere(url, place)
             self._pace.wait(place, self._own.halt)
-            login = login or Nobody() if stranger else without_netrc(place, login, self._configured)
+            if login is None and not stranger:
+                led = origin(place) != origin(url)
+                login = sendable(self.netrc.login(place, configured=self._configured, led=led))
             response = self._own.session.request(
-                method, place if alone else self.hidden.whole(place), headers=dict(headers), auth=login, stream=True,
-                allow_redirects=False, timeout=(self._manners.connect, self._manners.read), data=self._own.begun(body),
+                method, place if alone else self.hidden.whole(place), headers=dict(headers),
+                auth=login or Nobody(), stream=True, data=self._own.begun(body), allow_redirects=False,
+                timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
             response.url = place  # what is told of it has no token
             return response

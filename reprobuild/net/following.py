@@ -40,7 +40,7 @@ class Still(requests.Session):
 
 
 class Nobody:
-    """No login: not that of netrc either, which requests adds where there is none."""
+    """No login: not that of netrc either, which requests adds by rules of its own where there is none."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request

@@ -8,9 +8,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import urllib.parse
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from reprobuild.net.following import Auth, Nobody
 from reprobuild.net.gate import Fixed
 from reprobuild.net.model import origin
 
@@ -30,21 +29,6 @@ def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
     above = [place for place in there if f"{_path(url)}/".startswith(f"{_path(place)}/")]
     place = max(above, key=lambda one: len(_path(one))) if above else next(iter(there), None)
     return credentials[place] if place is not None else None
-
-
-def without_netrc(url: str, login: Auth, configured: Collection[Origin]) -> Auth:
-    """Return the login, or that there is none where netrc would be asked and its answer could be read on the way.
-
-    netrc knows hosts alone, neither schemes nor ports.
-
-    Args:
-        url: the address, without a login.
-        login: the login for it, None for that of netrc.
-        configured: what the user's configuration names. Where that is of http, its login is sent there.
-    """
-    if login is not None or origin(url)[0] != "http" or origin(url) in configured:
-        return login
-    return Nobody()
 
 
 def origins(addresses: Iterable[str]) -> Iterator[Origin]:

@@ -45,7 +45,7 @@ from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.settings.places import Places, text_of
-from reprobuild.resolve.sources.origins import Origin, read_origin
+from reprobuild.resolve.sources.origins import Origin, of_this_machine, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
@@ -192,6 +192,8 @@ def lock_sources(
         canonicalize_name(name): read_origin(place, around.folder)
         for name, place in decisions.sources.items()
     }
+    for place in of_this_machine(origins):
+        around.say(f"sources: {place}")
     given = Given(
         patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
         folder=around.captured, drop=decisions.drop, accept=decisions.accept,

@@ -64,6 +64,12 @@ def is_safe(place: str) -> bool:
     return not _danger(place)
 
 
+def is_local(place: str) -> bool:
+    """Tell whether git reads an address from the disk: a path, or `file:`; `HOST:PATH` is ssh's."""
+    before, colon, _ = place.partition(":")
+    return not colon or "/" in before or before.lower() == "file"
+
+
 def _danger(place: str) -> str:
     if helper := _HELPER.match(place):
         return f"it would start the program `git-remote-{helper[1]}`"

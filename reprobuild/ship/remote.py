@@ -25,7 +25,9 @@ def open_net(session: Session, services: Mapping[str, str]) -> tuple[Net, str]:
     hub = read_services(services)["docker-hub"].url
     # What stands in its place is another host, and gets the login that the user has for that one.
     gate = Logins(session.env, read_services({})["docker-hub"].url)
-    return Net(offline=session.net.offline, gate=gate, hidden=session.net.hidden), hub
+    return Net(
+        offline=session.net.offline, gate=gate, hidden=session.net.hidden, netrc=session.net.netrc
+    ), hub
 
 
 @contextlib.contextmanager

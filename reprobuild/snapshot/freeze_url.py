@@ -21,7 +21,8 @@ NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 VERSION = r"[A-Za-z0-9](?:[A-Za-z0-9._+!*~-]*[A-Za-z0-9*+~])?"
 
 _VCS = re.compile(r"(git|hg|svn|bzr)\+[a-z]+(\+[a-z]+)?")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}|\d{1,9}")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_NUMBER = re.compile(r"\d{1,9}")  # the revisions of svn and bzr; git's branches and tags may be called so
 # conda-build's work folders: NAME_MILLISECONDS/work, wherever its users put them.
 _CONDA = re.compile(
     r".*/[^/]+_\d{9,14}/work(/.*)?|.*/(croot|conda-bld|feedstock_root/build_artifacts)/[^/]+/work(/.*)?"
@@ -77,7 +78,8 @@ def _repository(address: str, facts: dict[str, str], credential: bool, editable:
     scheme, _, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     where, at, revision = path.rpartition("@")
-    commit = revision if at and _COMMIT.fullmatch(revision) else None
+    numbered = not scheme.startswith("git+") and _NUMBER.fullmatch(revision)
+    commit = revision if at and (numbered or _COMMIT.fullmatch(revision)) else None
     if commit:
         path = where.rstrip("/")  # `.../repo/@commit` is seen as well
     egg = re.match(NAME, facts.get("egg", ""))

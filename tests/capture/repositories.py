@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from packaging.utils import canonicalize_name
+
 from reprobuild.archive import read_tar
 from reprobuild.lock import Ruling, Source
 from reprobuild.resolve.sources.origins import read_origin
@@ -168,8 +170,16 @@ def proved(
     assert content(folder / "again") == content(top)
     assert status(folder / "again") == status(top)
     if repositories[0].object_format == "sha1":  # the only one that a lock can name
-        assert source_files(out, folder, asked) == content(top)
+        assert source_files(out, folder, {**own(out), **asked}) == content(top)
     return out
+
+
+def own(out: Path) -> dict[str, str]:
+    """Return the user's word for each captured repository: its folder, or its remote where the folder is gone."""
+    found = document(out)["repositories"]
+    places = {one["name"]: [one["folder"], *(remote["url"] for remote in one["remotes"])] for one in found}
+    there = {name: [place for place in several if Path(place).exists()] for name, several in places.items()}
+    return {canonicalize_name(name): several[0] for name, several in there.items() if several}
 
 
 def locked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.net import Net
+from reprobuild.net import Net, Netrc
 from reprobuild.registry.logins import Logins
 from reprobuild.store import Store
 from tests.registry.conftest import PASSWORD, docker_login, encoded
@@ -49,7 +50,7 @@ def _netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def net_of(*indexes: str, env: dict[str, str] | None = None) -> Net:
     """Return a client whose user has configured these, so that netrc's logins are for them in plain text, too."""
-    return Net(gate=Logins(env or {"HOME": "/nonexistent"}, HUB), configured=indexes)
+    return Net(gate=Logins(env or {"HOME": "/nonexistent"}, HUB), configured=indexes, netrc=Netrc(os.environ))
 
 
 def test_the_control_of_netrc_is_sent(other: Served) -> None:

@@ -9,7 +9,7 @@ import pytest
 from reprobuild.decisions import Decisions
 from reprobuild.errors import FetchError
 from reprobuild.lock import Base, Deb
-from reprobuild.net import Net
+from reprobuild.net import Net, Netrc
 from reprobuild.resolve.freeze.asking import asked_of_indexes, file_lists, known_of
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
@@ -146,20 +146,18 @@ def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: 
         files.offers("rare", "1.0")
 
 
-def test_netrc_serves_the_indexes_of_http_that_pip_is_told(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_path: Path) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password hunter2\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     url = served.give("/simple/tool/", Reply(b"list", login="alice:hunter2"))
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}/simple", "PIP_CONFIG_FILE": "/dev/null"}
+    env["NETRC"] = str(tmp_path / "netrc")
     session = Session(
         store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
     assert session.surroundings().net.page(url).content == b"list"
     with pytest.raises(FetchError, match="refuses access"):
-        Net().page(url)
+        Net(netrc=Netrc(env)).page(url)
 
 
 def test_a_service_that_the_user_put_elsewhere_is_silent_only_by_its_rule(

@@ -25,7 +25,7 @@ from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import DAMAGED, MOST_REPOSITORIES, parse
 from reprobuild.snapshot.repositories import Captured, LargeFile
 from reprobuild.store import Store
-from tests.capture.repositories import git, locked, new_origin, take, write
+from tests.capture.repositories import git, locked, new_origin, own, take, write
 from tests.capture.test_reading import captured, dirty
 
 
@@ -39,7 +39,7 @@ def test_an_unpushed_commit_needs_no_remote_beyond_what_it_had(tmp_path: Path, s
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top)
     shutil.rmtree(top)
-    (source,), rulings = locked(out, store, {})  # the remote is an address in capture.json
+    (source,), rulings = locked(out, store, own(out))  # of the remote
     found = read_snapshot(out)
     assert found.captured
     (repository,) = found.captured.repositories
@@ -55,15 +55,15 @@ def test_an_unpushed_commit_needs_no_remote_beyond_what_it_had(tmp_path: Path, s
 
 def test_a_commit_that_is_nowhere(tmp_path: Path, store: Store) -> None:
     top = new_origin(tmp_path)
+    git(top, "remote", "set-url", "origin", "http://127.0.0.1:1/origin.git")
     dirty(top)
     take(top, tmp_path / "out")
-    shutil.rmtree(tmp_path / "origin.git")
     shutil.rmtree(top)
     with pytest.raises(
         LockError, match=r"commit \w{12} of clone is not in the snapshot \(a remote had it\)"
     ) as err:
         locked(tmp_path / "out", store, {})
-    assert f"{tmp_path}/origin.git: could not fetch" in str(err.value)
+    assert "http://127.0.0.1:1/origin.git: could not fetch" in str(err.value)
     assert err.value.hint == ("name a clone, a bundle or an address that has it: --source clone=PATH|URL")
     (tmp_path / "other").mkdir()
     with pytest.raises(LockError, match=r"elsewhere\.bundle: ") as other:
@@ -71,12 +71,35 @@ def test_a_commit_that_is_nowhere(tmp_path: Path, store: Store) -> None:
     assert "origin.git" not in str(other.value)  # the user's word stands alone
 
 
+@pytest.mark.parametrize("bundled", [True, False])
+@pytest.mark.parametrize("address", ["{}", "file://{}", "FILE://{}"])
+def test_a_capture_opens_no_repository_of_this_machine(
+    tmp_path: Path, store: Store, address: str, bundled: bool
+) -> None:
+    """A capture.json of others may name any folder; the user's word is asked for, and is enough."""
+    top = new_origin(tmp_path)
+    git(top, "remote", "set-url", "origin", address.format(tmp_path / "origin.git"))
+    if bundled:
+        dirty(top)
+    take(top, tmp_path / "out")
+    with pytest.raises(LockError, match="a snapshot opens no repository of this machine") as err:
+        locked(tmp_path / "out", store, {})
+    assert err.value.hint == (f"name a clone, a bundle or an address that has it: --source clone={top}")
+    (source,), _ = locked(tmp_path / "out", store, {"clone": str(top)})
+    assert source.name == "clone"
+    shutil.rmtree(top)
+    with pytest.raises(LockError, match="a snapshot opens no repository of this machine") as gone:
+        locked(tmp_path / "out", store, {})
+    assert gone.value.hint.endswith(f"--source clone={address.format(tmp_path / 'origin.git')}")
+    assert not any((tmp_path / "store").rglob("*.pack"))
+
+
 def test_what_is_there_is_used_where_the_remote_is_gone(tmp_path: Path, store: Store) -> None:
     top = new_origin(tmp_path)
     dirty(top)
     repositories = take(top, tmp_path / "out")
     shutil.rmtree(tmp_path / "origin.git")
-    (source,), _ = locked(tmp_path / "out", store, {})
+    (source,), _ = locked(tmp_path / "out", store, own(tmp_path / "out"))
     assert source.tree == repositories[0].worktree
 
 
@@ -124,7 +147,7 @@ def test_a_damaged_capture_is_refused(tmp_path: Path, store: Store, where: str) 
         repository[where] = repository["index"] if where == "worktree" else "0" * 40
     path.write_text(json.dumps(document))
     with pytest.raises(ReproError) as err:
-        locked(tmp_path / "out", store, {})
+        locked(tmp_path / "out", store, own(tmp_path / "out"))
     assert err.value.hint == DAMAGED
     assert not (store.root / "blobs").exists()
 
@@ -138,7 +161,7 @@ def test_what_was_lost_is_unresolved(tmp_path: Path, store: Store) -> None:
     git(top, "-c", "filter.lfs.clean=cat", "add", ".gitattributes", "small.dat")
     git(top, "commit", "-qm", "pointer")
     take(top, tmp_path / "out")
-    _, rulings = locked(tmp_path / "out", store, {})
+    _, rulings = locked(tmp_path / "out", store, own(tmp_path / "out"))
     lost = {(r.subject, r.outcome, r.kind) for r in rulings if r.outcome != "pinned"}
     assert ("clone/large.bin", "unresolved", "file-left-out") in lost
     found = read_snapshot(tmp_path / "out").captured
@@ -155,7 +178,7 @@ def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> Non
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top / "dir")
     places = triage_snapshot(read_snapshot(out), Decisions()).places
-    assert [source.path for source in locked(out, store, {})[0]] == ["/src/my-lib"]
+    assert [source.path for source in locked(out, store, own(out))[0]] == ["/src/my-lib"]
     assert places.move(f"{top}/dir/x.py") == "/src/my-lib/dir/x.py"
     assert places.move(f"{top}/../clone/") == "/src/my-lib"
     assert places.move(f"{top}-other") is None
@@ -167,7 +190,7 @@ def test_a_wheel_of_the_folders_name_changes_no_place(tmp_path: Path, store: Sto
     write(top, "kept.py", b"changed\n")
     take(top, tmp_path / "out")
     (tmp_path / "out" / "requirements.txt").write_text("clone==1.0\n")
-    (source,), _ = locked(tmp_path / "out", store, {})
+    (source,), _ = locked(tmp_path / "out", store, own(tmp_path / "out"))
     places = triage_snapshot(read_snapshot(tmp_path / "out"), Decisions()).places
     assert places.move(str(top)) == source.path == "/src/clone"
 
@@ -184,9 +207,9 @@ def edited(out: Path, **fields: object) -> None:
 def test_a_folder_with_a_newline_reaches_no_recipe(tmp_path: Path, store: Store) -> None:
     top = new_origin(tmp_path)
     take(top, tmp_path / "out")
-    edited(tmp_path / "out", command={"folder": f"{top}/x\nRUN touch /pwned"})
+    edited(tmp_path / "out", command={"folder": f'"{top}/x\\nRUN touch /pwned"'})  # in git's quotes
     snapshot = read_snapshot(tmp_path / "out")
-    sources, _ = locked(tmp_path / "out", store, {})
+    sources, _ = locked(tmp_path / "out", store, own(tmp_path / "out"))
     assert _workdir(snapshot, triage_snapshot(snapshot, Decisions()).places, sources) == "/src/clone"
     with pytest.raises(BuildError, match="cannot stand in a recipe") as err:
         quote_workdir("/src/a\nRUN x")
@@ -208,7 +231,7 @@ def test_bytecode_of_the_captured_machine_is_left_to_pythons_cache(tmp_path: Pat
     write(top, "pkg/__pycache__/x.cpython-311.pyc", b"stale")
     write(top, "pkg/x.py", b"x = 1\n")
     take(top, tmp_path / "out")
-    (source,), _ = locked(tmp_path / "out", store, {})
+    (source,), _ = locked(tmp_path / "out", store, own(tmp_path / "out"))
     with store.verified(source.file.sha256, source.name).open("rb") as stream:
         names = [entry.path for entry, _ in read_tar(stream)]
     assert "pkg/x.py" in names
@@ -286,7 +309,7 @@ def test_the_folder_of_the_job_beside_an_installed_one(tmp_path: Path, store: St
     installed, job = new_origin(tmp_path / "one"), new_origin(tmp_path / "two")
     job = job.rename(job.with_name("my-lib"))
     out = captured(tmp_path, installed, installed, cwd=job)
-    sources, rulings = locked(out, store, {})
+    sources, rulings = locked(out, store, own(out))
     assert [(s.name, s.path, s.installed) for s in sources] == [
         ("my-lib", "/src/my-lib", True), ("my-lib-job", "/src/my-lib-job", False),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import LockError
-from reprobuild.net import Net
+from reprobuild.net import Net, Netrc
 from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.freeze.indexes import Indexes
@@ -252,15 +252,13 @@ def test_two_logins_on_one_host(one: Index, two: Index, served: Served) -> None:
     assert taken(files, "rare==1.0") == "rare-1.0-py3-none-any.whl"
 
 
-def test_a_login_of_netrc_reaches_its_index(
-    one: Index, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_login_of_netrc_reaches_its_index(one: Index, served: Served, tmp_path: Path) -> None:
     one.add(WHEEL)
     page = served.replies["/one/tool/"][0]
     served.give("/one/tool/", Reply(page.body, headers=page.headers, login="alice:hunter2"))
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password hunter2\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    wheel, ruling = lock(lists(one.url, net=Net(configured=[one.url])), "tool==1.0")
+    netrc = Netrc({"NETRC": str(tmp_path / "netrc")})
+    wheel, ruling = lock(lists(one.url, net=Net(configured=[one.url], netrc=netrc)), "tool==1.0")
     assert wheel is not None
     assert "hunter2" not in repr((wheel, ruling))
 

@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from reprobuild.archive import Entry, read_tar
+from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import Ruling, Source
+from reprobuild.net import Net
+from reprobuild.resolve.compose import lock_sources
 from reprobuild.resolve.sources.origins import Origin, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.session import Session
+from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Patch
 from reprobuild.store import Store
 from tests.resolve.repositories import DATE, ENV, FILES, Project, binary, edit, patch, requirement
@@ -155,14 +160,47 @@ def test_a_bundle_and_an_address_give_the_same_source(project: Project, store: S
     assert len(found) == 1
 
 
-def test_the_captured_address_is_fetched(project: Project, store: Store) -> None:
+def test_the_captured_address_is_fetched(project: Project, store: Store, tmp_path: Path) -> None:
+    config = tmp_path / "gitconfig"
+    config.write_text(f'[url "file://{project.path}"]\n\tinsteadOf = https://example.invalid/proj.git\n')
     for text in (
-        f"proj @ git+file://{project.path}@{project.head}",
-        f"-e git+file://{project.path}@{project.head}#egg=proj",
+        f"proj @ git+https://example.invalid/proj.git@{project.head}",
+        f"-e git+https://example.invalid/proj.git@{project.head}#egg=proj",
     ):
-        (source,), _ = resolve(store, text)
+        (source,), _ = resolve(store, text, env={**ENV, "GIT_CONFIG_GLOBAL": str(config)})
         assert source.tree == project.ask("rev-parse", "HEAD^{tree}")
         assert source.editable == text.startswith("-e")
+
+
+def test_a_line_opens_no_repository_of_this_machine(project: Project, store: Store) -> None:
+    """The user's word is asked for, and is enough."""
+    place = f"file://{project.path}"
+    for text in (f"proj @ git+{place}@{project.head}", f"-e git+{place}@{project.head[:9]}#egg=proj"):
+        sources, (ruling,) = resolve(store, text)
+        assert (sources, ruling.outcome, ruling.kind) == ((), "unresolved", "no-source")
+        assert ruling.reason == (
+            f"the repository of proj is {place}, and a snapshot opens no repository of this machine; "
+            f"name it with --source proj={place}"
+        )
+        (source,), _ = resolve(store, text, origins={"proj": ruling.reason.rpartition("proj=")[2]})
+        assert source.commit == project.head
+
+
+@pytest.mark.parametrize("revision", ["1", "5975", "123456", "main", "deadbeef"])
+def test_a_line_names_a_commit_by_its_id_alone(project: Project, store: Store, revision: str) -> None:
+    project.git("tag", "-f", revision) if revision != "main" else None
+    place = f"file://{project.path}"
+    text = f"-e git+{place}@{revision}#egg=proj"
+    sources, (ruling,) = resolve(store, text)
+    assert (sources, ruling.kind) == ((), "no-source")
+    if revision != "deadbeef":
+        assert ruling.reason.startswith(
+            f"the line tells no commit of proj, but the branch or tag {revision};"
+        )
+    else:  # seven digits may begin an id; what is called so is none
+        for origin in (place, str(project.path)):
+            with pytest.raises(LockError, match="commit deadbeef of proj is not in"):
+                resolve(store, text, origins={"proj": origin})
 
 
 def test_a_commit_that_only_a_tag_or_an_old_branch_holds(project: Project, store: Store) -> None:
@@ -241,6 +279,26 @@ def test_a_revision_beside_the_captured_commit_must_be_the_same(project: Project
 def test_an_origin_is_read(text: str, place: str, local: str | None, revision: str | None) -> None:
     found = read_origin(text, Path("/f"))
     assert found == Origin(place=place, local=Path(local) if local else None, revision=revision)
+
+
+def test_what_is_taken_from_this_machine_is_said(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A decision for a server is no such place."""
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
+    session = Session(
+        store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=print, now=0,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    decisions = Decisions(
+        sources={"Lib_B": "proj@v1", "a": f"file://{project.path}", "far": "https://example.invalid/x.git"}
+    )
+    lock_sources(read_snapshot(tmp_path / "snapshot"), decisions, session.surroundings())
+    assert capsys.readouterr().out.splitlines() == [
+        f"sources: a from this machine: file://{project.path}",
+        f"sources: lib-b from this machine: {tmp_path}/proj",
+    ]
 
 
 def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, store: Store) -> None:

@@ -302,6 +302,8 @@ def test_a_key_of_a_table_is_a_short_identifier(name: str, value: str, rule: str
         ("https://example.org/t/ab_1", "https://example.org", True),
         ("https://t/simple/tool", "https://t/simple/tool", False),
         ("file:///t/build/x.whl", "file:///t/build/x.whl", False),
+        ("git+file:///srv/t/lab/x.git@0123abc", "git+file:///srv/t/lab/x.git@0123abc", False),
+        ("git+HTTPS://example.org/t/lab/x.git", "git+HTTPS://example.org/x.git", True),
         ("https://[::1]:80/a", "https://[::1]:80/a", False),
         ("https://u:p@[broken/a", "https://***", True),
         ("git@example.org:r.git", "git@example.org:r.git", False),

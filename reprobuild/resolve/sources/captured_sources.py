@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from packaging.utils import canonicalize_name
 from reprobuild import proc, secrets
 from reprobuild.errors import LockError, ReproError
 from reprobuild.lock import Ruling
+from reprobuild.resolve.settings.places import text_of
 from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Repository as Git
 from reprobuild.restore.bundle import damaged, read_pack
+from reprobuild.restore.git import is_local
 from reprobuild.restore.paths import check_path, check_paths
 from reprobuild.snapshot.captured import FILE, unquoted
 from reprobuild.snapshot.repositories import Captured, Repository
@@ -45,8 +48,8 @@ def captured_tree(
 
     Args:
         folder: the snapshot, with its bundles.
-        origins: the user's own word on where repositories are, by canonical name; else they are looked for where they
-            were captured, and at their remotes.
+        origins: the user's own word on where repositories are, by canonical name; else they are looked for at their
+            remotes, and nowhere on this machine.
         name: the repository's other name among them, that of its source.
         git: an empty scratch repository.
 
@@ -122,11 +125,18 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
         said.append(f"  {_shown(place)}: it does not have the commit")
     missing = [oid for oid in needed if not git.has(oid)]
     if missing:
+        here = None if origin else _of_this_machine(one)
+        if here:
+            said.append(f"  {escaped(here)}: a snapshot opens no repository of this machine")
         raise LockError(
             f"commit {missing[0][:12]} of {one.name} is not in the snapshot (a remote had it), and cannot be had:\n"
             + "\n".join(said or ["  no remote is known"]),
-            hint=f"name a clone, a bundle or an address that has it: --source {one.name}=PATH|URL",
+            hint=f"name a clone, a bundle or an address that has it: --source {_option(one, here)}",
         )
+
+
+def _option(one: Repository, here: str | None) -> str:
+    return shlex.quote(f"{one.name}={escaped(here)}") if here else f"{one.name}=PATH|URL"
 
 
 def _shown(place: Origin) -> str:
@@ -134,19 +144,22 @@ def _shown(place: Origin) -> str:
 
 
 def _places(one: Repository, origin: Origin | None) -> Iterator[Origin]:
-    """Yield where to look: the user's word alone, else the captured folder if it is there, and the remotes."""
+    """Yield where to look: the user's word alone, else the remotes that are no path of this machine."""
     if origin is not None:
         yield origin
         return
-    folder = Path(unquoted(one.folder).decode("utf-8", "surrogateescape"))
-    there = False
-    with contextlib.suppress(OSError):  # somebody else's, or no name of a folder here
-        there = folder.is_absolute() and (folder / ".git").exists()
-    if there:
-        yield Origin(place=one.folder, local=folder, revision=None)
     for remote in one.remotes:
-        if remote.url and not remote.url.startswith("-"):
+        if remote.url and not remote.url.startswith("-") and not is_local(remote.url):
             yield Origin(place=remote.url, local=None, revision=None)
+
+
+def _of_this_machine(one: Repository) -> str | None:
+    """Return the repository of this machine that a capture names; it may be anybody's, so the user must name it."""
+    folder = text_of(one.folder)
+    with contextlib.suppress(OSError, ValueError):  # somebody else's, or no name of a folder here
+        if folder.startswith("/") and (Path(folder) / ".git").exists():
+            return folder
+    return next((remote.url for remote in one.remotes if remote.url and is_local(remote.url)), None)
 
 
 def rule_losses(one: Repository, captured: Captured) -> Iterator[Ruling]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+
+from reprobuild.restore.git import is_local
+from reprobuild.snapshot.text import escaped
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -13,6 +17,15 @@ class Origin(Struct, frozen=True, kw_only=True):
     place: str
     local: Path | None
     revision: str | None
+
+
+def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:
+    """Return a line for each repository that is read from the disk, by its name: `NAME from this machine: PATH`."""
+    return tuple(
+        f"{name} from this machine: {escaped(str(origin.local or origin.place))}"
+        for name, origin in sorted(origins.items())
+        if origin.local is not None or is_local(origin.place)
+    )
 
 
 def read_origin(text: str, folder: Path) -> Origin:

@@ -97,14 +97,17 @@ class Repository:
                 purpose=f"fetch {url}", env=self._fetch_env,
             )  # fmt: skip
 
-    def commit(self, revision: str) -> str | None:
+    def commit(self, revision: str, *, refs: bool = True) -> str | None:
         """Return the full id of the commit that a revision names, or None when it is not there.
 
-        A revision is a commit's id (may be abbreviated), a tag or a branch of what was fetched.
+        Args:
+            revision: a commit's id (may be abbreviated), a tag or a branch of what was fetched.
+            refs: it may be a tag or a branch.
         """
-        names = [revision, *(f"refs/from/{kind}/{revision}" for kind in ("tags", "heads", "remotes/origin"))]
-        if not _ID.fullmatch(revision):
-            names = [*names[1:], "refs/from/asked"]
+        names = [revision] if _ID.fullmatch(revision) else []
+        if refs:
+            names += [f"refs/from/{kind}/{revision}" for kind in ("tags", "heads", "remotes/origin")]
+            names += [] if _ID.fullmatch(revision) else ["refs/from/asked"]
         for name in names:
             try:
                 out = self._git(

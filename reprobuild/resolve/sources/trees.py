@@ -25,6 +25,7 @@ from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rul
 from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.patching import patch_of, patched
 from reprobuild.resolve.sources.repository import Repository
+from reprobuild.restore.git import is_local
 from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Requirement
 from reprobuild.snapshot.repositories import Captured
@@ -93,7 +94,8 @@ def _of_line(line: Requirement, given: Given) -> _Made:
     name = canonicalize_name(line.name)
     origin = given.origins.get(name)
     commit = line.commit or (origin.revision if origin else None)
-    if commit is None or (line.url is None and origin is None):
+    unnamed = origin is None and (line.url is None or is_local(line.url.removeprefix("git+")))
+    if commit is None or unnamed:
         return _Made(None, (_unresolved(line, origin),))
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
@@ -193,6 +195,9 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
         branch = f", but the branch or tag {named}" if named else ""
         reason = f"the line tells no commit of {line.name}{branch}; its repository is {place}"
         where = f"{place}@COMMIT"
+        if line.commit:
+            reason = f"the repository of {line.name} is {place}, and a snapshot opens no repository of this machine"
+            where = shlex.quote(place)
     else:
         reason = f"the repository of {line.name} is in no file of the snapshot"
     return Ruling(
@@ -227,7 +232,7 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
         raise LockError(
             f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
         ) from None
-    full = repository.commit(commit)
+    full = repository.commit(commit, refs=line.commit is None)
     if full is None:
         raise LockError(
             f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
