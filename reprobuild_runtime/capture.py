@@ -3008,7 +3008,8 @@ class Rule(NamedTuple):
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
-    `run` the marks are looked for in long words alone; no marks at all stand for any such word.
+    `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
+    must hold `near`, too, which is quicker to find than `pattern`.
     """
 
     name: str
@@ -3016,8 +3017,11 @@ class Rule(NamedTuple):
     pattern: str
     real: Callable[..., bool] = lambda text: True
     run: bool = False
+    near: str = ""
 
 
+# Each value that `looks_chosen` passes has a digit.
+NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
@@ -3141,7 +3145,13 @@ VALUES: tuple[Rule, ...] = (
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
+    Rule(
+        "azure-sas",
+        ("sig=",),
+        r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
+        _quoted,
+        run=True,
+    ),
     Rule(
         "wandb",
         ("wandb",),
@@ -3150,16 +3160,18 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
-        ("://",),
+        ("@",),
         r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
+        near="://",
     ),
     Rule(
         "url-token",
-        ("://",),
+        ("@",),
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         token_login,
+        near="://",
     ),
     Rule(
         "url-parameter",
@@ -3167,12 +3179,14 @@ VALUES: tuple[Rule, ...] = (
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
         r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
+        near=NUMBER,
     ),
     Rule(  # JDBC and ODBC
         "connection",
         ("password=", "pwd=", "passwd="),
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "netrc",
@@ -3193,6 +3207,7 @@ VALUES: tuple[Rule, ...] = (
         ("_auth", "_password="),
         r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "kaggle-json",
@@ -3200,6 +3215,7 @@ VALUES: tuple[Rule, ...] = (
         r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
         r"]"
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+        near=NUMBER,
     ),
     Rule(
         "header",
@@ -3216,6 +3232,7 @@ VALUES: tuple[Rule, ...] = (
         r"|private-token|job-token|api-key)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "curl",
@@ -3239,11 +3256,12 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "option",
-        ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
+        ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
         looks_chosen,
+        near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
     Rule(
         "assigned",
@@ -3251,12 +3269,14 @@ VALUES: tuple[Rule, ...] = (
         rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
         r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
         _quoted,
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'][^\s\"'/\\]{16}",
     ),
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in YAML
         "assigned-entry",
@@ -3264,6 +3284,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
@@ -3272,6 +3293,7 @@ VALUES: tuple[Rule, ...] = (
         r",60})[ \t]{0,9}=[ \t]{0,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
+        near=NUMBER,
     ),
 )
 
@@ -3318,21 +3340,25 @@ _NEAR = 200
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
-_RUN = re.compile(rb"[A-Za-z0-9_.~+/=:-]{20,}")
-_EDGE = 1 << 10
+_LONG, _EDGE = 20, 1 << 10
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
+_ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
+# Names, paths and addresses that are spoken. Each turn begins in its own way, so there is one way to match.
+_SPOKEN = re.compile(
+    rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
+)
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
-_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"://")
+_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+_DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
-_IN_WORDS = tuple(
-    (mark, number) for mark, number in _BY_MARK
-    if not VALUES[number].run and any(word in mark for word in _WORDS)
-)  # fmt: skip
-_ANYWHERE = tuple(
-    (mark, number) for mark, number in _BY_MARK if (mark, number) not in {*_IN_RUNS, *_IN_WORDS}
-)
+_IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
+_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
+_IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
 def secret_value(value: str) -> str | None:
@@ -3437,14 +3463,9 @@ def find(
         look: called again and again; what it raises ends the search.
     """
     lowered, runs = text.lower(), _long_runs(text, look)
-    lowered_runs = runs.lower()
     lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
-    worded = b"\n".join(lowered[start:end] for start, end in set().union(*lines.values()))
-    here = {number for mark, number in _IN_RUNS if mark in lowered_runs}
-    here |= {number for mark, number in _IN_WORDS if mark in worded}
-    here |= {number for mark, number in _ANYWHERE if mark in lines or mark in lowered}
     found: dict[int, str] = {}
-    for number in sorted({*here, *_UNMARKED}):
+    for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
@@ -3458,28 +3479,46 @@ def find(
     return sorted(found.items())[:most]
 
 
+def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in a text: each is looked for where it can be."""
+    places = set().union(*lines.values())
+    worded = b"\n".join(lowered[start:end] for start, end in places)
+    numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
+    lowered_runs = runs.lower()
+    texts = (
+        (_IN_RUNS, lowered_runs),
+        (_IN_WORDED, worded),
+        (_IN_NUMBERED, numbered),
+        (_ANYWHERE, lowered),
+    )
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
 def _add_lines(
     rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines that hold a secret of a rule, of which no rule before it knows."""
-    pattern = re.compile(rule.pattern.encode())
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     number, counted, times = 1, 0, 0
     for start, end in places:
-        number += text.count(b"\n", counted, start)
-        counted = start
-        if times != most and _holds(rule, pattern, text, start, end, look):
+        if times == most:
+            break
+        if near.search(text, start, end) and _holds(rule, pattern, text, start, end, look):
+            number += text.count(b"\n", counted, start)
+            counted = start
             found.setdefault(number, rule.name)
             times += 1
 
 
 def _long_runs(text: bytes, look: Callable[[], object]) -> bytes:
-    """Return the long words of a text, in which most marks are looked for: they are a tenth of it."""
-    found = []
+    """Return the long words of a text that are not spoken, in which most marks are looked for: few of it."""
+    found: list[bytes] = []
     for at in range(0, len(text), _PIECE):
         look()
-        found += _RUN.findall(text, max(at - _EDGE, 0), at + _PIECE + _EDGE)
-    return b"\n".join(found)
+        piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
+        found += [word for word in piece.split() if len(word) >= _LONG]
+    return b"\n".join([word for word in set(found) if not _SPOKEN.fullmatch(word)])
 
 
 def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:

@@ -29,7 +29,8 @@ class Rule(NamedTuple):
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
-    `run` the marks are looked for in long words alone; no marks at all stand for any such word.
+    `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
+    must hold `near`, too, which is quicker to find than `pattern`.
     """
 
     name: str
@@ -37,8 +38,11 @@ class Rule(NamedTuple):
     pattern: str
     real: Callable[..., bool] = lambda text: True
     run: bool = False
+    near: str = ""
 
 
+# Each value that `looks_chosen` passes has a digit.
+NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
@@ -162,7 +166,13 @@ VALUES: tuple[Rule, ...] = (
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
+    Rule(
+        "azure-sas",
+        ("sig=",),
+        r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
+        _quoted,
+        run=True,
+    ),
     Rule(
         "wandb",
         ("wandb",),
@@ -171,16 +181,18 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
-        ("://",),
+        ("@",),
         r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
+        near="://",
     ),
     Rule(
         "url-token",
-        ("://",),
+        ("@",),
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         token_login,
+        near="://",
     ),
     Rule(
         "url-parameter",
@@ -188,12 +200,14 @@ VALUES: tuple[Rule, ...] = (
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
         r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
+        near=NUMBER,
     ),
     Rule(  # JDBC and ODBC
         "connection",
         ("password=", "pwd=", "passwd="),
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "netrc",
@@ -214,6 +228,7 @@ VALUES: tuple[Rule, ...] = (
         ("_auth", "_password="),
         r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "kaggle-json",
@@ -221,6 +236,7 @@ VALUES: tuple[Rule, ...] = (
         r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
         r"]"
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+        near=NUMBER,
     ),
     Rule(
         "header",
@@ -237,6 +253,7 @@ VALUES: tuple[Rule, ...] = (
         r"|private-token|job-token|api-key)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "curl",
@@ -260,11 +277,12 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "option",
-        ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
+        ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
         looks_chosen,
+        near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
     Rule(
         "assigned",
@@ -272,12 +290,14 @@ VALUES: tuple[Rule, ...] = (
         rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
         r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
         _quoted,
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'][^\s\"'/\\]{16}",
     ),
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in YAML
         "assigned-entry",
@@ -285,6 +305,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
@@ -293,5 +314,6 @@ VALUES: tuple[Rule, ...] = (
         r",60})[ \t]{0,9}=[ \t]{0,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
+        near=NUMBER,
     ),
 )
