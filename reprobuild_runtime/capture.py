@@ -1505,8 +1505,13 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     head = _head(repository)
     base = _base(repository, head)
     entries, unmerged = _entries(repository)
-    files = _look(repository, entries, unmerged)
     staged = _staged(repository, head, unmerged)
+    hidden = _unstage(repository, staged or [], {} if head.commit or unmerged else entries)
+    if hidden:
+        entries, unmerged = _entries(repository)
+        staged = _staged(repository, head, unmerged)
+    files = _look(repository, entries, unmerged)
+    _name_unstaged(files, hidden)
     index, work = _trees(repository, head, staged, entries, files, [path for path, *_ in unmerged])
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
@@ -1560,6 +1565,53 @@ def _staged(
     said = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
     rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
+
+
+def _unstage(
+    repository: Repository, staged: Sequence[Staged], unborn: Mapping[bytes, Entry]
+) -> Dict[bytes, str]:
+    """Take what is staged and holds a secret out of our own copy of the index; return the rule by path.
+
+    The file on the disk is then compared with the last commit, and looked into like any other.
+
+    Args:
+        repository: whose index is read.
+        staged: what differs from the last commit.
+        unborn: the entries of the index before the first commit, each of which is staged.
+    """
+    rows = [row for row in staged if row.mode.startswith(b"100")]
+    none = b"0" * len(repository.id(b""))
+    rows += [
+        Staged(b"0", entry.mode, none, entry.oid, path)
+        for path, entry in unborn.items()
+        if entry.mode.startswith(b"100")
+    ]
+    if not rows:
+        return {}
+    paths: Dict[bytes, List[Staged]] = {}
+    for row in rows:
+        paths.setdefault(row.oid, []).append(row)
+    found: Dict[bytes, str] = {}
+    undone = []
+    with contextlib.suppress(GaveUp):  # what is not searched here is counted later
+        for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
+            for row in paths[oid]:
+                rule = _withheld(repository, row.path, oid, content)
+                if rule:
+                    found[row.path] = rule
+                    undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
+    if undone:
+        words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
+        repository.git(*words, stdin=b"".join(undone))
+    return found
+
+
+def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
+    """Name what was staged and held a secret, where the file on the disk is not named for it already."""
+    named = {file["path"] for file in files.left_out}
+    for path, rule in sorted(hidden.items()):
+        if quote(path) not in named:
+            _leave(files, path, "secret", rule=f"{rule}, staged")
 
 
 def _trees(
@@ -2111,7 +2163,7 @@ def _search(
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
-    found: Set[Tuple[str, int, str]] = set()
+    found: Dict[Tuple[str, int, str], bytes] = {}
     try:
         new = _carried(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
@@ -2124,9 +2176,29 @@ def _search(
         except GaveUp:
             unsearched += 1
             continue
-        found.update((quote(new[oid]), line, rule) for line, rule in places)
-    secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
-    return {"secrets": secrets[:LISTED], "unsearched": unsearched}
+        found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+    listed = sorted(found)[:LISTED]
+    commits = _commits(repository, facts, {found[place] for place in listed})
+    secrets = [
+        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(found[place], "")}
+        for place in listed
+    ]
+    return {"secrets": secrets, "unsearched": unsearched}
+
+
+def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes]) -> Dict[bytes, str]:
+    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for."""
+    found: Dict[bytes, str] = {}
+    if not facts["head"]:
+        return found
+    above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
+    with contextlib.suppress(GaveUp):
+        for oid in sorted(oids):
+            words = ("log", "--format=%H", "--reverse", "--no-renames", f"--find-object={oid.decode()}")
+            said = repository.git(*words, *above, "--").split()
+            if said:
+                found[oid] = said[0].decode()
+    return found
 
 
 def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
@@ -3738,6 +3810,11 @@ _LOGIN = re.compile(
 )
 
 
+def secret_name_of_file(path: str) -> bool:
+    """Tell whether the name alone says that a file may be a secret."""
+    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
+
+
 def secret_file(path: str, content: bytes) -> bool:
     """Tell whether a file of a source is a secret by its name, and holds something.
 
@@ -3790,6 +3867,13 @@ def main(words: Optional[List[str]] = None) -> int:
     return _finish(report, asked.json, 0)
 
 
+def _where(place: Mapping[str, Any]) -> str:
+    """Return in which commit a secret stands, and what comes of it."""
+    if not place.get("commit"):
+        return ": a build will refuse it"
+    return f" of commit {place['commit'][:12]}, which no remote has: it is in the bundle of this snapshot"
+
+
 def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     """Say what there is to say; whoever reads it may be gone."""
     lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
@@ -3801,7 +3885,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}: a build will refuse it"
+        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}{_where(one)}"
         for one in report["warnings"][:SAID]
     ]
     if len(report["warnings"]) > SAID:
