@@ -2503,6 +2503,7 @@ NAMES: tuple[tuple[str, str], ...] = (
         r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
     ),
     (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
+    ("", r"(.*_)?[CX]SRF_?TOKEN(_.*)?|PUBLIC_?TOKEN|.*CREDENTIALS?_?ID"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
@@ -2586,7 +2587,7 @@ def entropy(text: str) -> float:
 
 def looks_generated(text: str) -> bool:
     """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
+    if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
         return False
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
@@ -2612,12 +2613,19 @@ def plain(text: str) -> str:
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
+# What is written where a token would stand: letters and digits in their order, and one part again and again.
+_COUNTING = re.compile(
+    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9A-Za-z])\1{14}|([0-9A-Za-z]{3,4})\2{4}"
+)
+
+
 def plausible(text: str) -> bool:
     """Whether a token with a vendor's prefix is more than a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
         and len(set(text)) >= 8
         and not re.search(r"(?i)x{6}|your[_-]|example", text)
+        and not _COUNTING.search(text[:200])
     )
 
 
@@ -2679,6 +2687,8 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
         return False
+    if _COUNTING.search(text[:200]) or "123456789012345678" in text:
+        return False
     strange = (
         re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
     )
@@ -2712,13 +2722,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "slack",
         ("xox", "xapp-",),
-        r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}",
+        r"xox[abeoprs]-\d{1,20}-(?=[0-9-]{0,60}[A-Za-z])[A-Za-z0-9-]{6,250}|xapp-\d-[A-Za-z0"
+        r"-9-]{20,250}",
     ),
     (
         "slack-webhook",
         ("hooks.slack.com/",),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,"
-        r"20}/[A-Za-z0-9/]{16,100}",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Za-z0-9]{6,20}/[A-Za-z0-9]"
+        r"{6,20}/[A-Za-z0-9/]{16,100}|[A-Za-z0-9+/]{40,60}(?![A-Za-z0-9+/]))",
     ),
     (
         "discord-webhook",
@@ -2728,13 +2739,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "teams-webhook",
         ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?"
-        r":/[0-9a-f-]{36})?",
+        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
+        r"}(?:/[0-9a-zA-Z-]{36})?",
     ),
     (
         "anthropic",
         ("sk-ant-",),
-        r"sk-ant-[A-Za-z0-9_-]{20,250}",
+        r"sk-ant-[a-z]{2,12}\d{2}-[A-Za-z0-9_-]{80,250}",
     ),
     (
         "openai",
@@ -2867,7 +2878,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "azure-client",
         ("q~",),
-        r"[A-Za-z0-9_.~-]{3}[78]Q~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
+        r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
     ),
     (
         "azure-storage",
@@ -2956,9 +2967,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "stripe",
-        ("k_live_", "whsec_",),
-        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,1"
-        r"00}",
+        ("k_live_", "k_test_", "k_prod_", "whsec_",),
+        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{20,120}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Z"
+        r"a-z0-9+/]{32,100}",
     ),
     (
         "square",
@@ -3009,7 +3020,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "sentry",
         ("sntrys_", "sntryu_",),
-        r"sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{60,400}",
+        r"sntryu_[0-9a-f]{64}(?![0-9a-f])|sntrys_[A-Za-z0-9+/=_-]{60,400}",
     ),
     (
         "dynatrace",
@@ -3071,6 +3082,68 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("/t/",),
         r"(?<=/t/)[a-z]{2}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
     ),
+    (
+        "onepassword-key",
+        ("a3-",),
+        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-"
+        r"Z0-9])",
+    ),
+    (
+        "aws-bedrock",
+        ("absk",),
+        r"ABSK[A-Za-z0-9+/]{109,269}={0,2}",
+    ),
+    (
+        "facebook",
+        ("eaa",),
+        r"EAA(?=[A-Za-z0-9]{0,200}\d)[A-Za-z0-9]{97,400}(?![A-Za-z0-9])",
+    ),
+    (
+        "fly",
+        ("fo1_", "fm1a_", "fm1r_", "fm2_",),
+        r"fo1_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])|fm(?:1[ar]|2)_[A-Za-z0-9+/]{100,4000}={0,"
+        r"3}",
+    ),
+    (
+        "heroku",
+        ("hrku-",),
+        r"HRKU-[A-Za-z0-9_-]{36,70}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "infracost",
+        ("ico-",),
+        r"(?<!\.)ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "intra42",
+        ("s-s4t2",),
+        r"s-s4t2(?:ud|af)-[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "sonar",
+        ("sqp_", "squ_", "sqa_",),
+        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+    ),
+    (
+        "sourcegraph",
+        ("sgp_",),
+        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
+    ),
+    (
+        "square-access",
+        ("eaaa",),
+        r"EAAA(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{60}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "adobe",
+        ("p8e-",),
+        r"p8e-[0-9A-Za-z_-]{32}(?![0-9A-Za-z])",
+    ),
+    (
+        "easypost",
+        ("ezak", "eztk",),
+        r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
+    ),
 )
 # fmt: on
 
@@ -3101,6 +3174,8 @@ _NAMED_KEY = (
     r"t|db|storage|shared|admin|deploy)"
     r"[_-]?key"
 )
+# What documents have for a password.
+_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
@@ -3120,6 +3195,27 @@ def _quoted(value: str) -> bool:
 
 def _given(value: str) -> bool:
     return not STAND_IN.match(value)
+
+
+def _given_login(value: str) -> bool:
+    return _given(value) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str) -> bool:
+    return looks_chosen(value) and _given(value)
+
+
+def _generated(value: str, name: str) -> bool:
+    return (
+        looks_generated(value) and _quoted(value) and secret_name(name.replace("-", "_"), value) is not None
+    )
+
+
+def _header_value(value: str, name: str) -> bool:
+    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    word = name.replace("-", "_")
+    named = secret_name(word, value) or word.lower() == "authorization"
+    return bool(named and looks_chosen(value) and _given(value))
 
 
 def _header(value: str) -> bool:
@@ -3251,7 +3347,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
         r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
-        near=NUMBER,
+        run=True,
     ),
     Rule(  # JDBC and ODBC
         "connection",
@@ -3292,7 +3388,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-"
         r"9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
@@ -3310,8 +3406,39 @@ VALUES: tuple[Rule, ...] = (
         "curl",
         ("curl",),
         r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
-        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
-        _given,
+        r"\s:\"'$]{0,60}:(?!//)[\"']?([^\s\"']{4,200})",
+        _given_login,
+    ),
+    Rule(  # in a line of its own
+        "curl-user",
+        (" --user",),
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}[\"']?[^\s:\"'$]{0,60}:(?!//)([^\s\"']{8,200})",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(  # the user is the token
+        "curl-token",
+        ("curl",),
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user)[ \t=]{1,3}[\"']?([^\s:\"'$]{8,100}):"
+        r"(?![^\s\"'\\])",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(
+        "curl-header",
+        ("key", "token", "secret", "pass", "auth"),
+        r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
+        r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
+        _header_value,
+        near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
+    ),
+    Rule(  # of Bundler, for the server that the name spells
+        "bundler",
+        ("bundle_",),
+        r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+        r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
+        real_login,
+        run=True,
     ),
     Rule(
         "mysql",
@@ -3338,10 +3465,19 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
-        rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
-        r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
+        r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|[:?]{{0,3}}=|:)[ \t]{{0,4}}"
+        r"[bfru]{0,2}\\?[\"']([^\s\"'\\]{12,200})\\?[\"']",
         _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'][^\s\"'/\\]{16}",
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    Rule(  # any name of a secret, with what is surely generated
+        "assigned-text",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
+        _generated,
+        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",

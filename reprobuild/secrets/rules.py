@@ -50,6 +50,8 @@ _NAMED_KEY = (
     r"t|db|storage|shared|admin|deploy)"
     r"[_-]?key"
 )
+# What documents have for a password.
+_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
@@ -69,6 +71,27 @@ def _quoted(value: str) -> bool:
 
 def _given(value: str) -> bool:
     return not STAND_IN.match(value)
+
+
+def _given_login(value: str) -> bool:
+    return _given(value) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str) -> bool:
+    return looks_chosen(value) and _given(value)
+
+
+def _generated(value: str, name: str) -> bool:
+    return (
+        looks_generated(value) and _quoted(value) and secret_name(name.replace("-", "_"), value) is not None
+    )
+
+
+def _header_value(value: str, name: str) -> bool:
+    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    word = name.replace("-", "_")
+    named = secret_name(word, value) or word.lower() == "authorization"
+    return bool(named and looks_chosen(value) and _given(value))
 
 
 def _header(value: str) -> bool:
@@ -200,7 +223,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
         r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
-        near=NUMBER,
+        run=True,
     ),
     Rule(  # JDBC and ODBC
         "connection",
@@ -241,7 +264,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-"
         r"9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
@@ -259,8 +282,39 @@ VALUES: tuple[Rule, ...] = (
         "curl",
         ("curl",),
         r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
-        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
-        _given,
+        r"\s:\"'$]{0,60}:(?!//)[\"']?([^\s\"']{4,200})",
+        _given_login,
+    ),
+    Rule(  # in a line of its own
+        "curl-user",
+        (" --user",),
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}[\"']?[^\s:\"'$]{0,60}:(?!//)([^\s\"']{8,200})",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(  # the user is the token
+        "curl-token",
+        ("curl",),
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user)[ \t=]{1,3}[\"']?([^\s:\"'$]{8,100}):"
+        r"(?![^\s\"'\\])",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(
+        "curl-header",
+        ("key", "token", "secret", "pass", "auth"),
+        r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
+        r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
+        _header_value,
+        near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
+    ),
+    Rule(  # of Bundler, for the server that the name spells
+        "bundler",
+        ("bundle_",),
+        r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+        r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
+        real_login,
+        run=True,
     ),
     Rule(
         "mysql",
@@ -287,10 +341,19 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
-        rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
-        r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
+        r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|[:?]{{0,3}}=|:)[ \t]{{0,4}}"
+        r"[bfru]{0,2}\\?[\"']([^\s\"'\\]{12,200})\\?[\"']",
         _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'][^\s\"'/\\]{16}",
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    Rule(  # any name of a secret, with what is surely generated
+        "assigned-text",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
+        _generated,
+        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
