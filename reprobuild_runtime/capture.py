@@ -1269,6 +1269,10 @@ def take_command(context: Context) -> Taken:
     return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
 
 
+# Programs that take a password behind `-p`, without a space.
+_DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
+
+
 def arguments(words: Iterable[str]) -> List[str]:
     """Return the words of a command line, cut where they are long, with `***` for what is, or follows, a secret's name.
 
@@ -1276,7 +1280,9 @@ def arguments(words: Iterable[str]) -> List[str]:
     """
     out: List[str] = []
     after = program = ""
+    database = False
     for word in words:
+        database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
         login = login or (after == "-p" and os.path.basename(program) == "sshpass")
@@ -1284,7 +1290,8 @@ def arguments(words: Iterable[str]) -> List[str]:
             out.append(GONE)
         else:
             cut = GONE if secret_value(word) and "://" not in word else redact(word)
-            glued = os.path.basename(after) == "sshpass" and re.match(r"-p.", word, re.DOTALL)
+            glued = os.path.basename(after) == "sshpass" or database
+            glued = glued and re.match(r"-p.", word, re.DOTALL) is not None
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
@@ -2615,7 +2622,7 @@ def plain(text: str) -> str:
 
 # What is written where a token would stand: letters and digits in their order, and one part again and again.
 _COUNTING = re.compile(
-    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9A-Za-z])\1{14}|([0-9A-Za-z]{3,4})\2{4}"
+    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9])\1{14}|([0-9][0-9A-Za-z]{2,3})\2{4}"
 )
 
 
@@ -2807,8 +2814,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "fireworks",
         ("fw_",),
-        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
-        r"-9_])",
+        r"(?<![-_])fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?"
+        r"![A-Za-z0-9_-])",
     ),
     (
         "together",
@@ -3176,6 +3183,7 @@ _NAMED_KEY = (
 )
 # What documents have for a password.
 _SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
@@ -3206,9 +3214,8 @@ def _chosen_login(value: str) -> bool:
 
 
 def _generated(value: str, name: str) -> bool:
-    return (
-        looks_generated(value) and _quoted(value) and secret_name(name.replace("-", "_"), value) is not None
-    )
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 3 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_generated(value, name) and _quoted(value))
 
 
 def _header_value(value: str, name: str) -> bool:
@@ -3555,6 +3562,8 @@ _ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
 _SPOKEN = re.compile(
     rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
 )
+# What is public, and has any shape in its last line.
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
 _DIGIT = re.compile(rb"\d")
@@ -3670,6 +3679,8 @@ def find(
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
+    if b"BEGIN CERT" in text:
+        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
     lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
     found: dict[int, str] = {}

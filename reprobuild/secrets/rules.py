@@ -52,6 +52,7 @@ _NAMED_KEY = (
 )
 # What documents have for a password.
 _SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
@@ -82,9 +83,8 @@ def _chosen_login(value: str) -> bool:
 
 
 def _generated(value: str, name: str) -> bool:
-    return (
-        looks_generated(value) and _quoted(value) and secret_name(name.replace("-", "_"), value) is not None
-    )
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 3 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_generated(value, name) and _quoted(value))
 
 
 def _header_value(value: str, name: str) -> bool:

@@ -57,6 +57,8 @@ _ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
 _SPOKEN = re.compile(
     rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
 )
+# What is public, and has any shape in its last line.
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
 _DIGIT = re.compile(rb"\d")
@@ -172,6 +174,8 @@ def find(
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
+    if b"BEGIN CERT" in text:
+        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
     lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
     found: dict[int, str] = {}

@@ -114,8 +114,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "fireworks",
         ("fw_",),
-        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
-        r"-9_])",
+        r"(?<![-_])fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?"
+        r"![A-Za-z0-9_-])",
     ),
     (
         "together",

@@ -159,7 +159,7 @@ def plain(text: str) -> str:
 
 # What is written where a token would stand: letters and digits in their order, and one part again and again.
 _COUNTING = re.compile(
-    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9A-Za-z])\1{14}|([0-9A-Za-z]{3,4})\2{4}"
+    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9])\1{14}|([0-9][0-9A-Za-z]{2,3})\2{4}"
 )
 
 
