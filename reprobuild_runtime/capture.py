@@ -1284,6 +1284,10 @@ def take_command(context: Context) -> Taken:
     return Taken({"argv": own, "folder": _path(os.getcwd()), "processes": chain})
 
 
+# Programs that take a password behind `-p`, without a space.
+_DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
+
+
 def arguments(words: Iterable[str]) -> List[str]:
     """Return the words of a command line, cut where they are long, with `***` for what is, or follows, a secret's name.
 
@@ -1291,7 +1295,9 @@ def arguments(words: Iterable[str]) -> List[str]:
     """
     out: List[str] = []
     after = program = ""
+    database = False
     for word in words:
+        database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
         login = login or (after == "-p" and os.path.basename(program) == "sshpass")
@@ -1299,7 +1305,8 @@ def arguments(words: Iterable[str]) -> List[str]:
             out.append(GONE)
         else:
             cut = GONE if secret_value(word) and "://" not in word else redact(word)
-            glued = os.path.basename(after) == "sshpass" and re.match(r"-p.", word, re.DOTALL)
+            glued = os.path.basename(after) == "sshpass" or database
+            glued = glued and re.match(r"-p.", word, re.DOTALL) is not None
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
@@ -1606,8 +1613,13 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     head = _head(repository)
     base = _base(repository, head)
     entries, unmerged = _entries(repository)
-    files = _look(repository, entries, unmerged)
     staged = _staged(repository, head, unmerged)
+    hidden = _unstage(repository, staged or [], {} if head.commit or unmerged else entries)
+    if hidden:
+        entries, unmerged = _entries(repository)
+        staged = _staged(repository, head, unmerged)
+    files = _look(repository, entries, unmerged)
+    _name_unstaged(files, hidden)
     index, work = _trees(repository, head, staged, entries, files, [path for path, *_ in unmerged])
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
@@ -1661,6 +1673,53 @@ def _staged(
     said = repository.git(*words, "--ignore-submodules=none", head.commit).split(b"\0")
     rows = ((row[1:].split(b" "), path) for row, path in zip(said[::2], said[1::2]))
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
+
+
+def _unstage(
+    repository: Repository, staged: Sequence[Staged], unborn: Mapping[bytes, Entry]
+) -> Dict[bytes, str]:
+    """Take what is staged and holds a secret out of our own copy of the index; return the rule by path.
+
+    The file on the disk is then compared with the last commit, and looked into like any other.
+
+    Args:
+        repository: whose index is read.
+        staged: what differs from the last commit.
+        unborn: the entries of the index before the first commit, each of which is staged.
+    """
+    rows = [row for row in staged if row.mode.startswith(b"100")]
+    none = b"0" * len(repository.id(b""))
+    rows += [
+        Staged(b"0", entry.mode, none, entry.oid, path)
+        for path, entry in unborn.items()
+        if entry.mode.startswith(b"100")
+    ]
+    if not rows:
+        return {}
+    paths: Dict[bytes, List[Staged]] = {}
+    for row in rows:
+        paths.setdefault(row.oid, []).append(row)
+    found: Dict[bytes, str] = {}
+    undone = []
+    with contextlib.suppress(GaveUp):  # what is not searched here is counted later
+        for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
+            for row in paths[oid]:
+                rule = _withheld(repository, row.path, oid, content)
+                if rule:
+                    found[row.path] = rule
+                    undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
+    if undone:
+        words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
+        repository.git(*words, stdin=b"".join(undone))
+    return found
+
+
+def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
+    """Name what was staged and held a secret, where the file on the disk is not named for it already."""
+    named = {file["path"] for file in files.left_out}
+    for path, rule in sorted(hidden.items()):
+        if quote(path) not in named:
+            _leave(files, path, "secret", rule=f"{rule}, staged")
 
 
 def _trees(
@@ -2212,7 +2271,7 @@ def _search(
     """
     context = repository.context._replace(deadline=repository.context.deadline - SPARE)
     repository.context = context
-    found: Set[Tuple[str, int, str]] = set()
+    found: Dict[Tuple[str, int, str], bytes] = {}
     try:
         new = _carried(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
@@ -2225,9 +2284,29 @@ def _search(
         except GaveUp:
             unsearched += 1
             continue
-        found.update((quote(new[oid]), line, rule) for line, rule in places)
-    secrets = [{"file": path, "line": line, "rule": rule} for path, line, rule in sorted(found)]
-    return {"secrets": secrets[:LISTED], "unsearched": unsearched}
+        found.update(((quote(new[oid]), line, rule), oid) for line, rule in places)
+    listed = sorted(found)[:LISTED]
+    commits = _commits(repository, facts, {found[place] for place in listed})
+    secrets = [
+        {"file": place[0], "line": place[1], "rule": place[2], "commit": commits.get(found[place], "")}
+        for place in listed
+    ]
+    return {"secrets": secrets, "unsearched": unsearched}
+
+
+def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes]) -> Dict[bytes, str]:
+    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for."""
+    found: Dict[bytes, str] = {}
+    if not facts["head"]:
+        return found
+    above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
+    with contextlib.suppress(GaveUp):
+        for oid in sorted(oids):
+            words = ("log", "--format=%H", "--reverse", "--no-renames", f"--find-object={oid.decode()}")
+            said = repository.git(*words, *above, "--").split()
+            if said:
+                found[oid] = said[0].decode()
+    return found
 
 
 def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
@@ -2532,6 +2611,7 @@ NAMES: tuple[tuple[str, str], ...] = (
         r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
     ),
     (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
+    ("", r"(.*_)?[CX]SRF_?TOKEN(_.*)?|PUBLIC_?TOKEN|.*CREDENTIALS?_?ID"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
@@ -2615,7 +2695,7 @@ def entropy(text: str) -> float:
 
 def looks_generated(text: str) -> bool:
     """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
+    if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
         return False
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
@@ -2641,12 +2721,19 @@ def plain(text: str) -> str:
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
+# What is written where a token would stand: letters and digits in their order, and one part again and again.
+_COUNTING = re.compile(
+    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9])\1{14}|([0-9][0-9A-Za-z]{2,3})\2{4}"
+)
+
+
 def plausible(text: str) -> bool:
     """Whether a token with a vendor's prefix is more than a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
         and len(set(text)) >= 8
         and not re.search(r"(?i)x{6}|your[_-]|example", text)
+        and not _COUNTING.search(text[:200])
     )
 
 
@@ -2708,6 +2795,8 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
         return False
+    if _COUNTING.search(text[:200]) or "123456789012345678" in text:
+        return False
     strange = (
         re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
     )
@@ -2741,13 +2830,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "slack",
         ("xox", "xapp-",),
-        r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}",
+        r"xox[abeoprs]-\d{1,20}-(?=[0-9-]{0,60}[A-Za-z])[A-Za-z0-9-]{6,250}|xapp-\d-[A-Za-z0"
+        r"-9-]{20,250}",
     ),
     (
         "slack-webhook",
         ("hooks.slack.com/",),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,"
-        r"20}/[A-Za-z0-9/]{16,100}",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Za-z0-9]{6,20}/[A-Za-z0-9]"
+        r"{6,20}/[A-Za-z0-9/]{16,100}|[A-Za-z0-9+/]{40,60}(?![A-Za-z0-9+/]))",
     ),
     (
         "discord-webhook",
@@ -2757,13 +2847,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "teams-webhook",
         ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?"
-        r":/[0-9a-f-]{36})?",
+        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
+        r"}(?:/[0-9a-zA-Z-]{36})?",
     ),
     (
         "anthropic",
         ("sk-ant-",),
-        r"sk-ant-[A-Za-z0-9_-]{20,250}",
+        r"sk-ant-[a-z]{2,12}\d{2}-[A-Za-z0-9_-]{80,250}",
     ),
     (
         "openai",
@@ -2825,8 +2915,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "fireworks",
         ("fw_",),
-        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
-        r"-9_])",
+        r"(?<![-_])fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?"
+        r"![A-Za-z0-9_-])",
     ),
     (
         "together",
@@ -2896,7 +2986,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "azure-client",
         ("q~",),
-        r"[A-Za-z0-9_.~-]{3}[78]Q~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
+        r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
     ),
     (
         "azure-storage",
@@ -2985,9 +3075,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "stripe",
-        ("k_live_", "whsec_",),
-        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,1"
-        r"00}",
+        ("k_live_", "k_test_", "k_prod_", "whsec_",),
+        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{20,120}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Z"
+        r"a-z0-9+/]{32,100}",
     ),
     (
         "square",
@@ -3038,7 +3128,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "sentry",
         ("sntrys_", "sntryu_",),
-        r"sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{60,400}",
+        r"sntryu_[0-9a-f]{64}(?![0-9a-f])|sntrys_[A-Za-z0-9+/=_-]{60,400}",
     ),
     (
         "dynatrace",
@@ -3100,6 +3190,68 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("/t/",),
         r"(?<=/t/)[a-z]{2}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
     ),
+    (
+        "onepassword-key",
+        ("a3-",),
+        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-"
+        r"Z0-9])",
+    ),
+    (
+        "aws-bedrock",
+        ("absk",),
+        r"ABSK[A-Za-z0-9+/]{109,269}={0,2}",
+    ),
+    (
+        "facebook",
+        ("eaa",),
+        r"EAA(?=[A-Za-z0-9]{0,200}\d)[A-Za-z0-9]{97,400}(?![A-Za-z0-9])",
+    ),
+    (
+        "fly",
+        ("fo1_", "fm1a_", "fm1r_", "fm2_",),
+        r"fo1_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])|fm(?:1[ar]|2)_[A-Za-z0-9+/]{100,4000}={0,"
+        r"3}",
+    ),
+    (
+        "heroku",
+        ("hrku-",),
+        r"HRKU-[A-Za-z0-9_-]{36,70}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "infracost",
+        ("ico-",),
+        r"(?<!\.)ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "intra42",
+        ("s-s4t2",),
+        r"s-s4t2(?:ud|af)-[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "sonar",
+        ("sqp_", "squ_", "sqa_",),
+        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+    ),
+    (
+        "sourcegraph",
+        ("sgp_",),
+        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
+    ),
+    (
+        "square-access",
+        ("eaaa",),
+        r"EAAA(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{60}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "adobe",
+        ("p8e-",),
+        r"p8e-[0-9A-Za-z_-]{32}(?![0-9A-Za-z])",
+    ),
+    (
+        "easypost",
+        ("ezak", "eztk",),
+        r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
+    ),
 )
 # fmt: on
 
@@ -3109,7 +3261,8 @@ class Rule(NamedTuple):
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
-    `run` the marks are looked for in long words alone; no marks at all stand for any such word.
+    `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
+    must hold `near`, too, which is quicker to find than `pattern`.
     """
 
     name: str
@@ -3117,8 +3270,11 @@ class Rule(NamedTuple):
     pattern: str
     real: Callable[..., bool] = lambda text: True
     run: bool = False
+    near: str = ""
 
 
+# Each value that `looks_chosen` passes has a digit.
+NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
@@ -3126,6 +3282,9 @@ _NAMED_KEY = (
     r"t|db|storage|shared|admin|deploy)"
     r"[_-]?key"
 )
+# What documents have for a password.
+_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
@@ -3145,6 +3304,26 @@ def _quoted(value: str) -> bool:
 
 def _given(value: str) -> bool:
     return not STAND_IN.match(value)
+
+
+def _given_login(value: str) -> bool:
+    return _given(value) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str) -> bool:
+    return looks_chosen(value) and _given(value)
+
+
+def _generated(value: str, name: str) -> bool:
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 3 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_generated(value, name) and _quoted(value))
+
+
+def _header_value(value: str, name: str) -> bool:
+    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    word = name.replace("-", "_")
+    named = secret_name(word, value) or word.lower() == "authorization"
+    return bool(named and looks_chosen(value) and _given(value))
 
 
 def _header(value: str) -> bool:
@@ -3242,7 +3421,13 @@ VALUES: tuple[Rule, ...] = (
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
+    Rule(
+        "azure-sas",
+        ("sig=",),
+        r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
+        _quoted,
+        run=True,
+    ),
     Rule(
         "wandb",
         ("wandb",),
@@ -3251,16 +3436,18 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
-        ("://",),
+        ("@",),
         r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
+        near="://",
     ),
     Rule(
         "url-token",
-        ("://",),
+        ("@",),
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         token_login,
+        near="://",
     ),
     Rule(
         "url-parameter",
@@ -3268,12 +3455,14 @@ VALUES: tuple[Rule, ...] = (
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
         r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
+        run=True,
     ),
     Rule(  # JDBC and ODBC
         "connection",
         ("password=", "pwd=", "passwd="),
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "netrc",
@@ -3294,6 +3483,7 @@ VALUES: tuple[Rule, ...] = (
         ("_auth", "_password="),
         r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "kaggle-json",
@@ -3301,11 +3491,12 @@ VALUES: tuple[Rule, ...] = (
         r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
         r"]"
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+        near=NUMBER,
     ),
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-"
         r"9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
@@ -3317,13 +3508,45 @@ VALUES: tuple[Rule, ...] = (
         r"|private-token|job-token|api-key)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "curl",
         ("curl",),
         r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
-        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
-        _given,
+        r"\s:\"'$]{0,60}:(?!//)[\"']?([^\s\"']{4,200})",
+        _given_login,
+    ),
+    Rule(  # in a line of its own
+        "curl-user",
+        (" --user",),
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}[\"']?[^\s:\"'$]{0,60}:(?!//)([^\s\"']{8,200})",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(  # the user is the token
+        "curl-token",
+        ("curl",),
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user)[ \t=]{1,3}[\"']?([^\s:\"'$]{8,100}):"
+        r"(?![^\s\"'\\])",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(
+        "curl-header",
+        ("key", "token", "secret", "pass", "auth"),
+        r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
+        r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
+        _header_value,
+        near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
+    ),
+    Rule(  # of Bundler, for the server that the name spells
+        "bundler",
+        ("bundle_",),
+        r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+        r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
+        real_login,
+        run=True,
     ),
     Rule(
         "mysql",
@@ -3340,24 +3563,36 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "option",
-        ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
+        ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
         looks_chosen,
+        near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
     Rule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
-        rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
-        r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
+        r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|[:?]{{0,3}}=|:)[ \t]{{0,4}}"
+        r"[bfru]{0,2}\\?[\"']([^\s\"'\\]{12,200})\\?[\"']",
         _quoted,
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    Rule(  # any name of a secret, with what is surely generated
+        "assigned-text",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
+        _generated,
+        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in YAML
         "assigned-entry",
@@ -3365,6 +3600,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
@@ -3373,6 +3609,7 @@ VALUES: tuple[Rule, ...] = (
         r",60})[ \t]{0,9}=[ \t]{0,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
+        near=NUMBER,
     ),
 )
 
@@ -3419,21 +3656,27 @@ _NEAR = 200
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
-_RUN = re.compile(rb"[A-Za-z0-9_.~+/=:-]{20,}")
-_EDGE = 1 << 10
+_LONG, _EDGE = 20, 1 << 10
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
+_ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
+# Names, paths and addresses that are spoken. Each turn begins in its own way, so there is one way to match.
+_SPOKEN = re.compile(
+    rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
+)
+# What is public, and has any shape in its last line.
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
-_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"://")
+_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+_DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
-_IN_WORDS = tuple(
-    (mark, number) for mark, number in _BY_MARK
-    if not VALUES[number].run and any(word in mark for word in _WORDS)
-)  # fmt: skip
-_ANYWHERE = tuple(
-    (mark, number) for mark, number in _BY_MARK if (mark, number) not in {*_IN_RUNS, *_IN_WORDS}
-)
+_IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
+_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
+_IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
 def secret_value(value: str) -> str | None:
@@ -3537,15 +3780,12 @@ def find(
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
+    if b"BEGIN CERT" in text:
+        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
-    lowered_runs = runs.lower()
     lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
-    worded = b"\n".join(lowered[start:end] for start, end in set().union(*lines.values()))
-    here = {number for mark, number in _IN_RUNS if mark in lowered_runs}
-    here |= {number for mark, number in _IN_WORDS if mark in worded}
-    here |= {number for mark, number in _ANYWHERE if mark in lines or mark in lowered}
     found: dict[int, str] = {}
-    for number in sorted({*here, *_UNMARKED}):
+    for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
@@ -3559,28 +3799,46 @@ def find(
     return sorted(found.items())[:most]
 
 
+def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in a text: each is looked for where it can be."""
+    places = set().union(*lines.values())
+    worded = b"\n".join(lowered[start:end] for start, end in places)
+    numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
+    lowered_runs = runs.lower()
+    texts = (
+        (_IN_RUNS, lowered_runs),
+        (_IN_WORDED, worded),
+        (_IN_NUMBERED, numbered),
+        (_ANYWHERE, lowered),
+    )
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
 def _add_lines(
     rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines that hold a secret of a rule, of which no rule before it knows."""
-    pattern = re.compile(rule.pattern.encode())
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     number, counted, times = 1, 0, 0
     for start, end in places:
-        number += text.count(b"\n", counted, start)
-        counted = start
-        if times != most and _holds(rule, pattern, text, start, end, look):
+        if times == most:
+            break
+        if near.search(text, start, end) and _holds(rule, pattern, text, start, end, look):
+            number += text.count(b"\n", counted, start)
+            counted = start
             found.setdefault(number, rule.name)
             times += 1
 
 
 def _long_runs(text: bytes, look: Callable[[], object]) -> bytes:
-    """Return the long words of a text, in which most marks are looked for: they are a tenth of it."""
-    found = []
+    """Return the long words of a text that are not spoken, in which most marks are looked for: few of it."""
+    found: list[bytes] = []
     for at in range(0, len(text), _PIECE):
         look()
-        found += _RUN.findall(text, max(at - _EDGE, 0), at + _PIECE + _EDGE)
-    return b"\n".join(found)
+        piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
+        found += [word for word in piece.split() if len(word) >= _LONG]
+    return b"\n".join([word for word in set(found) if not _SPOKEN.fullmatch(word)])
 
 
 def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
@@ -3800,6 +4058,11 @@ _LOGIN = re.compile(
 )
 
 
+def secret_name_of_file(path: str) -> bool:
+    """Tell whether the name alone says that a file may be a secret."""
+    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
+
+
 def secret_file(path: str, content: bytes) -> bool:
     """Tell whether a file of a source is a secret by its name, and holds something.
 
@@ -3852,6 +4115,13 @@ def main(words: Optional[List[str]] = None) -> int:
     return _finish(report, asked.json, 0)
 
 
+def _where(place: Mapping[str, Any]) -> str:
+    """Return in which commit a secret stands, and what comes of it."""
+    if not place.get("commit"):
+        return ": a build will refuse it"
+    return f" of commit {place['commit'][:12]}, which no remote has: it is in the bundle of this snapshot"
+
+
 def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     """Say what there is to say; whoever reads it may be gone."""
     lines = [f"{report['folder']}: captured" if report["captured"] else report["note"]]
@@ -3863,7 +4133,7 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {one['name']} ({one['what']})" for one in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}: a build will refuse it"
+        f"a secret ({one['rule']}) in {one['repository']}, {one['file']}:{one['line']}{_where(one)}"
         for one in report["warnings"][:SAID]
     ]
     if len(report["warnings"]) > SAID:

@@ -10,6 +10,7 @@ from reprobuild.secrets.cut import redact as redact
 from reprobuild.secrets.cut import secret_query as secret_query
 from reprobuild.secrets.cut import strip_credentials as strip_credentials
 from reprobuild.secrets.files import secret_file as secret_file
+from reprobuild.secrets.files import secret_name_of_file as secret_name_of_file
 from reprobuild.secrets.rules import VALUES as VALUES
 from reprobuild.secrets.rules import Rule as Rule
 from reprobuild.secrets.search import find as find

@@ -33,6 +33,11 @@ _LOGIN = re.compile(
 )
 
 
+def secret_name_of_file(path: str) -> bool:
+    """Tell whether the name alone says that a file may be a secret."""
+    return bool(_FILES.fullmatch(path) or _DOUBTFUL.fullmatch(path))
+
+
 def secret_file(path: str, content: bytes) -> bool:
     """Tell whether a file of a source is a secret by its name, and holds something.
 

@@ -29,7 +29,8 @@ class Rule(NamedTuple):
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
-    `run` the marks are looked for in long words alone; no marks at all stand for any such word.
+    `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
+    must hold `near`, too, which is quicker to find than `pattern`.
     """
 
     name: str
@@ -37,8 +38,11 @@ class Rule(NamedTuple):
     pattern: str
     real: Callable[..., bool] = lambda text: True
     run: bool = False
+    near: str = ""
 
 
+# Each value that `looks_chosen` passes has a digit.
+NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
@@ -46,6 +50,9 @@ _NAMED_KEY = (
     r"t|db|storage|shared|admin|deploy)"
     r"[_-]?key"
 )
+# What documents have for a password.
+_SAMPLE_PASSWORD = re.compile(r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?")
+_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
@@ -65,6 +72,26 @@ def _quoted(value: str) -> bool:
 
 def _given(value: str) -> bool:
     return not STAND_IN.match(value)
+
+
+def _given_login(value: str) -> bool:
+    return _given(value) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str) -> bool:
+    return looks_chosen(value) and _given(value)
+
+
+def _generated(value: str, name: str) -> bool:
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 3 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_generated(value, name) and _quoted(value))
+
+
+def _header_value(value: str, name: str) -> bool:
+    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    word = name.replace("-", "_")
+    named = secret_name(word, value) or word.lower() == "authorization"
+    return bool(named and looks_chosen(value) and _given(value))
 
 
 def _header(value: str) -> bool:
@@ -162,7 +189,13 @@ VALUES: tuple[Rule, ...] = (
         ("accountkey=", "sharedaccesskey="),
         r"(?i:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,100}={0,2})",
     ),
-    Rule("azure-sas", ("sig=",), r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})", _quoted),
+    Rule(
+        "azure-sas",
+        ("sig=",),
+        r"(?:[?&;\"' \t]|amp;)sig=([A-Za-z0-9%+/_-]{40,120}={0,2})",
+        _quoted,
+        run=True,
+    ),
     Rule(
         "wandb",
         ("wandb",),
@@ -171,16 +204,18 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
-        ("://",),
+        ("@",),
         r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
+        near="://",
     ),
     Rule(
         "url-token",
-        ("://",),
+        ("@",),
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         token_login,
+        near="://",
     ),
     Rule(
         "url-parameter",
@@ -188,12 +223,14 @@ VALUES: tuple[Rule, ...] = (
         r"(?i)[?&](?:amp;)?(?:[a-z_-]{0,20}token|[a-z_-]{0,20}key|[a-z_-]{0,20}signature)=([A-Z"
         r"a-z0-9%._~+/-]{20,400}={0,2})",
         _quoted,
+        run=True,
     ),
     Rule(  # JDBC and ODBC
         "connection",
         ("password=", "pwd=", "passwd="),
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "netrc",
@@ -214,6 +251,7 @@ VALUES: tuple[Rule, ...] = (
         ("_auth", "_password="),
         r"(?<![A-Za-z0-9])_(?:authToken|auth|password)[ \t]{0,4}=[ \t]{0,4}[\"']?([A-Za-z0-9+/=_.-]{8,1000})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "kaggle-json",
@@ -221,11 +259,12 @@ VALUES: tuple[Rule, ...] = (
         r"\\?[\"']username\\?[\"']\s{0,9}:\s{0,9}\\?[\"'][^\"'\\]{1,100}\\?[\"']\s{0,9},\s{0,9}\\?[\"']key\\?[\"'"
         r"]"
         r"\s{0,9}:\s{0,9}\\?[\"']([0-9a-f]{32})(?![0-9a-f])",
+        near=NUMBER,
     ),
     Rule(
         "header",
         ("authorization", "bearer"),
-        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token)|(?<![a-z0-"
+        r"(?i)(?:authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?:bearer|basic|token|api-?(?:token|key))|(?<![a-z0-"
         r"9_])bearer)"
         r"(?:[ \t]|%20){1,4}([A-Za-z0-9._~+/=-]{12,4000})",
         _header,
@@ -237,13 +276,45 @@ VALUES: tuple[Rule, ...] = (
         r"|private-token|job-token|api-key)[\"']?"
         r"[ \t]{0,4}:[ \t]{0,4}[\"']?([^\s\"',;<>(){}]{8,400})",
         looks_chosen,
+        near=NUMBER,
     ),
     Rule(
         "curl",
         ("curl",),
         r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
-        r"\s:\"'$]{1,60}:(?!//)([^\s\"']{4,200})",
-        _given,
+        r"\s:\"'$]{0,60}:(?!//)[\"']?([^\s\"']{4,200})",
+        _given_login,
+    ),
+    Rule(  # in a line of its own
+        "curl-user",
+        (" --user",),
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}[\"']?[^\s:\"'$]{0,60}:(?!//)([^\s\"']{8,200})",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(  # the user is the token
+        "curl-token",
+        ("curl",),
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user)[ \t=]{1,3}[\"']?([^\s:\"'$]{8,100}):"
+        r"(?![^\s\"'\\])",
+        _chosen_login,
+        near=NUMBER,
+    ),
+    Rule(
+        "curl-header",
+        ("key", "token", "secret", "pass", "auth"),
+        r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
+        r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
+        _header_value,
+        near=r"(?:-H|--header)[ \t=]{1,4}[\"']",
+    ),
+    Rule(  # of Bundler, for the server that the name spells
+        "bundler",
+        ("bundle_",),
+        r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+        r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
+        real_login,
+        run=True,
     ),
     Rule(
         "mysql",
@@ -260,24 +331,36 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "option",
-        ("--pass", "--token", "--api", "--secret", "--auth", "--access"),
+        ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
         looks_chosen,
+        near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
     Rule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
-        rf"(?i)(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|:?=|:)[ \t]{{0,4}}"
-        r"[bfru]{0,2}\\?[\"']([^\s\"'/\\]{16,200})\\?[\"']",
+        r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|[:?]{{0,3}}=|:)[ \t]{{0,4}}"
+        r"[bfru]{0,2}\\?[\"']([^\s\"'\\]{12,200})\\?[\"']",
         _quoted,
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    Rule(  # any name of a secret, with what is surely generated
+        "assigned-text",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
+        _generated,
+        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in YAML
         "assigned-entry",
@@ -285,6 +368,7 @@ VALUES: tuple[Rule, ...] = (
         r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_secret,
+        near=NUMBER,
     ),
     Rule(  # in INI, and in TOML without its quotes
         "assigned-setting",
@@ -293,5 +377,6 @@ VALUES: tuple[Rule, ...] = (
         r",60})[ \t]{0,9}=[ \t]{0,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_generated,
+        near=NUMBER,
     ),
 )

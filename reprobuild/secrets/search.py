@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from reprobuild.secrets.rules import VALUES, Rule, judged, marked, secrets_of
+from reprobuild.secrets.rules import NUMBER, VALUES, Rule, judged, marked, secrets_of
 from reprobuild.secrets.words import CONDA_TOKEN, GONE, is_login, looks_generated, secret_name
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
@@ -50,21 +50,27 @@ _NEAR = 200
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
-_RUN = re.compile(rb"[A-Za-z0-9_.~+/=:-]{20,}")
-_EDGE = 1 << 10
+_LONG, _EDGE = 20, 1 << 10
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=:%-"
+_ONLY_LETTERS = bytes(code if code in _LETTERS else 32 for code in range(256))
+# Names, paths and addresses that are spoken. Each turn begins in its own way, so there is one way to match.
+_SPOKEN = re.compile(
+    rb"[a-z]{0,99}(?:[A-Z][a-z]{2,99}|[_./=:~+%-][a-z]{0,99}(?:\d{1,2}(?![A-Za-z0-9]))?){0,99}"
+)
+# What is public, and has any shape in its last line.
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
-_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"://")
+_WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+_DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
-_IN_WORDS = tuple(
-    (mark, number) for mark, number in _BY_MARK
-    if not VALUES[number].run and any(word in mark for word in _WORDS)
-)  # fmt: skip
-_ANYWHERE = tuple(
-    (mark, number) for mark, number in _BY_MARK if (mark, number) not in {*_IN_RUNS, *_IN_WORDS}
-)
+_IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
+_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
+_IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+_ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
 def secret_value(value: str) -> str | None:
@@ -168,15 +174,12 @@ def find(
         most: the first so many are enough.
         look: called again and again; what it raises ends the search.
     """
+    if b"BEGIN CERT" in text:
+        text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
-    lowered_runs = runs.lower()
     lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
-    worded = b"\n".join(lowered[start:end] for start, end in set().union(*lines.values()))
-    here = {number for mark, number in _IN_RUNS if mark in lowered_runs}
-    here |= {number for mark, number in _IN_WORDS if mark in worded}
-    here |= {number for mark, number in _ANYWHERE if mark in lines or mark in lowered}
     found: dict[int, str] = {}
-    for number in sorted({*here, *_UNMARKED}):
+    for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
@@ -190,28 +193,46 @@ def find(
     return sorted(found.items())[:most]
 
 
+def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int, int]]]) -> set[int]:
+    """Return the numbers of the rules that have a mark in a text: each is looked for where it can be."""
+    places = set().union(*lines.values())
+    worded = b"\n".join(lowered[start:end] for start, end in places)
+    numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
+    lowered_runs = runs.lower()
+    texts = (
+        (_IN_RUNS, lowered_runs),
+        (_IN_WORDED, worded),
+        (_IN_NUMBERED, numbered),
+        (_ANYWHERE, lowered),
+    )
+    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+
+
 def _add_lines(
     rule: Rule, text: bytes, places: list[tuple[int, int]], found: dict[int, str], most: int | None,
     look: Callable[[], object],
 ) -> None:  # fmt: skip
     """Add the lines that hold a secret of a rule, of which no rule before it knows."""
-    pattern = re.compile(rule.pattern.encode())
+    pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     number, counted, times = 1, 0, 0
     for start, end in places:
-        number += text.count(b"\n", counted, start)
-        counted = start
-        if times != most and _holds(rule, pattern, text, start, end, look):
+        if times == most:
+            break
+        if near.search(text, start, end) and _holds(rule, pattern, text, start, end, look):
+            number += text.count(b"\n", counted, start)
+            counted = start
             found.setdefault(number, rule.name)
             times += 1
 
 
 def _long_runs(text: bytes, look: Callable[[], object]) -> bytes:
-    """Return the long words of a text, in which most marks are looked for: they are a tenth of it."""
-    found = []
+    """Return the long words of a text that are not spoken, in which most marks are looked for: few of it."""
+    found: list[bytes] = []
     for at in range(0, len(text), _PIECE):
         look()
-        found += _RUN.findall(text, max(at - _EDGE, 0), at + _PIECE + _EDGE)
-    return b"\n".join(found)
+        piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
+        found += [word for word in piece.split() if len(word) >= _LONG]
+    return b"\n".join([word for word in set(found) if not _SPOKEN.fullmatch(word)])
 
 
 def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:

@@ -29,13 +29,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "slack",
         ("xox", "xapp-",),
-        r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}",
+        r"xox[abeoprs]-\d{1,20}-(?=[0-9-]{0,60}[A-Za-z])[A-Za-z0-9-]{6,250}|xapp-\d-[A-Za-z0"
+        r"-9-]{20,250}",
     ),
     (
         "slack-webhook",
         ("hooks.slack.com/",),
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9]{6,20}/[A-Za-z0-9]{6,"
-        r"20}/[A-Za-z0-9/]{16,100}",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Za-z0-9]{6,20}/[A-Za-z0-9]"
+        r"{6,20}/[A-Za-z0-9/]{16,100}|[A-Za-z0-9+/]{40,60}(?![A-Za-z0-9+/]))",
     ),
     (
         "discord-webhook",
@@ -45,13 +46,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "teams-webhook",
         ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-fA-F@-]{70,80}/IncomingWebhook/[0-9a-f]{32}(?"
-        r":/[0-9a-f-]{36})?",
+        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
+        r"}(?:/[0-9a-zA-Z-]{36})?",
     ),
     (
         "anthropic",
         ("sk-ant-",),
-        r"sk-ant-[A-Za-z0-9_-]{20,250}",
+        r"sk-ant-[a-z]{2,12}\d{2}-[A-Za-z0-9_-]{80,250}",
     ),
     (
         "openai",
@@ -113,8 +114,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "fireworks",
         ("fw_",),
-        r"fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?![A-Za-z0"
-        r"-9_])",
+        r"(?<![-_])fw_(?=[A-Za-z0-9]{0,30}\d)(?=[A-Za-z0-9]{0,30}[A-Z])[A-Za-z0-9]{22,32}(?"
+        r"![A-Za-z0-9_-])",
     ),
     (
         "together",
@@ -184,7 +185,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "azure-client",
         ("q~",),
-        r"[A-Za-z0-9_.~-]{3}[78]Q~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
+        r"[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])",
     ),
     (
         "azure-storage",
@@ -273,9 +274,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "stripe",
-        ("k_live_", "whsec_",),
-        r"[sr]k_live_[A-Za-z0-9]{20,100}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Za-z0-9+/]{32,1"
-        r"00}",
+        ("k_live_", "k_test_", "k_prod_", "whsec_",),
+        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{20,120}|whsec_(?=[A-Za-z0-9+/]{0,100}\d)[A-Z"
+        r"a-z0-9+/]{32,100}",
     ),
     (
         "square",
@@ -326,7 +327,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "sentry",
         ("sntrys_", "sntryu_",),
-        r"sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_-]{60,400}",
+        r"sntryu_[0-9a-f]{64}(?![0-9a-f])|sntrys_[A-Za-z0-9+/=_-]{60,400}",
     ),
     (
         "dynatrace",
@@ -387,6 +388,68 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "conda",
         ("/t/",),
         r"(?<=/t/)[a-z]{2}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    ),
+    (
+        "onepassword-key",
+        ("a3-",),
+        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-"
+        r"Z0-9])",
+    ),
+    (
+        "aws-bedrock",
+        ("absk",),
+        r"ABSK[A-Za-z0-9+/]{109,269}={0,2}",
+    ),
+    (
+        "facebook",
+        ("eaa",),
+        r"EAA(?=[A-Za-z0-9]{0,200}\d)[A-Za-z0-9]{97,400}(?![A-Za-z0-9])",
+    ),
+    (
+        "fly",
+        ("fo1_", "fm1a_", "fm1r_", "fm2_",),
+        r"fo1_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])|fm(?:1[ar]|2)_[A-Za-z0-9+/]{100,4000}={0,"
+        r"3}",
+    ),
+    (
+        "heroku",
+        ("hrku-",),
+        r"HRKU-[A-Za-z0-9_-]{36,70}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "infracost",
+        ("ico-",),
+        r"(?<!\.)ico-[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "intra42",
+        ("s-s4t2",),
+        r"s-s4t2(?:ud|af)-[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "sonar",
+        ("sqp_", "squ_", "sqa_",),
+        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+    ),
+    (
+        "sourcegraph",
+        ("sgp_",),
+        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
+    ),
+    (
+        "square-access",
+        ("eaaa",),
+        r"EAAA(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{60}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "adobe",
+        ("p8e-",),
+        r"p8e-[0-9A-Za-z_-]{32}(?![0-9A-Za-z])",
+    ),
+    (
+        "easypost",
+        ("ezak", "eztk",),
+        r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
     ),
 )
 # fmt: on

@@ -47,6 +47,7 @@ NAMES: tuple[tuple[str, str], ...] = (
         r")?|(.*_)?TOKEN_?(ID|IDS|IDX)",
     ),
     (COUNT, rf"{_COUNTED.format('TOKENS')}|{_NO_OTHER}({_COUNTED.format('TOKEN')})"),
+    ("", r"(.*_)?[CX]SRF_?TOKEN(_.*)?|PUBLIC_?TOKEN|.*CREDENTIALS?_?ID"),
     ("", r"(XDG|GNOME|TERM|ITERM|TMUX|DESKTOP|KDE|KONSOLE|BYOBU)_.*SESSION_?ID"),
     ("", r"(.*_)?PUBLIC_?KEYS?"),
     ("", r"(?!GOOGLE_APPLICATION_CREDENTIALS).*_(FILE|FILENAME|PATH|DIR|VERSION|TYPE|BACKEND|STORE)"),
@@ -130,7 +131,7 @@ def entropy(text: str) -> float:
 
 def looks_generated(text: str) -> bool:
     """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|xxx|\*\*\*|[${}<>%]", text):
+    if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
         return False
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
@@ -156,12 +157,19 @@ def plain(text: str) -> str:
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
+# What is written where a token would stand: letters and digits in their order, and one part again and again.
+_COUNTING = re.compile(
+    r"abcdefghijklm|(?i:ghijklmnopqrs)|(?:1234567890){2}|([0-9])\1{14}|([0-9][0-9A-Za-z]{2,3})\2{4}"
+)
+
+
 def plausible(text: str) -> bool:
     """Whether a token with a vendor's prefix is more than a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
         and len(set(text)) >= 8
         and not re.search(r"(?i)x{6}|your[_-]|example", text)
+        and not _COUNTING.search(text[:200])
     )
 
 
@@ -222,6 +230,8 @@ def looks_chosen(text: str) -> bool:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
     if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
+        return False
+    if _COUNTING.search(text[:200]) or "123456789012345678" in text:
         return False
     strange = (
         re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)

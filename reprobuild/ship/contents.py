@@ -27,6 +27,7 @@ from reprobuild.ship.provenance import provenance
 from reprobuild.ship.readme import render_readme
 from reprobuild.ship.sbom import FILE as SBOM
 from reprobuild.ship.sbom import cyclonedx
+from reprobuild.ship.secret_files import refuse_secret_files
 from reprobuild.store import Store
 from reprobuild.verify.certificate import read_certificate
 
@@ -141,6 +142,7 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
     if "sif" in parts:
         found.append(File(path=filename("sif"), content=_single(out, sif), sha256=sif))
     _refuse_secrets(found)
+    refuse_secret_files(lock, lambda file: store.verified(file.sha256, file.filename))
     return found
 
 
@@ -154,7 +156,12 @@ def for_others(lock: Lock, image: Image) -> Image:
 def _refuse_secrets(found: Sequence[File]) -> None:
     """Stop where what is no blob, no input and not the lock looks like a secret: the last of several gates."""
     for file in found:
-        for line, rule in secrets.find(_searched(file)):
+        if secrets.secret_file(file.path, content := _searched(file)):
+            raise ShipError(
+                f"{file.path}: files of this name hold secrets, and are not handed to others",
+                hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
+            )
+        for line, rule in secrets.find(content):
             raise ShipError(
                 f"{file.path}:{line}: this looks like a secret ({rule}), and is not handed to others",
                 hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",

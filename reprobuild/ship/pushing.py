@@ -24,6 +24,7 @@ from reprobuild.registry.repository import MANIFEST, Descriptor, Repository
 from reprobuild.session import Session
 from reprobuild.ship.papers import EMPTY, TYPES, Kind, Paper, artifact, digest_of, papers
 from reprobuild.ship.remote import open_net, shipping
+from reprobuild.ship.secret_files import beside, refuse_secret_files
 from reprobuild.store import hash_file
 
 _BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
@@ -109,6 +110,7 @@ def push(
             hint="leave the digest out, or push the folder that has it",
         )
     found = papers(lock, image, out)  # before anything goes out
+    refuse_secret_files(lock, beside(out, lock, session.store))
     net, hub = open_net(session, services)
     count = _Count(session)
     with shipping():

@@ -229,9 +229,67 @@ def test_a_file_with_a_secret_is_left_out_and_named(tmp_path: Path) -> None:
         "`--accept clone/.env` captures it" in document(out)["notes"]
     )
     # A commit is what it is: without a file it would be another one. So it is kept, and the place is said.
+    commit = git(top, "rev-parse", "HEAD^").decode().strip()
     assert document(out)["warnings"] == [
-        {"repository": "clone", "file": "committed.py", "line": 2, "rule": "gitlab"}
+        {"repository": "clone", "file": "committed.py", "line": 2, "rule": "gitlab", "commit": commit}
     ]
+
+
+def test_a_secret_in_history_is_named_with_its_commit_once(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "other.py", b"plain\n")
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "plain")
+    plant_files(top)
+    commit = git(top, "rev-parse", "HEAD^").decode().strip()
+    write(top, "kept.py", b"one\n")
+    for name in ("new.py", "own.py", ".env"):
+        (top / name).unlink()
+    done = run_program(top, tmp_path / "out")
+    said = [line for line in done.stderr.splitlines() if "committed.py" in line]
+    assert [line.partition(": ")[2] for line in said] == [
+        f"a secret (gitlab) in clone, committed.py:2 of commit {commit[:12]}, which no remote has: "
+        "it is in the bundle of this snapshot"
+    ]
+    assert SECRETS["gitlab"] not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("born", [True, False])
+def test_what_is_staged_with_a_secret_is_left_out(tmp_path: Path, born: bool) -> None:
+    """The file on the disk is another one, gone, or the same; the user's own index stays as it is."""
+    top = new_origin(tmp_path)
+    if not born:
+        git(top, "checkout", "-q", "--orphan", "fresh")
+    secret = f"token = '{SECRETS['gitlab']}'\n".encode()
+    for name in ("kept.py", "same.py", "clean.py", "gone.py"):
+        write(top, name, name.encode() + b"\n" + secret)
+    write(top, "plain.py", b"staged\n")
+    git(top, "add", "-A")
+    write(top, "kept.py", b"clean again\n")
+    write(top, "clean.py", b"clean again\n")
+    (top / "gone.py").unlink()
+    before = git(top, "ls-files", "-s")
+    run_program(top, tmp_path / "out")
+    assert git(top, "ls-files", "-s") == before
+    assert not [form for form in forms(SECRETS["gitlab"]) if form in bundled(top, tmp_path / "out")]
+    (one,) = document(tmp_path / "out")["repositories"]
+    assert {file["path"]: file["rule"] for file in one["left_out"]} == {
+        "kept.py": "gitlab in line 2, staged", "clean.py": "gitlab in line 2, staged",
+        "same.py": "gitlab in line 2", "gone.py": "gitlab in line 2, staged",
+    }  # fmt: skip
+    assert document(tmp_path / "out")["warnings"] == []
+    tree = git(top, "ls-tree", "-r", "--name-only", "refs/of/worktree").decode().split()
+    assert {"kept.py", "clean.py", "plain.py"} <= set(tree)
+    assert not {"same.py", "gone.py"} & set(tree)
+    assert b"plain.py" in git(top, "ls-tree", "-r", "--name-only", "refs/of/index").split()
+
+
+def bundled(top: Path, out: Path) -> bytes:
+    """Return every object of a bundle, which is brought into the repository for that."""
+    git(top, "fetch", "-q", str(out / "clone.bundle"), "refs/reprobuild/*:refs/of/*")
+    names = git(top, "rev-list", "--objects", "refs/of/index", "refs/of/worktree").decode().split("\n")
+    said = [git(top, "cat-file", "-p", name.split()[0]) for name in names if name.strip()]
+    return b"\n".join(said) + captured_bytes(out)
 
 
 def test_a_file_that_was_accepted_is_captured(tmp_path: Path) -> None:
@@ -246,7 +304,7 @@ def test_a_file_that_was_accepted_is_captured(tmp_path: Path) -> None:
     (one,) = document(tmp_path / "second")["repositories"]
     assert (one["left_out"], one["untracked"]["paths"]) == ([], [".env", "new.py"])
     assert document(tmp_path / "second")["warnings"] == [
-        {"repository": "clone", "file": "new.py", "line": 3, "rule": "huggingface"}
+        {"repository": "clone", "file": "new.py", "line": 3, "rule": "huggingface", "commit": ""}
     ]
 
 

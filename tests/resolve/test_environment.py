@@ -422,10 +422,12 @@ def test_what_is_dropped_is_not_baked() -> None:
         (
             {"HF_TOKEN": SECRETS["huggingface"]},
             "HF_TOKEN looks like a secret, and would be readable in the image for ever",
-            "pass it when the image runs: docker run -e HF_TOKEN ...",
+            "pass it when the image runs: `reprobuild run --secret HF_TOKEN`, or docker run -e HF_TOKEN ...",
         ),
-        ({"GONE": None}, "GONE looks like a secret", "pass it when the image runs: docker run -e GONE ..."),
+        ({"GONE": None}, "GONE looks like a secret", "`reprobuild run --secret GONE`"),
         ({"FLAG": SECRETS["github"]}, "FLAG looks like a secret", "docker run -e FLAG"),
+        ({"FLAG": "see https://ada:Zq7xW9pLr4T@data.example/x"}, "FLAG looks like a secret", "--secret FLAG"),
+        ({"FLAG": "https://Zq7xW9pL@data.example/x"}, "FLAG looks like a secret", "--secret FLAG"),
         ({"FLAG": "a\0b"}, "the value of FLAG holds a NUL, which no environment can carry", "remove it"),
     ],
 )

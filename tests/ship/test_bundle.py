@@ -16,12 +16,16 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError, ShipError, UsageError
+from reprobuild.lock import Ruling
+from reprobuild.render import source_file
 from reprobuild.results import read_image
 from reprobuild.ship.alone import unbundle as form
 from reprobuild.ship.bundle import parse_size
 from reprobuild.ship.contents import parse_parts, program
+from reprobuild.ship.secret_files import beside, refuse_secret_files
 from reprobuild.ship.unbundle import Unbundled, unbundle
 from reprobuild.store import Store, hash_file
+from tests.image.made import Made, file
 from tests.ship.conftest import LONG, Results
 
 AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
@@ -390,6 +394,35 @@ def test_a_secret_beside_the_context_does_not_travel(results: Results, tmp_path:
     )
     assert "PLANTED" not in str(caught.value)
     assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_a_file_that_is_a_secret_by_name_does_not_travel(results: Results, tmp_path: Path) -> None:
+    (results.out / "context" / ".env").write_text("MODE=plain\n")
+    with pytest.raises(ShipError, match=r"^context/\.env: files of this name hold secrets") as caught:
+        results.bundle(tmp_path / "to" / "b.tar")
+    assert "take the file away" in caught.value.hint
+
+
+def test_a_secret_by_name_in_a_source_travels_where_it_was_accepted(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    source = made.source(
+        "lib", [file("lib.py", b"1\n"), file("conf/.env", b"MODE=plain\n"), file("ca.pem", b"x")]
+    )
+    out = tmp_path / "out"
+    place = out / "context" / source_file(source)
+    place.parent.mkdir(parents=True)
+    shutil.copy(made.store.verified(source.file.sha256, "lib"), place)
+    for store in (made.store, Store(tmp_path / "empty")):
+        with pytest.raises(ShipError, match=r"^lib/conf/\.env: files of this name hold secrets") as caught:
+            refuse_secret_files(made.lock(), beside(out, made.lock(), store))
+        assert (
+            caught.value.hint
+            == "take it out of the source, or accept it with `reprobuild lock --accept lib/conf/.env`"
+        )
+    accepted = Ruling(
+        file="", line=0, subject="lib/conf/.env", outcome="pinned", kind="secret-file", accepted=True, reason="x"
+    )  # fmt: skip
+    refuse_secret_files(made.lock(rulings=(accepted,)), beside(out, made.lock(), made.store))
 
 
 @pytest.mark.parametrize("padding", [0, 17 << 20])

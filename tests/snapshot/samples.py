@@ -17,7 +17,7 @@ SECRETS = {
     "github": "ghp_" + ALNUM * 2,
     "gitlab": "glpat-" + ALNUM,
     "slack": "xoxb-" + "1234567890-abcdef",
-    "anthropic": "sk-" + "ant-" + ALNUM,
+    "anthropic": "sk-" + "ant-" + "api03-" + ALNUM * 5,
     "openai": "sk-" + "proj-" + ALNUM,
     "nvidia": "nvapi-" + ALNUM * 3,
     "google": "AIza" + ALNUM + "k1L2m3N4o5P6q7R",

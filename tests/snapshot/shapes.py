@@ -45,6 +45,10 @@ TOKENS = {
     "onepassword": "ops_eyJ{a400}", "openshift": "sha256~{w43}", "alibaba": "LTAI{a20}", "tencent": "AKID{a32}",
     "firebase": "{w22}:APA91b{w134}", "jwt": "eyJ{a30}.eyJ{a80}.{w43}",
     "conda": "https://conda.example/t/ab-{uuid}/main",
+    "onepassword-key": "A3-{u6}-{u11}-{u5}-{u5}-{u5}", "aws-bedrock": "ABSK{a120}", "facebook": "EAACE{a120}",
+    "fly": "fm2_{a160}", "heroku": "HRKU-AA{w58}", "infracost": "ico-{a32}", "intra42": "s-s4t2ud-{h64}",
+    "sonar": "sqp_{a40}", "sourcegraph": "sgp_{h16}_{h40}", "square-access": "EAAA{w60}", "adobe": "p8e-{l32}",
+    "easypost": "EZAK{a54}",
 }  # fmt: skip
 PEM = "-----BEGIN {kind}PRIVATE " + "KEY-----\n{b64}\n{b64}\n{b40}\n-----END {kind}PRIVATE " + "KEY-----"
 ENCODED_PEM = "base64:-----BEGIN PRIVATE " + "KEY-----\n{b64}\n{b64}\n-----END PRIVATE " + "KEY-----\n"
@@ -62,6 +66,8 @@ CONTEXTS = {
     "npm-auth": "//registry.example/:_authToken={uuid}", "kaggle-json": '{"username":"ada","key":"{h32}"}',
     "header": "Authorization: Bearer {a40}", "header-key": "X-API-Key: {a32}",
     "curl": "curl -u ada:{a16} https://x.example",
+    "curl-token": "curl -s --user {a24}: https://x.example", "curl-header": "curl -H 'X-Acme-ApiKey: {uuid}' x",
+    "bundler": "BUNDLE_GEMS__ACME__COM={a8}:{a16}", "assigned-text": 'WORKER_KEY = "{a32}"',
     "mysql": "mysql -u root -p{a16} runs", "sshpass": "sshpass -p {a12} ssh ada@host",
     "option": "tool --password {a16} x",
     "assigned": 'client_secret = "{a32}"', "assigned-variable": "export DB_PASS={a16}",
@@ -71,7 +77,7 @@ SHAPES = {**TOKENS, **CONTEXTS}
 
 # What is written in another way, and found by a rule above.
 MORE = {
-    "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}",
+    "curl-user": "  --user ada:{a16}", "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}",
     "redis-acl": "rediss://default:{a24}@h.example:6380",
     "dsn": "postgresql://ada:{a20}@db.example/runs", "odbc": "Driver={X};Server=s;Uid=ada;Pwd={a16};",
     "service-account": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE '

@@ -127,8 +127,9 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
                 f"bake gives one value to the pattern {name}", hint="leave the value out, or name one"
             )
         plain = [
-            v for v in captured.values() if v.value is not None and not v.suspect and NAME.fullmatch(v.name)
-        ]
+            v for v in captured.values()
+            if v.value is not None and not v.suspect and NAME.fullmatch(v.name) and not _holds_secret(v.value)
+        ]  # fmt: skip
         matching = [v for v in plain if is_named(v.name, (name,))]
         if not matching:
             raise UsageError(
@@ -148,14 +149,19 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
                 f"bake names {name}, which was not captured", hint=f"give its value: --bake {name}=VALUE"
             )
         value = captured[name].value
-    if value is None or secrets.secret_variable(name, value):
+    if value is None or secrets.secret_variable(name, value) or _holds_secret(value):
         raise UsageError(
             f"{name} looks like a secret, and would be readable in the image for ever",
-            hint=f"pass it when the image runs: docker run -e {name} ...",
+            hint=f"pass it when the image runs: `reprobuild run --secret {name}`, or docker run -e {name} ...",
         )
     if "\0" in value:
         raise UsageError(f"the value of {name} holds a NUL, which no environment can carry", hint="remove it")
     return Setting(name=name, value=value)
+
+
+def _holds_secret(value: str) -> bool:
+    """Tell whether something of a value is never shown: what stands in an image is."""
+    return secrets.redact(value) != value
 
 
 def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Ruling]:
@@ -163,7 +169,7 @@ def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Rul
         return None, _ruling(variable, "excluded", "a secret: supply it when the image runs", "secret")
     if not NAME.fullmatch(variable.name):
         return None, _ruling(variable, "excluded", "not a name that an image can carry", "session")
-    if secrets.redact(variable.value) != variable.value:
+    if _holds_secret(variable.value):
         return None, _ruling(
             variable, "excluded", "it looks as if a login were in it: supply it when the image runs", "secret"
         )
