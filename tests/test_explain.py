@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -334,7 +335,7 @@ def full(
     )
     made.wheels = [msgspec.structs.replace(wheel, version=version)]
     made.compiled(wheel.file.sha256, {f"{SITE}/pkg/__pycache__/a.cpython-311.pyc": b"code" + data})
-    made.source("proj", [file("proj.py", source)], tree=source.hex())
+    made.source("proj", [file("proj.py", source)], tree=hashlib.sha1(source).hexdigest())
     return made
 
 

@@ -177,7 +177,7 @@ def test_blobs_are_hard_links_that_nobody_writes_to(full: Made, tmp_path: Path) 
 def test_blobs_are_copied_where_links_cannot_be(
     full: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(source: Path, target: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr("os.link", refuse)
