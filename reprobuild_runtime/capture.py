@@ -3315,8 +3315,8 @@ def _chosen_login(value: str) -> bool:
 
 
 def _generated(value: str, name: str) -> bool:
-    mixed = len(re.findall(r"\d{1,99}", value)) >= 3 and ("-" not in value or re.fullmatch(_UUID, value))
-    return bool(mixed and _names_generated(value, name) and _quoted(value))
+    mixed = len(re.findall(r"\d{1,99}", value)) >= 2 and ("-" not in value or re.fullmatch(_UUID, value))
+    return bool(mixed and _names_secret(value, name) and _quoted(value))
 
 
 def _header_value(value: str, name: str) -> bool:

@@ -67,7 +67,7 @@ CONTEXTS = {
     "header": "Authorization: Bearer {a40}", "header-key": "X-API-Key: {a32}",
     "curl": "curl -u ada:{a16} https://x.example",
     "curl-token": "curl -s --user {a24}: https://x.example", "curl-header": "curl -H 'X-Acme-ApiKey: {uuid}' x",
-    "bundler": "BUNDLE_GEMS__ACME__COM={a8}:{a16}", "assigned-text": 'WORKER_KEY = "{a32}"',
+    "bundler": "BUNDLE_GEMS__ACME__COM={a8}:{a16}", "assigned-text": 'WORKER_KEY = "{h32}"',
     "mysql": "mysql -u root -p{a16} runs", "sshpass": "sshpass -p {a12} ssh ada@host",
     "option": "tool --password {a16} x",
     "assigned": 'client_secret = "{a32}"', "assigned-variable": "export DB_PASS={a16}",
