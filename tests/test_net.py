@@ -287,7 +287,7 @@ class Secure(Served):
             "2",
         ]
         words += ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
-        more = ["-keyout", folder / "key.pem", "-out", self.certificate]
+        more = ["-keyout", str(folder / "key.pem"), "-out", str(self.certificate)]
         subprocess.run(["openssl", *words, *more], check=True, capture_output=True)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, folder / "key.pem")
