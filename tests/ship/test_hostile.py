@@ -203,7 +203,9 @@ def test_a_link_that_leads_elsewhere(results: Results, tmp_path: Path) -> None:
     file = tmp_path / "b.tar"
     results.bundle(file)
     with form.open_bundle(str(file)) as bundle:
-        member, offset, head = next(place for place in bundle.placed() if place[0].link)
+        member, offset, head = next(
+            place for place in bundle.placed() if place[0].link and len(place[0].link) < 100
+        )
         wrong = form.header(member.path, 0, bundle.epoch, "../../etc/passwd"[: len(member.link)])
         assert len(wrong) == len(head)
     data = bytearray(file.read_bytes())
