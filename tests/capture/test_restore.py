@@ -96,7 +96,7 @@ def test_names_are_quoted_and_unquoted(name: bytes) -> None:
         (lambda r: r.update(branch=None, head=None, bundle=None), "neither a commit nor a branch|is missing"),
         (lambda r: r["settings"].update({"core.fsmonitor": "evil"}), r"the setting core\.fsmonitor=evil"),
         (lambda r: r["settings"].update({"core.autocrlf": "!evil"}), r"the setting core\.autocrlf=!evil"),
-        (lambda r: r["flags"].update({"skip-worktree": ["../x"]}), r"unsafe path '\.\./x'"),
+        (lambda r: r["flags"].update({"skip-worktree": ["../x"]}), r"\$\.repositories.*flags"),
         (lambda r: r.update(unmerged=[["100644", "1" * 40, "2", ".git/hooks/x"]]), "inside a git folder"),
         (lambda r: r.update(object_format="md5"), "object_format"),
         (lambda r: r.update(name="../clone"), "name"),
@@ -227,8 +227,8 @@ def test_a_bundle_that_is_cut(snapshot: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "match"),
     [
-        ("../outside", "unsafe path"),
-        ("a/../../b", "unsafe path"),
+        ("../outside", r"\$\.repositories.*path"),
+        ("a/../../b", r"\$\.repositories.*path"),
         (".git/x", "git folder"),
         ("kept.py/x", "lies below it"),
         ("link/x", "lies below it"),

@@ -39,6 +39,7 @@ UNTYPED = {
     "environments/image.py:object": "of an image, for `compare`: each value is tested for text, and only displayed",
     "guard/yamls.py:load_yaml": "a bounded tree without aliases; its callers give it a type",
     "sandbox/launch.py:": "what this program hands to its own launcher",
+    "lock/recorded.py:as_dict": "what a type of the lock, already checked, says of itself",
     "guard/strings.py:is_valid": "the type is an argument, of one string",
     "image/foreign.py:_from_docker_archive": "of the builder's own archive: names are looked up among its members",
     "image/kinds.py:_same_json": "two files are compared, and nothing of them is used",

@@ -31,7 +31,7 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
     wheel = type(lock.wheels[0])(
         name="two", version="1", role="environment",
         file=Artefact(
-            filename="two.whl", sha256=store.add(served.read_bytes()), size=7000, url=served.as_uri()
+            filename="two-1-py3-none-any.whl", sha256=store.add(served.read_bytes()), size=7000, url=served.as_uri()
         ),
     )  # fmt: skip
     lock = made.lock(wheels=(*lock.wheels, wheel), realised=lock.realised)
@@ -56,7 +56,7 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
     assert found[here]["names"] == [f"one-1.0-py3-none-any.whl of {path}"]
     assert found[here]["aside"] == str(store.root / "damaged" / here)
     assert Path(found[here]["aside"]).stat().st_size == damaged_size
-    assert (found[there]["names"], found[there]["aside"]) == ([f"two.whl of {path}"], "")
+    assert (found[there]["names"], found[there]["aside"]) == ([f"two-1-py3-none-any.whl of {path}"], "")
     assert found[nobody]["names"] == []
     assert not any(Store(store.root).has(sha256) for sha256 in (here, there, nobody))
     store.add((made.root / "one-1.0-py3-none-any.whl").read_bytes())

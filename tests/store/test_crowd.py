@@ -106,7 +106,9 @@ def crowd(command: tuple[str, ...], folder: Path, items: list[Artefact], chance:
 
 def artefact(server: Dying, path: str, content: bytes) -> Artefact:
     sha256 = hashlib.sha256(content).hexdigest()
-    return Artefact(filename=path, sha256=sha256, size=len(content), url=server.address(path))
+    return Artefact(
+        filename=path.rpartition("/")[2], sha256=sha256, size=len(content), url=server.address(path)
+    )
 
 
 def test_the_stand_ins_for_nfs_are_what_they_say(tmp_path: Path) -> None:

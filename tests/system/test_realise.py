@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tarfile
@@ -146,7 +145,7 @@ def test_python_is_compiled_and_its_bytecode_does_not_depend_on_times(
 
 
 def test_the_key_is_what_the_tree_depends_on(base: Base, store: Store, tree: str) -> None:
-    made = [json.loads(path.read_text()) for path in (store.root / "made").iterdir()]
+    made = [store.recall(path.name) for path in (store.root / "made").iterdir()]
     assert {"tree": tree} in made
     less = msgspec.structs.replace(base, packages=base.packages[1:])
     keys = {_key(base, EPOCH), _key(base, EPOCH + 1), _key(less, EPOCH)}

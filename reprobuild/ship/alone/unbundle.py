@@ -185,6 +185,8 @@ def _check_keys(document: Dict[str, Any]) -> None:
     image, parts, members = document["image"], document["parts"], document["members"]
     if not (isinstance(parts, list) and len(parts) <= 100 and isinstance(members, list)):
         raise ValueError("it has no list of parts, or none of members")
+    if not isinstance(image, dict) or not all(isinstance(item, dict) for item in members):
+        raise ValueError("its image or a member is no object")
     keys_match = set(document) == _KEYS and set(image) == _IMAGE_KEYS
     leaves = [document[name] for name in ("digest", "form", "lock", "made_by")] + parts + list(image.values())
     if not keys_match or any(isinstance(leaf, (dict, list)) for leaf in leaves):
