@@ -11,6 +11,7 @@ import msgspec
 from reprobuild.config import image_config
 from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_digest
+from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock, Realised, write_lock
 from reprobuild.net import Net
 from reprobuild.session import Session
@@ -38,7 +39,11 @@ def make_results(
     write_lock(lock, out / "reprobuild.lock")
     layers = [layer([file(path, content)]) for path, content in found.items()]
     layout = write_image(out / "image", layers, image_config(lock))
-    image = msgspec.structs.replace(image_of(layout), tree=layout_digest(layout), lock=lock.digest)
+    name = own_name(lock.digest)
+    (out / "image" / "index.json").write_bytes(named_index(layout, name))
+    image = msgspec.structs.replace(
+        image_of(layout), tree=layout_digest(layout), lock=lock.digest, reference=name
+    )
     (out / "image.json").write_bytes(msgspec.json.encode(image))
     if certificate:
         (out / "verdict.json").write_bytes(certificate_of(lock, image))

@@ -7,13 +7,16 @@ the same answer each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from clingo import Control, Model
 from msgspec import Struct
 
 from reprobuild.apt.index import Candidate, SystemIndex
 from reprobuild.resolve.system.together import Clash, Uneven, clashes, uneven
 from reprobuild.resolve.system.ways import Fulfilment, Need, Ways, by_preference, is_later_revision
+
+if TYPE_CHECKING:
+    from clingo import Control, Model
 
 # A package is in only where a need leads to it. Each restriction has a name, by which a contradiction is explained.
 _RULES = """
@@ -149,6 +152,8 @@ class Pool:
         return [restriction for name, restriction in self._restrictions.items() if name in core]
 
     def _control(self, rules: str) -> Control:
+        from clingo import Control  # only where a list is not closed as it is: it needs libstdc++, and 60 ms
+
         control = Control(list(_OPTIONS))
         control.add("base", [], "\n".join((_RULES, rules, *self._facts)))
         control.ground([("base", [])])
