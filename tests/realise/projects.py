@@ -54,7 +54,7 @@ class Bench:
         tar = make_tar([file(path, content) for path, content in sorted(files.items())])
         kept = Artefact(filename=f"{name}.tar", sha256=self.store.add(tar), size=len(tar))
         return Source(
-            name=name, url="", commit="c" * 40, tree="", patch=None, path=f"/src/{name}", editable=editable,
+            name=name, url="", commit="c" * 40, tree="7" * 40, patch=None, path=f"/src/{name}", editable=editable,
             epoch=1_700_000_000, file=kept, subdirectory=subdirectory,
         )  # fmt: skip
 

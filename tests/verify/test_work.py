@@ -289,7 +289,7 @@ def test_an_empty_checkpoint_counts_beside_an_equal_log(empty: str, verdict: str
 
 
 def test_what_a_failed_run_prints_cannot_reach_a_terminal_or_tell_a_secret() -> None:
-    secret = "ghp_" + "a1B2" * 9
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     failed = done(code=1, stderr=f"\x1b[2Jgone\n{secret}".encode())
     (found,), _ = work({"workload": [done(**{"model.pt": b"1"}), failed]})
     assert (found.name, found.verdict) == ("exit code", "drift")
@@ -298,7 +298,7 @@ def test_what_a_failed_run_prints_cannot_reach_a_terminal_or_tell_a_secret() -> 
 
 
 def test_an_error_of_a_run_cannot_reach_a_terminal_or_tell_a_secret() -> None:
-    secret = "ghp_" + "a1B2" * 9
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     said = f"\x1b[2Jgone\nHF_TOKEN={secret}\n{secret} is the key".encode()
 
     class Wordless(PreparedEngine):
@@ -327,7 +327,7 @@ def test_no_records_of_settings_lie_among_the_artefacts() -> None:
 
 
 def test_lines_are_few_and_short_and_have_no_secret() -> None:
-    secret = "ghp_" + "a1B2" * 9
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     answer = FileAnswer(
         name="", verdict="drift", count=500,
         details=(f"text: {secret}", "x\x1b[2Jy" + "z" * 5000, *(f"line {n}" for n in range(300))),
