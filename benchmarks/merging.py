@@ -28,8 +28,8 @@ import json, sys
 from pathlib import Path
 from reprobuild.fleet.answers import Table
 from reprobuild.fleet.gathering import Image, by_node, gather
-from tests.verify.samples import EXPECTED
-fleet = gather(Path(sys.argv[1]), Image(tree="sha256:1", seed=42, profile="torch"), Table(EXPECTED))
+from tests.verify.samples import EXPECTED, SHA
+fleet = gather(Path(sys.argv[1]), Image(tree=f"sha256:{SHA}", seed=42, profile="torch"), Table(EXPECTED))
 print(json.dumps(sorted(node for node, _, _ in by_node(fleet))))
 """
 _DECODE = """

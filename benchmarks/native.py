@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, Sample, time_process
+from reprobuild.signature import unsigned
 
 LOCK, IMAGE = "reprobuild.lock", "image.json"
 
@@ -33,7 +34,7 @@ def forget_layers(store: Path) -> int:
 
     What sealing made stays, the listing of the base among it.
     """
-    memories = {path: json.loads(path.read_bytes()) for path in sorted((store / "made").iterdir())}
+    memories = {path: json.loads(unsigned(path.read_bytes())) for path in sorted((store / "made").iterdir())}
     layers = {
         path: value for path, value in memories.items() if isinstance(value, dict) and "diff_id" in value
     }
@@ -48,7 +49,7 @@ def forget_layers(store: Path) -> int:
 
 def layer_count(store: Path) -> int:
     """Return how many layers a store remembers."""
-    values = (json.loads(path.read_bytes()) for path in (store / "made").iterdir())
+    values = (json.loads(unsigned(path.read_bytes())) for path in (store / "made").iterdir())
     return sum(isinstance(value, dict) and "diff_id" in value for value in values)
 
 

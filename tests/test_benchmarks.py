@@ -36,6 +36,8 @@ from benchmarks.native import LOCK, Native, forget_layers, layer_count
 from proof import factors
 from proof.evidence import machine, room_hash
 from reprobuild.archive import read_tar
+from reprobuild.image.layout import layout_digest
+from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock, write_lock
 from reprobuild.payload import pack_runtime
 from reprobuild.render import render
@@ -338,7 +340,11 @@ def test_the_sif_is_measured(
     results = tmp_path / "results"
     layout = write_image(results / "image", [BASE])
     lock = Made(tmp_path / "made").lock()
-    image = msgspec.structs.replace(image_of(layout), lock=lock.digest)
+    name = own_name(lock.digest)
+    (layout.folder / "index.json").write_bytes(named_index(layout, name))
+    image = msgspec.structs.replace(
+        image_of(layout), lock=lock.digest, reference=name, tree=layout_digest(layout)
+    )
     (results / "image.json").write_bytes(msgspec.json.encode(image))
     write_lock(lock, results / LOCK)
     (results / "Apptainer.def").write_text("Bootstrap: scratch\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from proof.drills.disk import running, sha256_of
 from reprobuild.errors import ReproError
 from reprobuild.results import read_image
+from reprobuild.signature import unsigned
 from reprobuild.whole import PREFIX
 
 ERRORS = (2, 5, 7)
@@ -60,7 +61,7 @@ class Checks:
                 raise Broken(f"{path.name} in the store is damaged")
         for path in (store / "made").glob("*"):
             try:
-                json.loads(path.read_bytes())
+                json.loads(unsigned(path.read_bytes()))
             except ValueError:
                 raise Broken(f"{path.name} of what was made is damaged") from None
 

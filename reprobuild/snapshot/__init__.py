@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.plain import read_plain
-from reprobuild.snapshot import apt_lists, captured, conda, text
+from reprobuild.snapshot import apt_lists, captured, conda, environ, text
 from reprobuild.snapshot.joined import conda_versions, exact_variables, last_line
 from reprobuild.snapshot.kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
 from reprobuild.snapshot.model import Remark, Report, Snapshot
@@ -66,6 +66,7 @@ def digest(snapshot: Snapshot) -> str:
     """Return the sha256 of what a snapshot holds. Secrets have been dropped by now, so it tells nothing about them."""
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
     fields["reports"] = tuple(_as_before(report) for report in snapshot.reports)
+    fields["remarks"] = tuple(_as_unknown(remark) for remark in snapshot.remarks)
     kept = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(kept | {"digest": ""})).hexdigest()
 
@@ -73,6 +74,12 @@ def digest(snapshot: Snapshot) -> str:
 def _as_before(report: Report) -> Report:
     """Return a report without the machine that was taken for granted before reports told one."""
     return replace(report, machine=UNSET) if report.machine == "x86_64" else report
+
+
+def _as_unknown(remark: Remark) -> Remark:
+    """Return a remark as it was before lines of functions were recognised: digests of older snapshots stay."""
+    of_function = remark.reason == environ.OF_FUNCTION
+    return replace(remark, reason=environ.PIECE, understood=False) if of_function else remark
 
 
 class _Held:

@@ -35,6 +35,8 @@ _OF_FUNCTION = re.compile(
 _OF_SET = re.compile(r"IFS=\$'.*|BASH_VERSINFO=\(.*")
 _SET_FUNCTION = re.compile(r"[A-Za-z_][\w.:-]* \(\)\s*")
 _COMMENTED = re.compile(r"#\s*(export\s+)?[A-Za-z_]\w*=.*", re.ASCII)
+PIECE = "no variable: a piece of a torn value, or the output of another command"
+OF_FUNCTION = "a line of an exported shell function, which `sort` tore apart"
 _LONGEST = 300  # lines of one quoted value: a private key has some dozens
 _LARGEST = 1 << 17  # of one variable, for Linux (MAX_ARG_STRLEN)
 _NOT_KEPT = "({} characters, not kept: a piece of a value may be a piece of a secret)"
@@ -225,18 +227,12 @@ class _Blocks:
             self._remark(line, row, "a comment")
         elif _EXPORT.fullmatch(row):
             self._remark(line, row, "exported without a value")
-        elif self.sorted and self.functions and not self.pem and _OF_FUNCTION.fullmatch(row):
-            shown = _NOT_KEPT.format(len(row.strip()))
-            self._remark(line, shown, "a line of an exported shell function, which `sort` tore apart")
         elif self.variables or self.sorted or self.pem:
-            self.remarks.append(
-                _piece(
-                    self.file,
-                    line,
-                    row,
-                    "no variable: a piece of a torn value, or the output of another command",
-                )
-            )
+            piece = _piece(self.file, line, row, PIECE)
+            of_function = self.sorted and self.functions and not self.pem and _OF_FUNCTION.fullmatch(row)
+            if of_function and not piece.understood:
+                piece = replace(piece, reason=OF_FUNCTION, understood=True)
+            self.remarks.append(piece)
         else:
             self._remark(line, row, "output of another command", understood=False)
 
