@@ -128,7 +128,7 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
         make_folder(made)
     if base.image:
         flat = folder / "flat.tar"
-        write_owners(flatten(base.image, store, folder, flat, epoch, EMPTY), flat, owners)
+        write_owners(flatten(base.image, store, folder, flat, epoch, EMPTY), flat, owners, EMPTY)
         unpack_root(flat, root)
         flat.unlink()
     else:

@@ -132,7 +132,7 @@ class _Piece:
         return piece
 
 
-def write_owners(tree: Tree, flat: Path, folder: Path) -> None:
+def write_owners(tree: Tree, flat: Path, folder: Path, empty: Collection[str]) -> None:
     """Write what a session of fakeroot must be told of an unpacked tree.
 
     `owner-UID:GID` and `mode-OCTAL` are lists of paths, each ended by a NUL, and `capabilities.tar` has the files with
@@ -142,9 +142,12 @@ def write_owners(tree: Tree, flat: Path, folder: Path) -> None:
         tree: what is in the tar `flat`, which `realise.unpack.unpack_root` unpacks.
         flat: the tar.
         folder: an empty folder.
+        empty: directories at the top whose modes do not count.
     """
     lists: dict[str, list[str]] = defaultdict(list)
     for path, entry in tree.items():
+        if path.partition("/")[0] in empty:  # the sandbox mounts there; `finish.rewrite` gives them their modes
+            continue
         # fakeroot 1.31 loses the type of a file whose attributes are set before it knows the file.
         if (entry.uid, entry.gid) != (0, 0) or entry.xattrs:
             lists[f"owner-{entry.uid}:{entry.gid}"].append(path)
