@@ -270,7 +270,7 @@ def test_where_no_dated_archive_answers_the_release_is_taken_as_it_is_now(
 
 def test_the_archives_of_a_release_as_they_are_now() -> None:
     main, security = present_archives("debian", "bookworm", SERVICES, "arm64")
-    assert (main.url, main.pockets) == ("https://deb.debian.org/debian/", ("bookworm", "bookworm-updates"))
+    assert (main.url, main.pockets) == ("https://ftp.debian.org/debian/", ("bookworm", "bookworm-updates"))
     assert security.pockets == ("bookworm-security", "bookworm/updates")
     assert not main.dated
     found = {
