@@ -220,7 +220,7 @@ class _Logins(docker.auth.AuthConfig):
     """A file of logins whose helpers are looked for as all programs are: the SDK takes this process's PATH as it is."""
 
     def _get_store_instance(self, name: str) -> docker.credentials.Store:
-        store: docker.credentials.Store = super()._get_store_instance(name)  # type: ignore[misc]
+        store: docker.credentials.Store = super()._get_store_instance(name)  # type: ignore[misc]  # untyped in the SDK
         store.exe = proc.which(store.program, store.environment or {})
         return store
 

@@ -107,7 +107,7 @@ def test_lines_that_look_like_logs(tmp_path: Path, one: str, two: str) -> None:
 @pytest.mark.parametrize(("one", "two"), RECORDS)
 def test_records_that_look_like_logs(tmp_path: Path, one: object, two: object) -> None:
     for name, first, second in (
-        ("log.jsonl", lines(one), lines(two)),  # type: ignore[arg-type]
+        ("log.jsonl", lines(one), lines(two)),  # type: ignore[arg-type]  # any JSON
         ("result.json", json.dumps(one).encode(), json.dumps(two).encode()),
         ("results.json", json.dumps([one]).encode(), json.dumps([two]).encode()),
     ):

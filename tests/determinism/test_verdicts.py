@@ -48,7 +48,7 @@ def compared(
 
 def text(*pair: str) -> tuple[str, bytes, bytes]:
     """Return a pair of texts."""
-    return ("run.log", *(f"{line}\n".encode() for line in pair))  # type: ignore[return-value]
+    return ("run.log", *(f"{line}\n".encode() for line in pair))  # type: ignore[return-value]  # two of them
 
 
 def record(key: str, one: object, two: object) -> tuple[str, bytes, bytes]:

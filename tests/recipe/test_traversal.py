@@ -34,7 +34,7 @@ def made(tmp_path: Path) -> Made:
 
 def hostile(lock: Lock, place: str, target: Path) -> Lock:
     """Return a lock of which a name leads to a file of the user, from wherever the results are."""
-    return replaced(lock, PLACES[place], "../" * 24 + str(target)[1:])  # type: ignore[no-any-return]
+    return replaced(lock, PLACES[place], "../" * 24 + str(target)[1:])  # type: ignore[no-any-return]  # a Lock
 
 
 def home(folder: Path) -> dict[str, bytes]:
