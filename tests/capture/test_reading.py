@@ -207,7 +207,8 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     (line,) = (line for line in snapshot.requirements if line.name == "my_lib")
     assert line.kind == "editable"
     store = Store(tmp_path / "store")
-    given = Given(patches=snapshot.patches, origins={}, store=store, env=dict(os.environ))
+    origins = {"my_lib": str(tmp_path / "origin.git")}
+    given = Given(patches=snapshot.patches, origins=origins, store=store, env=dict(os.environ))
     (source,), rulings = resolve_sources((line,), given)
     (repository,) = read_captured(out).repositories
     assert source.tree == repository.worktree

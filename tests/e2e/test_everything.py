@@ -54,6 +54,12 @@ def repositories(tmp_path: Path) -> dict[str, Project]:
     return {name: Project(tmp_path / "git" / name, found) for name, found in files.items()}
 
 
+def sources(repositories: dict[str, Project]) -> list[str]:
+    """Return options that name the repositories: a snapshot opens none of this machine by itself."""
+    places = {name: name for name in ("alpha", "fast", "first", "second")} | {"left": "mono", "right": "mono"}
+    return [word for name in places for word in ("--source", f"{name}={repositories[places[name]].path}")]
+
+
 def freeze(repositories: dict[str, Project], direct: str) -> str:
     """Return what pip would print: in conda's environment, which sees Debian's distributions, too."""
 
@@ -132,6 +138,7 @@ def test_all_kinds_of_lines_at_once(
             store,
             "--accept",
             "withdrawn",
+            *sources(repositories),
             env=env,
         )
         assert locked.returncode == 0, locked.stderr

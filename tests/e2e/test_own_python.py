@@ -67,7 +67,7 @@ def results(test_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Resul
     env = {**os.environ, **variables, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels.as_uri()}
     done = reprobuild(
         "from-snapshot", snapshot, "-o", folder / "out", "--store", test_store, "--python", VERSION,
-        env=env,
+        "--source", f"project={folder / 'origin.git'}", env=env,
     )  # fmt: skip
     # Without torch nothing shows that a drift would be seen.
     assert done.returncode == 9, done.stderr + done.stdout

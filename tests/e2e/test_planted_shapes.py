@@ -151,6 +151,8 @@ def work(plants: list[Plant], test_store: Path, tmp_path_factory: pytest.TempPat
     said = [capture(folder, top, plants, folder / "first")]
     more = [
         *ACCEPTED,
+        "--source",
+        f"clone={top}",
         *(word for n in range(4) for word in ("--drop", f"archived{n}")),
         "--store",
         test_store,
