@@ -16,6 +16,7 @@ from hypothesis import given
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from reprobuild.resolve.sources.origins import read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.system.release import infer_release
 from reprobuild.snapshot import environ, modules, read_snapshot
@@ -207,7 +208,7 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     (line,) = (line for line in snapshot.requirements if line.name == "my_lib")
     assert line.kind == "editable"
     store = Store(tmp_path / "store")
-    origins = {"my_lib": str(tmp_path / "origin.git")}
+    origins = {"my-lib": read_origin(str(tmp_path / "origin.git"), tmp_path)}
     given = Given(patches=snapshot.patches, origins=origins, store=store, env=dict(os.environ))
     (source,), rulings = resolve_sources((line,), given)
     (repository,) = read_captured(out).repositories
