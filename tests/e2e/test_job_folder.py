@@ -15,7 +15,16 @@ def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path)
     write(top, "new/x.txt", b"untracked\n")
     take(top, tmp_path / "snapshot")
     out = tmp_path / "out"
-    decisions = ("--base", "debian/bookworm", "--python", "3.11", "--accept", "no-apt-list", "--source", f"clone={top}")
+    decisions = (
+        "--base",
+        "debian/bookworm",
+        "--python",
+        "3.11",
+        "--accept",
+        "no-apt-list",
+        "--source",
+        f"clone={top}",
+    )
     done = reprobuild("from-snapshot", tmp_path / "snapshot", "-o", out, "--store", test_store, *decisions)
     # Without torch nothing shows that a drift would be seen; the round trip has its own answer.
     assert done.returncode == 9, done.stderr + done.stdout
