@@ -19,7 +19,8 @@ from reprobuild.results import REPORT, VERDICT, engine_name
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
 from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other, refuse_other_work
-from reprobuild.verify.check import Asked, record_of, seed_of, verify_image
+from reprobuild.verify.check import Asked, record_of, seed_of, verify_image, work_asked
+from reprobuild.verify.conditions import RUNS
 from reprobuild.verify.expected import expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.work import Work
@@ -37,8 +38,9 @@ class Checks(Struct, frozen=True, kw_only=True):
         gpus: "auto" (all where this machine has any), "all", "none", or ids.
         thorough: hundreds of repeats of each probe.
         against: an earlier certificate to compare with, or a folder of results that holds one.
-        work: a command to run twice, in the place of the lock's workload.
+        work: a command to run several times, in the place of the lock's workload.
         ignored: keys of values that may differ in what the lock's workload writes.
+        runs: how many containers run the lock's workload.
         smoke_only: the smoke test alone, as on each node of a fleet.
         probes: run these probes alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
     """
@@ -52,6 +54,7 @@ class Checks(Struct, frozen=True, kw_only=True):
     against: Path | None = None
     work: Work | None = None
     ignored: tuple[str, ...] = ()
+    runs: int = RUNS
     smoke_only: bool = False
     probes: tuple[str, ...] = ()
 
@@ -88,14 +91,15 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     """Load the image and check it; nothing is written into `out`.
 
     Raises:
-        UsageError: the certificate cannot be compared with, or a GPU is none.
+        UsageError: the certificate cannot be compared with, a GPU is none, or there is no work to run more often.
         EngineError: no engine answers, or it fails.
     """
+    work = work_asked(lock, checks.work, checks.ignored, checks.runs)
     former = read_certificate(checks.against) if checks.against else None
     if former:
         refuse_failed(former)
         refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
-        refuse_other_work(former, record_of(lock, checks.work))
+        refuse_other_work(former, record_of(lock, work) if work else None)
     engine = ready(checks, session)
     take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
     wanted = expected(lock, session.store, session.say)
@@ -108,7 +112,7 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
         reference=name, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
         control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
-        work=checks.work, ignored=checks.ignored, smoke_only=checks.smoke_only, probes=checks.probes,
+        work=work, smoke_only=checks.smoke_only, probes=checks.probes,
     )  # fmt: skip
     verdict = verify_image(lock, asked, engine, session.env, session.say)
     if former:

@@ -17,7 +17,8 @@ from reprobuild.image.naming import local_name
 from reprobuild.keep import is_built_here
 from reprobuild.lock import Lock, conflicts, read_lock
 from reprobuild.store import Store
-from reprobuild.verify.headline import excused_values
+from reprobuild.verify.conditions import RUNS
+from reprobuild.verify.headline import excused_values, upper_bound
 from reprobuild.verify.verdict import Verdict
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
@@ -129,7 +130,10 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
 
 def _work(verdict: Verdict) -> dict[str, Any]:
     """Return what the headline says of the user's own work."""
+    runs = verdict.work.runs if verdict.work else RUNS
     return {
+        "runs": runs,
+        "upper": upper_bound(runs),
         "comparisons": len(verdict.comparisons),
         "identical": sum(comparison.verdict == "identical" for comparison in verdict.comparisons),
         "excused": dict(excused_values(verdict.comparisons)),

@@ -14,6 +14,7 @@ from reprobuild.cli import common, fleets
 from reprobuild.fleet.page import keep_on_page
 from reprobuild.report.text import render_text
 from reprobuild.running.options import Wanted, conditions
+from reprobuild.verify.conditions import MOST_RUNS, RUNS
 from reprobuild.verify.work import work_of_options
 
 
@@ -24,11 +25,14 @@ from reprobuild.verify.work import work_of_options
     help="Compare with an earlier verdict.json, or that of a folder of results.",
 )  # fmt: skip
 @click.option(
-    "--command", "work", metavar="LINE", help="Your own work: a line for the image's /bin/sh, run twice."
+    "--command",
+    "work",
+    metavar="LINE",
+    help="Your own work: a line for the image's /bin/sh, run in fresh containers.",
 )
 @click.option(
     "--artefact", "artefacts", metavar="PATH|GLOB", multiple=True,
-    help="What the command writes alike both times: a file, a folder, or a pattern of files.",
+    help="What the command writes alike each time: a file, a folder, or a pattern of files.",
 )  # fmt: skip
 @click.option(
     "--distinct", metavar="GLOB", multiple=True,
@@ -37,6 +41,10 @@ from reprobuild.verify.work import work_of_options
 @click.option(
     "--ignore", "ignored", metavar="KEY", multiple=True,
     help="Values of this key may differ; in a text, the number after it, or each # in it.",
+)  # fmt: skip
+@click.option(
+    "--runs", type=click.IntRange(2, MOST_RUNS), default=RUNS, show_default=True, metavar="N",
+    help="How many containers run the command, or the lock's workload.",
 )  # fmt: skip
 @click.option(
     "--seed",
@@ -70,7 +78,7 @@ def command(
     smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    **fleet: Any,
+    runs: int, **fleet: Any,
 ) -> int:  # fmt: skip
     """Check the image in OUT again, now, on this machine, or on many nodes.
 
@@ -92,8 +100,11 @@ def command(
         gpus=gpus,
         thorough=thorough,
         against=against,
-        work=work_of_options(work, artefacts, distinct, ignored, conditions(wanted, os.environ), workdir),
+        work=work_of_options(
+            work, artefacts, distinct, ignored, conditions(wanted, os.environ), workdir, runs
+        ),
         ignored=ignored,
+        runs=runs,
         probes=probes,
     )
     if many:

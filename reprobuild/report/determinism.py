@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from reprobuild.report.difference import safe
-from reprobuild.verify.headline import excused_words
+from reprobuild.verify.headline import excused_words, work_bound
 from reprobuild.verify.verdict import Against, Deviation, Smoke, Verdict
 
 # Lines of one list.
@@ -22,6 +22,8 @@ def certificate_lines(verdict: Verdict) -> list[str]:
         same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
         excused = safe(excused_words(verdict.comparisons))
         lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical{excused}")
+        if verdict.work and same == len(verdict.comparisons):
+            lines.append(f"  {work_bound(verdict.work.runs)}")
         lines += [f"  warning: {safe(line, 600)}" for c in verdict.comparisons for line in c.warnings]
         lines += [
             f"  {safe(c.name)}: {c.verdict}: {safe(c.detail, 600)}"

@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from reprobuild import __version__
 from reprobuild.engines.model import Engine, Finished, Task
-from reprobuild.errors import EngineError, SnapshotError
+from reprobuild.errors import EngineError, SnapshotError, UsageError
 from reprobuild.guard.below import write_below
 from reprobuild.lock import FILES, Lock, distributions
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.kinds import kind_of
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.verify.artefacts import shown
-from reprobuild.verify.conditions import WorkRecord, record
+from reprobuild.verify.conditions import RUNS, WorkRecord, record
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.frozen import read_frozen
@@ -63,8 +63,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         thorough: hundreds of repeats.
         smoke_only: neither the round trip nor the user's own work: the image is the same everywhere, machines are not.
         probes: run these alone, in short, without collectives; the verdict is then inconclusive. Empty for all.
-        work: what the user wants run twice; None for the workload of the lock.
-        ignored: keys of values that may differ in what the lock's workload writes.
+        work: the command to run several times, if any.
     """
 
     reference: str
@@ -81,7 +80,6 @@ class Asked(Struct, frozen=True, kw_only=True):
     smoke_only: bool = False
     probes: tuple[str, ...] = ()
     work: Work | None = None
-    ignored: tuple[str, ...] = ()
 
 
 def verify_image(
@@ -116,7 +114,7 @@ def verify_image(
         differences, unanswered = compare_lists(lock, container)
     cpu, gpu = _smoke(lock, asked, seed, container, say)
     comparisons: list[Comparison] = []
-    work = asked.work or (work_of_workload(lock.workload, asked.ignored) if lock.workload else None)
+    work = asked.work
     if work and not asked.smoke_only:
         gpus = _gpus_of_work(asked, gpu)
         comparisons += compare_work(work, seed, asked.reference, engine, env, gpus=gpus, say=say)
@@ -131,7 +129,7 @@ def verify_image(
         round_trip="not-run" if asked.smoke_only else judge_round_trip(differences, unanswered),
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
-        work=record_of(lock, work) if comparisons else None,
+        work=record_of(lock, work) if work and comparisons else None,
         engine=engine.NAME, gpus=asked.gpus,
     )  # fmt: skip
 
@@ -176,10 +174,25 @@ def has_torch(lock: Lock) -> bool:
     return "torch" in distributions(lock)
 
 
-def record_of(lock: Lock, work: Work | None) -> WorkRecord | None:
-    """Return what a certificate says of the user's work, or of the lock's workload; None where there is neither."""
-    found = work or (work_of_workload(lock.workload) if lock.workload else None)
-    return record(found.text, seed_of_work(found, seed_of(lock)), found.conditions) if found else None
+def work_asked(
+    lock: Lock, work: Work | None = None, ignored: tuple[str, ...] = (), runs: int = RUNS
+) -> Work | None:
+    """Return the work to compare: the user's command, else the lock's workload, else None.
+
+    Raises:
+        UsageError: a number of runs is asked for, and there is no work.
+    """
+    if work is None and lock.workload is None and runs != RUNS:
+        raise UsageError(
+            f"--runs {runs} says how often to run your work, and there is none",
+            hint="give it, for example: --command 'python train.py --steps 20' --artefact out.ckpt",
+        )
+    return work or (work_of_workload(lock.workload, ignored, runs) if lock.workload else None)
+
+
+def record_of(lock: Lock, work: Work) -> WorkRecord:
+    """Return the entry of the work in a certificate."""
+    return record(work.text, seed_of_work(work, seed_of(lock)), work.conditions, work.runs)
 
 
 def _seeded(seed: int) -> dict[str, str]:

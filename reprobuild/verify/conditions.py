@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reprobuild import secrets
 from reprobuild.engines.model import Task
 from reprobuild.guard.strings import Key, Text
+
+RUNS, MOST_RUNS = 2, 1000  # where the user names no number, and at most
+Runs = Annotated[int, Meta(ge=2, le=MOST_RUNS)]
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
@@ -50,13 +55,14 @@ class WorkRecord(Struct, frozen=True, kw_only=True):
 
     command: Text
     seed: int
+    runs: Runs = RUNS
     variables: dict[Key, Text] = {}
     secrets: tuple[Key, ...] = ()
     volumes: tuple[Text, ...] = ()
     shared_memory: int = 0
 
 
-def record(command: str, seed: int, conditions: Conditions) -> WorkRecord:
+def record(command: str, seed: int, conditions: Conditions, runs: int = RUNS) -> WorkRecord:
     """Return what a certificate says of the work."""
     shown = {
         name: secrets.redact(value)
@@ -64,7 +70,7 @@ def record(command: str, seed: int, conditions: Conditions) -> WorkRecord:
         if name not in conditions.hidden and secrets.secret_variable(name, value) is None
     }
     return WorkRecord(
-        command=secrets.redact(command), seed=seed, variables=dict(sorted(shown.items())),
+        command=secrets.redact(command), seed=seed, runs=runs, variables=dict(sorted(shown.items())),
         secrets=tuple(sorted(set(conditions.variables) - set(shown))),
         volumes=tuple(sorted(inside for _, inside in conditions.volumes)), shared_memory=conditions.shared_memory,
     )  # fmt: skip

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V
+from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V, Verdict
 
-NO_TORCH = "the smoke test needs torch, which is not in the image: nothing shows that a drift would be seen"
+NO_TORCH = (
+    "the smoke test needs torch, which is not in the image: let `reprobuild verify OUT --command LINE --artefact PATH` "
+    "run your own work"
+)
+WORK_ALONE = "the smoke test needs torch, which is not in the image: what was checked is your own work alone"
 NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
+WORK_BY_CHOICE = "the smoke test was left out by --no-smoke: what was checked is your own work alone"
 LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
 UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
 ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"
@@ -37,14 +42,35 @@ def judge_determinism(
         left_out: the user wanted no smoke test.
     """
     if left_out:
-        drifted = any(comparison.verdict == "drift" for comparison in work)
-        return Determinism(cpu="drift" if drifted else "not-run", gpu="not-run", collectives="not-run"), [
-            NOT_RUN
-        ]
+        answered = _cpu(None, work) if work else "not-run"
+        alone = Determinism(cpu=answered, gpu="not-run", collectives="not-run")
+        return alone, [WORK_BY_CHOICE if work else NOT_RUN]
     answer = Determinism(
         cpu=_cpu(cpu, work), gpu=_gpu(cpu, gpu, cpu_only), collectives=_collectives(cpu, gpu, cpu_only)
     )
+    if cpu is None and work:
+        return answer, [WORK_ALONE]
     return answer, list(_notes(cpu, gpu, cpu_only, profile))
+
+
+def upper_bound(runs: int) -> float:
+    """Return the share of runs that may drift, at 95 %, where none of so many did: the rule of three."""
+    return round(min(1.0, 3 / runs), 6)
+
+
+def work_bound(runs: int) -> str:
+    """Return how many runs of the user's work agreed, and the share of drifting runs that their number bounds."""
+    upper = upper_bound(runs)
+    if upper < 1:
+        return f"N = {runs}: fewer than {upper:.0%} of runs drift, at 95 %"
+    return f"N = {runs}, too few to bound the share of runs that drift; --runs 30 bounds it by {upper_bound(30):.0%}"
+
+
+def work_alone(verdict: Verdict) -> str:
+    """Return the words for an answer that the user's own work gave without a smoke test; empty for others."""
+    if verdict.smoke or verdict.work is None or verdict.determinism.cpu != "identical":
+        return ""
+    return f" (your work, {verdict.work.runs} runs)"
 
 
 def excused_values(work: Sequence[Comparison]) -> Counter[str]:
@@ -104,9 +130,9 @@ def _cpu(smoke: Smoke | None, work: Sequence[Comparison]) -> V:
     verdicts = {comparison.verdict for comparison in work}
     if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
         return "drift"
-    if smoke is None or verdicts - {"identical"}:
+    if verdicts - {"identical"} or (smoke is None and not verdicts):
         return "inconclusive"
-    return smoke.verdict
+    return smoke.verdict if smoke else "identical"
 
 
 def _gpu(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:

@@ -1,11 +1,13 @@
-"""The user's own work: a command in two fresh containers with one seed, and what it wrote compared."""
+"""The user's own work: a command in fresh containers with one seed, and its files compared."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shlex
+import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Text
 from reprobuild.lock import FILES, PREFIX, Workload
 from reprobuild.verify.artefacts import FileAnswer, Index, judge_artefact, judge_distinct, pair, shown
-from reprobuild.verify.conditions import Conditions
+from reprobuild.verify.conditions import RUNS, Conditions
 from reprobuild.verify.verdict import Comparison
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -29,11 +31,13 @@ _OLDER = (
     "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
 )
 _PLAIN = Conditions()
+_GRAVEST = {"drift": 0, "identical": 2}
+_SHOWN = 8  # numbers of runs
 _INSIDE = ("/reprobuild-one", "/reprobuild-two")
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """A command to run twice, and what it must write alike.
+    """A command to run several times, and the files that it must write alike.
 
     Attributes:
         command: the program and its arguments; `{out}` stands for a folder that is there and empty.
@@ -41,6 +45,7 @@ class Work(Struct, frozen=True, kw_only=True):
         distinct: those of them whose files must differ from one another.
         ignored: keys of values that may differ.
         conditions: what each run gets beside the image.
+        runs: how many containers run the command, at least 2.
         text: the command as the user gave it.
         label: what the artefacts are called in the report.
     """
@@ -50,6 +55,7 @@ class Work(Struct, frozen=True, kw_only=True):
     distinct: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     conditions: Conditions = Conditions()
+    runs: int = RUNS
     text: str
     label: str = "artefact"
 
@@ -73,7 +79,7 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 def work_of_options(
     command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
-    conditions: Conditions = _PLAIN, workdir: str = "",
+    conditions: Conditions = _PLAIN, workdir: str = "", runs: int = RUNS,
 ) -> Work | None:  # fmt: skip
     """Return the work that the command line asks for, None where it names no command.
 
@@ -84,6 +90,7 @@ def work_of_options(
         ignored: keys of values that may differ.
         conditions: what each run gets beside the image.
         workdir: where the command starts; empty for the image's own.
+        runs: how many containers run the command.
 
     Raises:
         UsageError: the command has no artefact, an artefact no command, or a path is none.
@@ -119,7 +126,7 @@ def work_of_options(
     return Work(
         command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
         distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
-        text=command,
+        text=command, runs=runs,
     )  # fmt: skip
 
 
@@ -128,11 +135,11 @@ def _placed(path: str, workdir: str) -> str:
     return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
 
 
-def work_of_workload(workload: Workload, ignored: Sequence[str] = ()) -> Work:
+def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int = RUNS) -> Work:
     """Return the work that a lock names; its outputs lie below `{out}`."""
     return Work(
         command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
-        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output",
+        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs,
     )  # fmt: skip
 
 
@@ -140,54 +147,96 @@ def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Comparison]:  # fmt: skip
-    """Run a command in two fresh containers with one seed, and compare what it writes in a third.
+    """Run a command in fresh containers with one seed, and compare the files of each run with those of the first.
+
+    Another container of the image reads the files, so that nothing hostile is read outside of one.
 
     Args:
         reference: the image's name in the engine.
         gpus: those that the command sees, as `Task.gpus` has them.
 
     Raises:
-        EngineError: the command failed in both runs, what it wrote cannot be had, or the engine failed.
+        EngineError: the command failed in the first two runs, its files cannot be had, or the engine failed.
     """
     if not work.artefacts:
         return [Comparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")]
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
-        say(f"your work, twice: {work.text}")
-        runs = []
-        for number in ("first", "second"):
-            folder = Path(made, number)
+        say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.text}")
+
+        def run(number: int) -> Ran:
+            folder = Path(made, str(number))
             folder.mkdir()
-            task = _task(work, seed_of_work(work, seed), folder)
-            runs.append(
-                _run(
-                    work,
-                    task if not gpus else msgspec.structs.replace(task, gpus=gpus),
-                    reference,
-                    engine,
-                    env,
-                )
+            task = msgspec.structs.replace(_task(work, seed_of_work(work, seed), folder), gpus=gpus)
+            return _run(work, task, reference, engine, env)
+
+        first = run(1)
+        rounds: list[list[Comparison]] = []
+        for number in range(2, work.runs + 1):
+            other = run(number)
+            rounds.append(_compare_runs(work, (first, other), reference, engine, env))
+            shutil.rmtree(other.folder)
+        return merge_rounds(rounds)
+
+
+def _compare_runs(
+    work: Work, runs: tuple[Ran, Ran], reference: str, engine: Engine, env: Mapping[str, str]
+) -> list[Comparison]:
+    """Compare two runs.
+
+    Raises:
+        EngineError: the command failed in both.
+    """
+    one, two = runs
+    if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
+        return [Comparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
+    if one.code and two.code:
+        raise EngineError(
+            f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
+            hint="run it by hand: reprobuild run OUT -- COMMAND",
+        )
+    if one.code or two.code:
+        failed = one if one.code else two
+        return [
+            Comparison(
+                name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
+                details=tuple(failed.tail.splitlines()),
             )
-        one, two = runs
-        if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
-            return [Comparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
-        if one.code and two.code:
-            raise EngineError(
-                f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
-                hint="run it by hand: reprobuild run OUT -- COMMAND",
-            )
-        if one.code or two.code:
-            failed = one if one.code else two
-            return [
-                Comparison(
-                    name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
-                    details=tuple(failed.tail.splitlines()),
-                )
-            ]  # fmt: skip
-        assert one.index is not None
-        assert two.index is not None
-        answers = _compare(work, runs, reference, engine, env)
-        first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
-        return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
+        ]  # fmt: skip
+    assert one.index is not None
+    assert two.index is not None
+    answers = _compare(work, runs, reference, engine, env)
+    first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
+    return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
+
+
+def merge_rounds(rounds: Sequence[Sequence[Comparison]]) -> list[Comparison]:
+    """Return one comparison for each name: the gravest of all rounds, with the runs that it comes from.
+
+    Args:
+        rounds: the comparisons of run 2 with the first, of run 3 with the first, and so on.
+    """
+    by_name: dict[str, list[tuple[int, Comparison]]] = {}
+    for number, comparisons in enumerate(rounds, 2):
+        for comparison in comparisons:
+            by_name.setdefault(comparison.name, []).append((number, comparison))
+    return [_merged(found, len(rounds)) for found in by_name.values()]
+
+
+def _merged(found: Sequence[tuple[int, Comparison]], rounds: int) -> Comparison:
+    """Return the gravest of one artefact's comparisons, each with the number of its run."""
+    worst = min((comparison for _, comparison in found), key=lambda each: _GRAVEST.get(each.verdict, 1))
+    if rounds == 1:
+        return worst
+    excused: Counter[str] = Counter()
+    for _, comparison in found:
+        excused |= Counter(comparison.excused)
+    detail = worst.detail
+    if worst.verdict != "identical":
+        numbers = [number for number, comparison in found if comparison.verdict == worst.verdict]
+        which = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+        detail = f"run{'s' * (len(numbers) != 1)} {which} of {rounds + 1} beside the first: {detail}"
+    warnings = dict.fromkeys(line for _, comparison in found for line in comparison.warnings)
+    return msgspec.structs.replace(worst, detail=detail, excused=dict(excused), warnings=tuple(warnings))
 
 
 def _uncompared(index: Index) -> tuple[str, ...]:
@@ -327,7 +376,7 @@ def _ask(
         "runs": [_facts(run.index) for run in runs if run.index],
     }  # fmt: skip
     folder = runs[0].folder.parent / "asked"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "options.json").write_text(json.dumps(options))
     task = Task(
         arguments=(_PYTHON, "-I", f"{_PROGRAMS}/compare.py", "/reprobuild-asked/options.json"), bypass=True,

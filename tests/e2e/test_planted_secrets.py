@@ -118,7 +118,7 @@ def test_fifty_planted_secrets_are_nowhere(built_example: Built, example_copy: P
         "--no-smoke",
         "--json",
     )
-    assert done.returncode == 9, done.stderr
+    assert done.returncode == 0, done.stderr
     reference = json.loads(done.stdout)["image"]["reference"]
     argv = ["docker", "history", "--no-trunc", reference]
     history = subprocess.run(argv, capture_output=True, check=True).stdout

@@ -12,8 +12,8 @@ import pytest
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError
 from reprobuild.lock import Lock, Workload
-from reprobuild.verify.check import Asked, verify_image
-from reprobuild.verify.headline import NO_TORCH
+from reprobuild.verify.check import Asked, verify_image, work_asked
+from reprobuild.verify.headline import NO_TORCH, work_alone
 from reprobuild.verify.verdict import VERSION, Determinism, Verdict
 from tests.verify.samples import (
     EXPECTED,
@@ -50,13 +50,15 @@ def check(
     """Check a prepared image; `more` are fields of what is asked, and `say`."""
     engine = PreparedEngine({**good_answers(), **(answers or {})})
     said = more.pop("say", lambda _: None)
+    lock = lock or make_lock()
     asked = Asked(
         **{
+            "work": work_asked(lock),
             "reference": "image:1", "manifest": f"sha256:{SHA}", "tree": f"sha256:{SHA}", "expected": EXPECTED,
             "now": 1795323600, **more,
         }
     )  # fmt: skip
-    return verify_image(lock or make_lock(), asked, engine, {}, said), engine
+    return verify_image(lock, asked, engine, {}, said), engine
 
 
 def answered(**answers: object) -> dict[str, list[Finished]]:
@@ -324,18 +326,19 @@ def test_an_image_of_another_reprobuild() -> None:
 
 
 def test_no_torch() -> None:
-    """A workload alone is compared; but nothing shows that a drift would be seen."""
+    """A workload that compares as identical is the answer; without one nothing is known."""
     lock = make_lock(wheels=(wheel("torch", role="build"), wheel("numpy")), workload=WORKLOAD)
     verdict, engine = check(lock)
     assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
     assert [c.name for c in verdict.comparisons] == ["workload output model.pt"]
     assert verdict.notes == (
-        "the smoke test needs torch, which is not in the image: nothing shows that a drift would be seen",
+        "the smoke test needs torch, which is not in the image: what was checked is your own work alone",
     )
-    assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("inconclusive", "not-applicable")
-    assert verdict.exit_code == 9
+    assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("identical", "not-applicable")
+    assert (verdict.exit_code, work_alone(verdict)) == (0, " (your work, 2 runs)")
     verdict, _ = check(make_lock(wheels=()), control=False)
     assert (verdict.comparisons, verdict.smoke, verdict.exit_code) == ((), (), 9)
+    assert work_alone(verdict) == ""
 
 
 def test_no_torch_and_another_output_is_drift() -> None:

@@ -9,11 +9,13 @@ import pytest
 
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
+from reprobuild.lock import Workload
 from reprobuild.running.options import Wanted, conditions
 from reprobuild.verify.certificate import Certificate, refuse_other_work
+from reprobuild.verify.check import record_of, work_asked
 from reprobuild.verify.conditions import Conditions, record
 from reprobuild.verify.work import compare_work, work_of_options
-from tests.verify.samples import PreparedEngine, good_answers, make_verdict
+from tests.verify.samples import PreparedEngine, good_answers, make_lock, make_verdict
 
 TOKEN = "hf_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY"
 
@@ -99,3 +101,22 @@ def test_other_work_is_not_compared() -> None:
 def test_a_task_without_conditions_is_as_it_was() -> None:
     task = Task(arguments=("x",), environment={"A": "1"}, volumes=(("/a", "/b"),))
     assert Conditions().applied(task) == task
+
+
+def test_runs_without_work() -> None:
+    with pytest.raises(
+        UsageError, match="--runs 5 says how often to run your work, and there is none"
+    ) as caught:
+        work_asked(make_lock(), runs=5)
+    assert caught.value.hint == (
+        "give it, for example: --command 'python train.py --steps 20' --artefact out.ckpt"
+    )
+    followed = work_of_options("python train.py --steps 20", ("out.ckpt",), (), (), runs=5)
+    assert work_asked(make_lock(), followed, runs=5) == followed
+
+
+def test_runs_of_the_workload_of_the_lock() -> None:
+    lock = make_lock(workload=Workload(command=("train",), outputs=("model.pt",)))
+    work = work_asked(lock, runs=5)
+    assert work is not None
+    assert (work.runs, record_of(lock, work).runs) == (5, 5)

@@ -1,8 +1,10 @@
-"""Without the smoke test nothing is said of determinism, but a drift of the user's own work is."""
+"""Without the smoke test the user's own work is the whole answer, and without work nothing is known."""
 
 from __future__ import annotations
 
-from reprobuild.verify.headline import NOT_RUN, judge_determinism
+import pytest
+
+from reprobuild.verify.headline import NOT_RUN, WORK_BY_CHOICE, judge_determinism
 from reprobuild.verify.verdict import Comparison, Determinism, V
 
 
@@ -11,12 +13,20 @@ def judged(*verdicts: V) -> tuple[Determinism, list[str]]:
     return judge_determinism(None, None, work, cpu_only=False, profile="torch", left_out=True)
 
 
-def test_it_is_not_run_and_never_a_pass() -> None:
+def test_without_work_nothing_is_known() -> None:
     nothing = Determinism(cpu="not-run", gpu="not-run", collectives="not-run")
     assert judged() == (nothing, [NOT_RUN])
-    assert judged("identical") == (nothing, [NOT_RUN])
 
 
-def test_a_drift_of_the_work_counts() -> None:
-    answer, notes = judged("identical", "drift")
-    assert (answer.cpu, answer.gpu, notes) == ("drift", "not-run", [NOT_RUN])
+@pytest.mark.parametrize(
+    ("verdicts", "cpu"),
+    [
+        (["identical"], "identical"),
+        (["identical", "inconclusive"], "inconclusive"),
+        (["identical", "drift"], "drift"),
+    ],
+)
+def test_the_work_answers(verdicts: list[V], cpu: V) -> None:
+    answer, notes = judged(*verdicts)
+    assert answer == Determinism(cpu=cpu, gpu="not-run", collectives="not-run")
+    assert notes == [WORK_BY_CHOICE]

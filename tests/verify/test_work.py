@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.verify.artefacts import Entry, FileAnswer, Index, judge_artefact, judge_distinct, pair
+from reprobuild.verify.headline import upper_bound, work_bound
 from reprobuild.verify.verdict import Comparison
 from reprobuild.verify.work import Work, compare_work, work_of_options
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
@@ -102,6 +104,34 @@ def test_equal_nan_is_no_answer() -> None:
     (found,), _ = work({"compare": [done({"ran": True, "files": [hollow]})]})
     assert (found.verdict, found.detail) == ("inconclusive", f"{NAME}: {why}")
     assert found.warnings == (f"{NAME}: {why}",)
+
+
+def test_each_run_is_compared_with_the_first() -> None:
+    outputs = [done(**{"model.pt": word}) for word in (b"one", b"one", b"two", b"one", b"two")]
+    drifted = {"name": NAME, "verdict": "drift", "details": ["other"], "counts": {"time": 1}}
+    same = {"name": NAME, "verdict": "identical", "counts": {"time": 2}, "warnings": ["w: 1 NaN of 2"]}
+    answers = [done({"ran": True, "files": [answer]}) for answer in (same, drifted, same, drifted)]
+    given = msgspec.structs.replace(WORK, runs=5)
+    (found,), engine = work({"workload": outputs, "compare": answers}, given)
+    assert (found.verdict, found.detail) == ("drift", f"runs 3, 5 of 5 beside the first: {NAME}: other")
+    assert (found.excused, found.warnings) == ({"time": 2}, (f"{NAME}: w: 1 NaN of 2",))
+    assert [kind for kind, _ in engine.tasks] == ["workload", *(["workload", "compare"] * 4)]
+    folders = [task.kept for kind, task in engine.tasks if kind == "workload"]
+    assert len(set(folders)) == 5
+
+
+def test_a_run_that_fails_later_is_drift() -> None:
+    outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"one"}), done(code=3, stderr=b"no memory")]
+    (found, code), _ = work({"workload": outputs}, msgspec.structs.replace(WORK, runs=3))
+    assert (found.verdict, found.detail[:26]) == ("identical", hashlib.sha256(b"one").hexdigest()[:26])
+    assert (code.name, code.verdict) == ("exit code", "drift")
+    assert (code.detail, code.details) == ("run 3 of 3 beside the first: 0 and 3", ("no memory",))
+
+
+def test_the_number_of_runs_bounds_the_share_that_drifts() -> None:
+    assert [upper_bound(runs) for runs in (2, 3, 4, 30)] == [1.0, 1.0, 0.75, 0.1]
+    assert work_bound(30) == "N = 30: fewer than 10% of runs drift, at 95 %"
+    assert work_bound(3) == "N = 3, too few to bound the share of runs that drift; --runs 30 bounds it by 10%"
 
 
 def test_what_nothing_compared_is_told() -> None:

@@ -11,6 +11,7 @@ from reprobuild.report.amounts import in_bytes
 from reprobuild.report.page.answers import NEVER, Remark
 from reprobuild.report.page.markup import Html, join, tag
 from reprobuild.report.page.parts import Section, bullets, chip, code, digest, facts, table
+from reprobuild.verify.headline import work_bound
 from reprobuild.verify.verdict import Against, Verdict
 
 
@@ -28,14 +29,15 @@ def remarks(found: Sequence[Remark], *, fleet: bool) -> Section:
 
 
 def work(verdict: Verdict) -> Section:
-    """Return how the user's own work came out, done twice."""
+    """Return how the runs of the user's own work compare."""
     rows = [
         (c.name, chip(c.verdict), join((c.detail, *([bullets(c.details)] if c.details else []))))
         for c in verdict.comparisons
     ]
-    made = (table("Your own work, done twice", ("work", "answer", "detail"), rows),) if rows else ()
+    made = (table("Your own work", ("work", "answer", "detail"), rows),) if rows else ()
+    runs = (tag("p", f"{work_bound(verdict.work.runs)}."),) if rows and verdict.work else ()
     note = "None was compared: no workload is in the lock, and none was given to verify."
-    return Section(id="work", title="Your own work", parts=made, note=note)
+    return Section(id="work", title="Your own work", parts=(*runs, *made), note=note)
 
 
 def against(found: Against) -> Section:
