@@ -210,12 +210,13 @@ def make_session(
     """Return what the verbs work with: this is where environment, clock and terminal are read.
 
     Raises:
-        UsageError: other users may write to the store. It may be `sharing` that mends this.
+        UsageError: other users may write to the store. `sharing` mends this, and what a note says of its key.
     """
     from reprobuild.caches import Caches, user_caches
+    from reprobuild.keyring import keyring
     from reprobuild.net import Net, Netrc
     from reprobuild.session import Session
-    from reprobuild.share import check_writers
+    from reprobuild.share import check_writers, key_note
     from reprobuild.store import Store
 
     env = _absolute_folders(os.environ)
@@ -223,9 +224,11 @@ def make_session(
     steps = progress.Steps()
     if store is None:
         _close(cache / "reprobuild")
-    place = Store((store or cache / "reprobuild").absolute())
+    place = Store((store or cache / "reprobuild").absolute(), keyring(env))
     if not sharing:
         check_writers(place)
+        if line := key_note(place):
+            note(line)
     return Session(
         store=place,
         net=Net(offline=offline, netrc=Netrc(env)),
