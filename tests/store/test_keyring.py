@@ -121,6 +121,11 @@ def test_a_build_with_it_makes_the_same_bytes(tmp_path: Path) -> None:
         "whoever believes the key gets another image"
     )
     assert build(made, tmp_path / "out", user, "one") == honest
+    theirs = Store(made.store.root, keyring({"XDG_DATA_HOME": str(eve)}))
+    theirs.remember(keys[0], msgspec.to_builtins(layers[1]))
+    for path in (made.store.root, made.store.root / "key"):
+        os.chown(path, EVE, EVE)
+    assert build(made, tmp_path / "of another", tmp_path / "third", "one") == honest
 
 
 def test_keys_that_others_could_record_do_not_count(own: Keyring, tmp_path: Path) -> None:
