@@ -101,12 +101,15 @@ class Store:
     was asked for.
     """
 
-    def __init__(self, root: Path, known: Keyring | None = None) -> None:
+    def __init__(
+        self, root: Path, known: Keyring | None = None, doubt: Callable[[Store], object] = lambda store: None
+    ) -> None:
         """Use a directory as a store.
 
         Args:
             root: the directory; it is made when something is first kept.
             known: the keys that the user believes; by default those of the user who runs this process.
+            doubt: is called once, when results are first asked for and the user believes no key of the store.
         """
         self.root = root
         self.known = known or keyring()
@@ -120,6 +123,7 @@ class Store:
         self._let_go: Callable[[], object] = lambda: None
         self._locked = False
         self._key: bytes | None = None
+        self._doubt: Callable[[Store], object] | None = doubt
         self._here: dict[str, bytes] = {}  # what this process remembers where it believes no key
 
     def blob(self, sha256: str) -> Path:
@@ -302,13 +306,23 @@ class Store:
 
     def signed(self, path: Path) -> bytes | None:
         """Return the content of a file that `keep_signed` wrote, or None where it is not, or no longer, that file."""
-        self._key = self._key or read_key(self.root, self.known)
-        if self._key is None:
+        key = self._believed()
+        if key is None:
             return self._here.get(str(path))
         try:
-            return verify(self._key, path.name, read_plain(path, LARGEST_MEMORY))
+            return verify(key, path.name, read_plain(path, LARGEST_MEMORY))
         except OSError:
             return None
+
+    def _believed(self) -> bytes | None:
+        """Return the key of the store that the user believes; the first time that there is none, say so."""
+        self._key = self._key or read_key(self.root, self.known)
+        if self._key is None:
+            with self._guard:
+                doubt, self._doubt = self._doubt, None
+            if doubt is not None:
+                doubt(self)
+        return self._key
 
     def keep_signed(self, path: Path, content: bytes) -> None:
         """Write a file of the store, outside of `blobs`, that is believed again.
@@ -316,7 +330,7 @@ class Store:
         Where the user believes no key of the store, nothing is written: this process alone remembers it.
         """
         self._hold(make=True)
-        self._key = self._key or make_key(self.root, self.known)
+        self._key = self._believed() or make_key(self.root, self.known)
         if self._key is None:
             self._here[str(path)] = content
             return

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reprobuild.pipeline import Making
     from reprobuild.resolve.freeze.pip_settings import Asking
     from reprobuild.session import Session
+    from reprobuild.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -210,13 +211,13 @@ def make_session(
     """Return what the verbs work with: this is where environment, clock and terminal are read.
 
     Raises:
-        UsageError: other users may write to the store. `sharing` mends this, and what a note says of its key.
+        UsageError: other users may write to the store. It may be `sharing` that mends this.
     """
     from reprobuild.caches import Caches, user_caches
     from reprobuild.keyring import keyring
     from reprobuild.net import Net, Netrc
     from reprobuild.session import Session
-    from reprobuild.share import check_writers, key_note
+    from reprobuild.share import check_writers
     from reprobuild.store import Store
 
     env = _absolute_folders(os.environ)
@@ -224,11 +225,9 @@ def make_session(
     steps = progress.Steps()
     if store is None:
         _close(cache / "reprobuild")
-    place = Store((store or cache / "reprobuild").absolute(), keyring(env))
+    place = Store((store or cache / "reprobuild").absolute(), keyring(env), _doubt)
     if not sharing:
         check_writers(place)
-        if line := key_note(place):
-            note(line)
     return Session(
         store=place,
         net=Net(offline=offline, netrc=Netrc(env)),
@@ -240,6 +239,14 @@ def make_session(
         caches=user_caches(env) if caches else Caches(),
         pip=pip,
     )
+
+
+def _doubt(store: Store) -> None:
+    """Say once why results of a store do not count."""
+    from reprobuild.share import key_note
+
+    if line := key_note(store):
+        note(line)
 
 
 def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:

@@ -9,11 +9,13 @@ import secrets
 import shutil
 import stat
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from reprobuild.cli import common
 from reprobuild.errors import UsageError
 from reprobuild.image.blobs import LEVEL
 from reprobuild.image.layers import make_layer
@@ -160,16 +162,27 @@ def test_the_folder_is_where_the_environment_says() -> None:
     assert keyring().folder == Path(os.environ["XDG_DATA_HOME"]) / "reprobuild" / "keys"
 
 
-def told(store: Path, **env: str) -> str:
-    """Run a command on a store, and return what it said of the key."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_DATA_HOME")}
-    done = reprobuild("store", "check", "--json", "--store", store, env={**kept, **env})
-    assert done.returncode == 0, done.stderr
-    json.loads(done.stdout)
-    return "".join(line for line in done.stderr.splitlines() if " s] " not in line)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Ask a store for results as a command does, and return what it said of the key."""
+
+    def ask(store: Path, **env: str) -> str:
+        for name in ("HOME", "XDG_DATA_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        session = common.make_session(store)
+        assert capsys.readouterr().err == "", "a command that asks for no results says nothing"
+        for _ in range(2):
+            session.store.recall("k")
+        return capsys.readouterr().err.rstrip("\n")
+
+    return ask
 
 
-def test_without_a_folder_for_keys_the_program_works_and_says_so(given: Path, tmp_path: Path) -> None:
+def test_without_a_folder_for_keys_the_program_works_and_says_so(
+    given: Path, told: Callable[..., str], tmp_path: Path
+) -> None:
     mine = Store(given, Keyring(None))
     before = sorted((path, path.stat().st_mtime_ns) for path in given.rglob("*"))
     assert mine.recall("k") is None
@@ -193,7 +206,7 @@ def test_without_a_folder_for_keys_the_program_works_and_says_so(given: Path, tm
     assert told(given, XDG_DATA_HOME=f"{tmp_path}/data") == ""
 
 
-def test_a_key_from_elsewhere_is_told_once(given: Path, tmp_path: Path) -> None:
+def test_a_key_from_elsewhere_is_told_once(given: Path, told: Callable[..., str], tmp_path: Path) -> None:
     env = {"XDG_DATA_HOME": str(tmp_path / "data")}
     line = f"{given} has a key from elsewhere: what it remembers is made again, under a key of your own"
     assert told(given, **env) == line
@@ -201,7 +214,7 @@ def test_a_key_from_elsewhere_is_told_once(given: Path, tmp_path: Path) -> None:
     assert told(given, **env) == ""
 
 
-def test_a_shared_store_is_joined(given: Path, tmp_path: Path) -> None:
+def test_a_shared_store_is_joined(given: Path, told: Callable[..., str], tmp_path: Path) -> None:
     (given / "key").chmod(0o640)
     env = {"XDG_DATA_HOME": str(tmp_path / "data")}
     line = (
