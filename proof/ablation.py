@@ -24,8 +24,10 @@ from msgspec import Struct, structs
 from proof import clock
 from proof.circumstances import FAR, PLAIN, ROOT, USER, environment, prefix, workplace
 from proof.factors import fill
+from reprobuild.keyring import keyring
 from reprobuild.lock import Lock, write_lock
 from reprobuild.realise.base import realise_base
+from reprobuild.share import join
 from reprobuild.store import Store
 
 CIRCUMSTANCES = {"plain": PLAIN, "far": FAR}
@@ -141,13 +143,14 @@ class Ablation:
 
     def _part_at(self, top: Path, part: str, name: str, program: Path) -> dict[str, str]:
         levels = CIRCUMSTANCES[name]
+        env = environment(levels, self.tools, top) | {"PYTHONPATH": str(program)}
         if part == "base":
             fill(top / "store", self.locks[part], self.store)
         else:
             shutil.copytree(self._realised(part), top / "store")
+            join(Store(top / "store", keyring(env)), lambda _: None)
         if levels["user"] == "ordinary":
             subprocess.run(["chown", "-R", f"{USER}:{USER}", str(top)], check=True)
-        env = environment(levels, self.tools, top) | {"PYTHONPATH": str(program)}
         run = subprocess.run(
             [*prefix(levels, self.clock), sys.executable, "-m", "proof.part", part, str(self.work / f"{part}.lock"),
              str(top), name],

@@ -92,7 +92,10 @@ def prefix(levels: Mapping[str, Any], library: Path) -> list[str]:
 
 def environment(levels: Mapping[str, Any], tools: Mapping[str, str], home: Path) -> dict[str, str]:
     """Return the variables of a command; `tools` are those with which its programs are found."""
-    env = {**tools, "TZ": levels["time zone"], "LC_ALL": levels["locale"], "HOME": str(home)}
+    env = {
+        **tools, "TZ": levels["time zone"], "LC_ALL": levels["locale"], "HOME": str(home),
+        "XDG_DATA_HOME": str(home / "data"),
+    }  # fmt: skip
     env.pop("PYTHONHASHSEED", None)
     if levels["hash seed"] != "random":
         env["PYTHONHASHSEED"] = levels["hash seed"]

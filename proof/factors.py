@@ -125,12 +125,15 @@ class Factors:
         write_lock(self.unsealed, place / "given.lock")
         if build.levels["user"] == "ordinary":
             subprocess.run(["chown", "-R", f"{USER}:{USER}", str(top)], check=True)
+        env = environment(build.levels, self.tools, place)
+        if build.levels["store"] == "used":
+            env["XDG_DATA_HOME"] = str(self.work / "data")  # what builds before it remembered is to count
         began = time.monotonic()
         run = subprocess.run(
             [*engine_of(build.builder, self.engines), *self._own_tools(), *prefix(build.levels, self.clock),
              sys.executable, "-m", module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"),
              "--store", str(store), "--offline", "--sif", "--builder", build.builder.split()[0]],
-            cwd=ROOT, env=environment(build.levels, self.tools, place), umask=int(build.levels["umask"], 8),
+            cwd=ROOT, env=env, umask=int(build.levels["umask"], 8),
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         found: dict[str, Any] = {"number": build.number, "builder": build.builder, **build.levels}

@@ -17,12 +17,12 @@ import pwd
 import shlex
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from reprobuild.errors import UsageError
-from reprobuild.signature import NAME, make_key
+from reprobuild.signature import NAME, is_private, make_key, stored_key
 from reprobuild.store import Store
 
 # linux/posix_acl_xattr.h: version 2, then (tag, rights, id) each; the id is of named users alone.
@@ -37,6 +37,7 @@ _NESTED = (
     "blobs",
     "packages",
 )  # their directories are shared, too; the trees in `roots` are one user's each
+_MEND = "let XDG_DATA_HOME name a folder that you alone can write to"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -45,7 +46,8 @@ def share(store: Store, group: str) -> None:
     """Let a group read and write a store, which is made where it is not there; all others are kept out.
 
     Raises:
-        UsageError: there is no such group, the file system has no ACLs, or an entry is a link or another user's.
+        UsageError: there is no such group, the file system has no ACLs, an entry is a link or another user's, or
+            the key of the store cannot be recorded.
         OSError: the store belongs to another user, or the user is not in the group.
     """
     try:
@@ -55,7 +57,8 @@ def share(store: Store, group: str) -> None:
             f"there is no group {group!r} on this machine", hint="`id -Gn` shows those of yours"
         ) from None
     store.make()
-    make_key(store.root)
+    if make_key(store.root, store.known, renew=True) is None:
+        raise _unrecorded(store)
     root = os.open(store.root, _DIRECTORY)
     try:
         place = _Place(store.root, root, number, os.fstat(root).st_uid)
@@ -70,6 +73,63 @@ def share(store: Store, group: str) -> None:
                         _share(deep)
     finally:
         os.close(root)
+
+
+def join(store: Store, say: Callable[[str], object]) -> str:
+    """Believe what a store remembers from now on, and return the name of its owner.
+
+    Args:
+        store: each of its writers is trusted as the user.
+        say: is told whose it is before anything is recorded.
+
+    Raises:
+        UsageError: it has no key, or the key cannot be recorded.
+    """
+    key = stored_key(store.root)
+    if key is None:
+        raise UsageError(
+            f"{store.root} has no key that this user can read and its owner alone can write",
+            hint="name a store, such as the one that `reprobuild store share --group NAME --store DIR` shares",
+        )
+    owner = _owner(store.root.stat().st_uid)
+    say(f"{store.root} belongs to {owner}")
+    if not store.known.add(key):
+        raise _unrecorded(store)
+    return owner
+
+
+def key_note(store: Store) -> str:
+    """Return what the user is to know of the key of a store; empty where there is nothing to tell."""
+    key = stored_key(store.root)
+    if key is not None and store.known.has(key):
+        return ""
+    if not store.known.usable:
+        return (
+            f"what {store.root} remembers does not count: {store.known} cannot keep keys of stores; {_MEND}"
+        )
+    if key is None:
+        return ""
+    if is_private(store.root):
+        return (
+            f"{store.root} has a key from elsewhere: what it remembers is made again, under a key of your own"
+        )
+    return (
+        f"{store.root} has a key that you did not join: what it remembers does not count; to trust each of its "
+        f"writers as yourself: `reprobuild store join {shlex.quote(str(store.root))}`"
+    )
+
+
+def _unrecorded(store: Store) -> UsageError:
+    return UsageError(
+        f"the key of {store.root} cannot be kept: {store.known} cannot keep keys of stores", hint=_MEND
+    )
+
+
+def _owner(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user number {number}"
 
 
 def check_writers(store: Store) -> None:

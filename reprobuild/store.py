@@ -7,7 +7,7 @@
     partial/HASH.MACHINE    downloads that were interrupted
     tmp/MACHINE.*           unfinished work; removed by the next process that finds its own one gone
     in-use                  locked by every process that uses the store
-    key                     signs `made`: see `signature`
+    key                     signs `made`, for users who know it: see `signature`
 
 The directory is private when this program makes it. Blobs are 0444 in it: folders of results hold hard links to them.
 Every file appears by rename, so an interrupted process leaves nothing half-written.
@@ -36,6 +36,7 @@ from reprobuild.alone import lock, machine
 from reprobuild.errors import FetchError
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Sha256
+from reprobuild.keyring import Keyring, keyring
 from reprobuild.signature import make_key, read_key, sign, verify
 from reprobuild.whole import private_folder
 
@@ -100,8 +101,18 @@ class Store:
     was asked for.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, known: Keyring | None = None, doubt: Callable[[Store], object] = lambda store: None
+    ) -> None:
+        """Use a directory as a store.
+
+        Args:
+            root: the directory; it is made when something is first kept.
+            known: the keys that the user believes; by default those of the user who runs this process.
+            doubt: is called once, when results are first asked for and the user believes no key of the store.
+        """
         self.root = root
+        self.known = known or keyring()
         self._verified: set[str] = set()
         # Threads that want one blob wait for the first, which hashes it.
         self._hashing: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -112,6 +123,8 @@ class Store:
         self._let_go: Callable[[], object] = lambda: None
         self._locked = False
         self._key: bytes | None = None
+        self._doubt: Callable[[Store], object] | None = doubt
+        self._here: dict[str, bytes] = {}  # what this process remembers where it believes no key
 
     def blob(self, sha256: str) -> Path:
         """Return where a blob stands, or would stand; no check.
@@ -293,18 +306,35 @@ class Store:
 
     def signed(self, path: Path) -> bytes | None:
         """Return the content of a file that `keep_signed` wrote, or None where it is not, or no longer, that file."""
-        self._key = self._key or read_key(self.root)
-        if self._key is None:
-            return None
+        key = self._believed()
+        if key is None:
+            return self._here.get(str(path))
         try:
-            return verify(self._key, path.name, read_plain(path, LARGEST_MEMORY))
+            return verify(key, path.name, read_plain(path, LARGEST_MEMORY))
         except OSError:
             return None
 
+    def _believed(self) -> bytes | None:
+        """Return the key of the store that the user believes; the first time that there is none, say so."""
+        self._key = self._key or read_key(self.root, self.known)
+        if self._key is None:
+            with self._guard:
+                doubt, self._doubt = self._doubt, None
+            if doubt is not None:
+                doubt(self)
+        return self._key
+
     def keep_signed(self, path: Path, content: bytes) -> None:
-        """Write a file of the store, outside of `blobs`, that is believed again."""
+        """Write a file of the store, outside of `blobs`, that is believed again.
+
+        Where the user believes no key of the store, nothing is written: this process alone remembers it.
+        """
+        self._hold(make=True)
+        self._key = self._believed() or make_key(self.root, self.known)
+        if self._key is None:
+            self._here[str(path)] = content
+            return
         with self.scratch() as folder:
-            self._key = self._key or make_key(self.root)
             part = folder / path.name
             part.write_bytes(sign(self._key, path.name, content))
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,9 @@ from proof.kinds import KINDS, ON_OTHER_PAGES
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.results import read_image
+from reprobuild.share import join
+from reprobuild.signature import stored_key
+from reprobuild.store import Store
 from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
 from tests.torch_environment import make_torch_environment
@@ -38,6 +43,21 @@ PROGRAM = (sys.executable, "-m", "reprobuild.cli")
 
 # No test is to download builds of Python; those that need some make them.
 os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-builds.json")
+
+# The keys of the stores that tests make are not for the user's home; processes that tests start know them, too.
+_DATA = tempfile.TemporaryDirectory(prefix="reprobuild-tests-")
+os.environ["XDG_DATA_HOME"] = _DATA.name
+atexit.register(_DATA.cleanup)
+
+
+def kept_store() -> Path | None:
+    """Return the store that REPROBUILD_TEST_STORE names, joined: an earlier run of the tests made its key."""
+    named = os.environ.get("REPROBUILD_TEST_STORE")
+    if not named:
+        return None
+    if stored_key(Path(named)):
+        join(Store(Path(named)), lambda _: None)
+    return Path(named)
 
 
 @contextlib.contextmanager
@@ -122,8 +142,7 @@ def reprobuild(
 @pytest.fixture(scope="session")
 def test_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that is kept between runs where REPROBUILD_TEST_STORE names one."""
-    chosen = os.environ.get("REPROBUILD_TEST_STORE")
-    return Path(chosen) if chosen else tmp_path_factory.mktemp("store")
+    return kept_store() or tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,10 @@ PACKAGE = Path(__file__).parent.parent / "reprobuild"
 # A room imports those before it, never those after (docs/design.md).
 ORDER = [
     "errors", "proc", "capture", "sandbox", "secrets", "halt", "alone", "descriptors", "whole", "guard", "archive",
-    "layering", "snapshot", "restore", "profiles", "decisions", "services", "lock", "net", "signature", "store",
-    "share", "listing", "compare", "caches", "fetch", "keep", "brought", "halflife", "registry", "apt", "conda",
-    "resolve", "payload", "wheelorder", "realise", "preflight", "collect", "config", "render", "context", "image",
-    "engines", "builders", "explain",
+    "layering", "snapshot", "restore", "profiles", "decisions", "services", "lock", "net", "keyring", "signature",
+    "store", "share", "listing", "compare", "caches", "fetch", "keep", "brought", "halflife", "registry", "apt",
+    "conda", "resolve", "payload", "wheelorder", "realise", "preflight", "collect", "config", "render", "context",
+    "image", "engines", "builders", "explain",
     "environments", "verify", "report", "session", "results", "checks", "running", "ship", "fleet", "doctor",
     "pipeline", "rebuild", "cli",
 ]  # fmt: skip
@@ -40,7 +40,7 @@ ONLY_IN = {
     "numpy": set(),
 }
 EXITS = {"cli"}
-READS_ENVIRONMENT = {"cli"}
+READS_ENVIRONMENT = {"cli", "keyring"}  # the keys of whoever runs a program that uses `Store` by itself
 
 
 def room_of(path: Path) -> str:

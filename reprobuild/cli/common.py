@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reprobuild.pipeline import Making
     from reprobuild.resolve.freeze.pip_settings import Asking
     from reprobuild.session import Session
+    from reprobuild.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -213,6 +214,7 @@ def make_session(
         UsageError: other users may write to the store. It may be `sharing` that mends this.
     """
     from reprobuild.caches import Caches, user_caches
+    from reprobuild.keyring import keyring
     from reprobuild.net import Net, Netrc
     from reprobuild.session import Session
     from reprobuild.share import check_writers
@@ -223,7 +225,7 @@ def make_session(
     steps = progress.Steps()
     if store is None:
         _close(cache / "reprobuild")
-    place = Store((store or cache / "reprobuild").absolute())
+    place = Store((store or cache / "reprobuild").absolute(), keyring(env), _doubt)
     if not sharing:
         check_writers(place)
     return Session(
@@ -237,6 +239,14 @@ def make_session(
         caches=user_caches(env) if caches else Caches(),
         pip=pip,
     )
+
+
+def _doubt(store: Store) -> None:
+    """Say once why results of a store do not count."""
+    from reprobuild.share import key_note
+
+    if line := key_note(store):
+        note(line)
 
 
 def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:

@@ -11,12 +11,13 @@ from reprobuild import collect
 from reprobuild.cli import common
 from reprobuild.errors import FetchError
 from reprobuild.report.storing import render_checked, render_collected
+from reprobuild.share import join as join_with
 from reprobuild.share import share as share_with
 
 
 @click.group()
 def command() -> None:
-    """Clean the store, verify it, or share it.
+    """Clean the store, verify it, share it, or join it.
 
     \b
     Example:
@@ -63,6 +64,24 @@ def share(group: str, store: Path | None, as_json: bool) -> None:
         common.print_json({"store": str(session.store.root), "group": group})
     else:
         common.tell(f"{session.store.root} is shared with the group {group}")
+
+
+@command.command()
+@click.argument("folder", metavar="DIR", type=common.PATH)
+@common.json_option
+def join(folder: Path, as_json: bool) -> None:
+    """Believe what the store in DIR remembers; each of its writers can then decide what your builds make.
+
+    \b
+    Example:
+      reprobuild store join /scratch/lab/store
+    """
+    session = common.make_session(folder, sharing=True)
+    owner = join_with(session.store, session.say)
+    if as_json:
+        common.print_json({"store": str(session.store.root), "owner": owner})
+    else:
+        common.tell(f"{session.store.root} of {owner} is joined: each of its writers is trusted as you are")
 
 
 @command.command()

@@ -107,6 +107,7 @@ def test_two_empty_stores_one_lock_equal_manifests(built_example: Built, tmp_pat
     lock.write_bytes((built_example.out / "reprobuild.lock").read_bytes())
     env = {**os.environ, "HOME": str(mine), "TZ": "Pacific/Kiritimati", "LC_ALL": "C", "USER": "someone"}
     env.pop("XDG_CACHE_HOME", None)
+    env.pop("XDG_DATA_HOME", None)
     done = reprobuild(
         "from-snapshot", SNAPSHOT, "--decisions", DECISIONS, "-o", mine / "deep" / "er" / "out",
         "--store", mine / "store", "--lock", lock,

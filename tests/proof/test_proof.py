@@ -47,6 +47,7 @@ def test_what_a_command_is_started_with() -> None:
     assert not {"setpriv", "taskset", "env"} & set(prefix(PLAIN, library))
     env = environment(FAR, {"PATH": "/bin", "PYTHONHASHSEED": "9"}, Path("/home"))
     assert (env["TZ"], env["LC_ALL"], env["PYTHONHASHSEED"]) == ("America/St_Johns", "de_DE.UTF-8", "1")
+    assert (env["HOME"], env["XDG_DATA_HOME"]) == ("/home", "/home/data")
     assert "PYTHONHASHSEED" not in environment(PLAIN, {"PYTHONHASHSEED": "9"}, Path("/home"))
     assert (module(PLAIN), module(FAR)) == ("reprobuild.cli", "proof.disturbed")
 

@@ -15,10 +15,12 @@ import pytest
 from reprobuild import share as sharing
 from reprobuild.errors import UsageError
 from reprobuild.fetch import fetch
+from reprobuild.keyring import Keyring
 from reprobuild.lock import Artefact
 from reprobuild.net import Net
 from reprobuild.realise.root import kept_root
-from reprobuild.share import share
+from reprobuild.share import join, share
+from reprobuild.signature import sign, stored_key
 from reprobuild.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import folder as directory
@@ -53,21 +55,37 @@ def does(user: int, group: int, task: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def joined(store: Path, user: int) -> Store:
+    """Return a store as a user has it who joined it: to be called by that user."""
+    home = store.parent / f"home of {user}"
+    mine = Store(store, Keyring(home / "keys"))
+    join(mine, lambda _: None)
+    return mine
+
+
 def test_members_share_and_others_are_kept_out(place: Path) -> None:
     store, group = Store(place / "store"), grp.getgrgid(os.getgid())
     store.remember("before", 1)
     share(store, group.gr_name)
     tar = store.add(make_tar([directory("closed", 0o700)]))
 
+    def strange() -> None:
+        """Before she joins, nothing of the others counts, and hers stays hers."""
+        mine = Store(place / "store", Keyring(place / f"home of {ALICE}" / "keys"))
+        assert mine.recall("before") is None
+        mine.remember("before", 2)
+        assert mine.recall("before") == 2
+
     def writes() -> None:
-        Store(place / "store").add(b"of alice")
-        Store(place / "store").remember("k", {"made by": "alice"})
-        with Store(place / "store").scratch():
+        mine = joined(place / "store", ALICE)
+        mine.add(b"of alice")
+        mine.remember("k", {"made by": "alice"})
+        with mine.scratch():
             pass
-        kept_root(tar, Store(place / "store"))
+        kept_root(tar, mine)
 
     def reads() -> None:
-        mine = Store(place / "store")
+        mine = joined(place / "store", BOB)
         assert mine.recall("k") == {"made by": "alice"}
         assert mine.recall("before") == 1
         assert mine.blob(mine.add(b"of alice")).read_bytes() == b"of alice"
@@ -80,6 +98,10 @@ def test_members_share_and_others_are_kept_out(place: Path) -> None:
     def looks() -> None:
         list((place / "store").iterdir())
 
+    for user in (ALICE, BOB):
+        (place / f"home of {user}").mkdir()
+        os.chown(place / f"home of {user}", user, user)
+    assert does(ALICE, group.gr_gid, strange) == 0
     assert does(ALICE, group.gr_gid, writes) == 0
     assert does(BOB, group.gr_gid, reads) == 0
     assert does(EVE, EVE, looks) == errno.EACCES
@@ -96,10 +118,33 @@ def test_what_somebody_without_the_key_wrote_is_not_believed(place: Path) -> Non
 
     def forges() -> None:
         (store.root / "key").rename(store.root / "away")
-        Store(place / "store").remember("k", "forged")
+        key = b"k" * 32
+        (store.root / "key").write_bytes(key)
+        (store.root / "key").chmod(0o600)
+        (store.root / "made" / "k").unlink()
+        (store.root / "made" / "k").write_bytes(sign(key, "k", b'"forged"'))
 
     assert does(EVE, EVE, forges) == 0
+    assert (store.root / "made" / "k").read_bytes().endswith(b'"forged"')
     assert Store(place / "store").recall("k") is None
+
+
+def test_a_store_from_elsewhere_gets_a_key_of_its_own_when_it_is_shared(place: Path) -> None:
+    """Its group would believe what a stranger signed."""
+    Store(place / "store", Keyring(place / "stranger")).remember("k", "forged")
+    (place / "store" / "key").chmod(0o640)
+    before = stored_key(place / "store")
+    share(Store(place / "store"), grp.getgrgid(os.getgid()).gr_name)
+    assert stored_key(place / "store") not in (None, before)
+    assert Store(place / "store").recall("k") is None
+
+
+def test_a_store_whose_key_cannot_be_kept_is_not_shared(place: Path) -> None:
+    group = grp.getgrgid(os.getgid()).gr_name
+    with pytest.raises(UsageError, match="cannot keep keys of stores") as caught:
+        share(Store(place / "store", Keyring(None)), group)
+    assert caught.value.hint == "let XDG_DATA_HOME name a folder that you alone can write to"
+    share(Store(place / "store", Keyring(place / "data")), group)
 
 
 def test_what_cannot_be_shared(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ A fixture that is imported into a second conftest.py would be made a second time
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +14,14 @@ from reprobuild.apt.index import SystemIndex
 from reprobuild.lock import Base
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store import Store
+from tests.conftest import kept_store
 from tests.system.samples import bring
 
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store: the one that REPROBUILD_TEST_STORE names, which later runs find filled, or a new one."""
-    named = os.environ.get("REPROBUILD_TEST_STORE")
-    return Store(Path(named) if named else tmp_path_factory.mktemp("store"))
+    return Store(kept_store() or tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="session")

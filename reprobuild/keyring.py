@@ -1,0 +1,92 @@
+"""Keys of stores that the user believes: those that this program made for the user, and those that the user joined.
+
+A store that is handed over brings its own key along. Its results are believed only where this folder has the key, and
+a store cannot bring that. The folder has one empty file for each key, named by the sha256 of the key. It counts only
+where folder and file belong to the user, and no other user may write to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Keyring:
+    """The keys that one user believes; without a folder there are none, and none can be added."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def __str__(self) -> str:
+        """Return the folder as messages name it."""
+        return str(self.folder or "an environment without XDG_DATA_HOME and HOME")
+
+    def has(self, key: bytes) -> bool:
+        """Tell whether the user believes a key."""
+        with contextlib.suppress(OSError), self._open() as number:
+            return _is_own(os.stat(_name(key), dir_fd=number, follow_symlinks=False))
+        return False
+
+    @property
+    def usable(self) -> bool:
+        """Whether a key can be recorded."""
+        try:
+            with self._open():
+                return os.access(self.folder or "", os.W_OK)
+        except FileNotFoundError:
+            above = [path for path in self.folder.parents if path.exists()] if self.folder else []
+            return bool(above) and os.access(above[0], os.W_OK)
+        except OSError:
+            return False
+
+    def add(self, key: bytes) -> bool:
+        """Record a key, and tell whether that was possible."""
+        with contextlib.suppress(OSError):
+            if self.folder is not None:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._open() as number:
+                os.close(os.open(_name(key), _NEW, 0o600, dir_fd=number))
+        return self.has(key)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[int]:
+        """Give the open folder.
+
+        Raises:
+            OSError: it is not there, or others may write to it.
+        """
+        if self.folder is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        number = os.open(self.folder, _DIRECTORY)
+        try:
+            if not _is_own(os.fstat(number)):
+                raise PermissionError(errno.EPERM, "others may write to it", str(self.folder))
+            yield number
+        finally:
+            os.close(number)
+
+
+def keyring(env: Mapping[str, str] | None = None) -> Keyring:
+    """Return the keys of the user whose environment this is; by default that of this process."""
+    env = os.environ if env is None else env
+    if Path(env.get("XDG_DATA_HOME", "")).is_absolute():
+        return Keyring(Path(env["XDG_DATA_HOME"]) / "reprobuild" / "keys")
+    if Path(env.get("HOME", "")).is_absolute():
+        return Keyring(Path(env["HOME"]) / ".local" / "share" / "reprobuild" / "keys")
+    return Keyring(None)
+
+
+def _name(key: bytes) -> str:
+    return hashlib.sha256(key).hexdigest()
+
+
+def _is_own(facts: os.stat_result) -> bool:
+    return facts.st_uid == os.geteuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
