@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -85,6 +85,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
     python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
+    python = msgspec.structs.replace(python, rulings=_without_unlisted(python.rulings, snapshot))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
         *subject.triage.rulings,
@@ -152,7 +153,8 @@ def _with_conda(subject: Subject, around: Surroundings) -> Subject:
 def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
     platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     architecture, machine = MACHINES[platform]
-    wanted = (line for line in snapshot.requirements if not is_named(line.name, decisions.drop))
+    every = (*snapshot.requirements, *snapshot.unlisted)
+    wanted = (line for line in every if not is_named(line.name, decisions.drop))
     return Subject(
         snapshot=snapshot, decisions=decisions, platform=platform, architecture=architecture, machine=machine,
         interpreter=resolve_interpreter(snapshot, decisions.python), triage=triage_snapshot(snapshot, decisions),
@@ -245,9 +247,20 @@ def _unread(snapshot: Snapshot) -> list[Ruling]:
 def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:
     return [
         _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
-        for line in snapshot.requirements
+        for line in (*snapshot.requirements, *snapshot.unlisted)
         if is_named(line.name, drop)
     ]
+
+
+def _without_unlisted(rulings: Iterable[Ruling], snapshot: Snapshot) -> tuple[Ruling, ...]:
+    """Leave out the lines beside the freeze that no index has: a snapshot without capture.json has no such line."""
+    beside = {(line.place.file, line.name) for line in snapshot.unlisted}
+    return tuple(
+        msgspec.structs.replace(ruling, outcome="excluded", kind="unlisted")
+        if ruling.outcome == "unresolved" and (ruling.file, ruling.subject) in beside
+        else ruling
+        for ruling in rulings
+    )
 
 
 def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Ruling:

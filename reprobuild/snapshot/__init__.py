@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
 from reprobuild.guard.plain import read_plain
-from reprobuild.snapshot import apt_lists, captured, conda, environ, text
+from reprobuild.snapshot import apt_lists, captured, conda, environ, text, unlisted
 from reprobuild.snapshot.joined import conda_versions, exact_variables, last_line
 from reprobuild.snapshot.kinds import KINDS, RECIPE, Kind, explicit_lock, kind_of
 from reprobuild.snapshot.model import Remark, Report, Snapshot
@@ -26,7 +26,7 @@ _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle")
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = "take one with the recipe in README.md, or name the folder that holds env.txt and requirements.txt"
 # Fields that came later. They are left out of the digest where they are empty, so older snapshots keep theirs.
-_LATER = ("captured", "conda", "rpms", "reports", "apt_lists")
+_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted")
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -55,6 +55,7 @@ def read_snapshot(folder: Path) -> Snapshot:
         digest="",
         captured=captured.parse(document[1], document[0]) if document else None,
         apt_lists=apt_lists.parse(document[1], document[0]) if document else (),
+        unlisted=unlisted.parse(document[1], held.names(), document[0]) if document else (),
         remarks=tuple(held.remarks),
         absent=tuple(name for name in RECIPE if name not in there),
         **{field: tuple(values) for field, values in held.found.items()},
@@ -120,6 +121,10 @@ class _Held:
         values, notes = kind.parse(data, shown)
         self.found[kind.field] += values
         self.remarks += notes
+
+    def names(self) -> set[str]:
+        """Return the names of the distributions and of conda's packages."""
+        return {line.name for field in ("requirements", "conda") for line in self.found[field]}
 
     def join(self) -> None:
         """Bring together what several files say of one thing.

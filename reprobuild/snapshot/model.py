@@ -227,7 +227,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     `digest` is the sha256 (hex) of the captured content without its secrets. `absent` names the kinds of
     file (`requirements.txt`, ...) that the chapter's recipe writes and the folder does not hold. `captured` is what
-    `reprobuild capture` wrote beside them: whole repositories, and where things lay.
+    `reprobuild capture` wrote beside them: whole repositories, and where things lay. `unlisted` are the lines that
+    `pip freeze --all` adds to the freeze.
     """
 
     digest: str
@@ -243,3 +244,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     rpms: tuple[RpmPackage, ...] = ()
     reports: tuple[Report, ...] = ()
     apt_lists: tuple[AptList, ...] = ()
+    unlisted: tuple[Requirement, ...] = ()
