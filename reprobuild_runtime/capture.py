@@ -3614,7 +3614,6 @@ VALUES: tuple[Rule, ...] = (
 )
 
 
-_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
     r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
@@ -3622,10 +3621,6 @@ NOTHING = re.compile(
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-_INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
-    r"\"',;]{1,200})"
-)
 OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
@@ -3644,15 +3639,6 @@ AUTHORIZATION = re.compile(
     r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
 )
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
-# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
-# A group of the system after a user, a module after a file, a port after a host, a place in a container.
-_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
-_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
-_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
-# How far from an option the name of its program may stand.
-_NEAR = 200
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
@@ -3685,88 +3671,6 @@ def secret_value(value: str) -> str | None:
     for rule in VALUES:
         if marked(rule, lowered) and secrets_of(rule, value):
             return rule.name
-    return None
-
-
-def secret_variable(name: str, value: str) -> str | None:
-    """Return the rule by which this environment variable is a secret, or None.
-
-    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
-    (`SOME_AUTH`) needs a value that looks generated.
-    """
-    if NOTHING.fullmatch(value):
-        return None
-    found = (
-        secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
-    )
-    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
-        return "generated" if not value.startswith("/") and looks_generated(value) else None
-    return found
-
-
-def _secret_inside(value: str) -> str | None:
-    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
-    for match in _INSIDE.finditer(value):
-        rule = secret_name(match[1].replace("-", "_"), match[2])
-        if rule and not NOTHING.fullmatch(match[2]):
-            return rule
-    return None
-
-
-def _login_inside(name: str, value: str) -> str | None:
-    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
-
-    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
-    """
-    for header in AUTHORIZATION.finditer(value):
-        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
-        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
-        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
-            return "header"
-    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
-        return "header"
-    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
-        return "login"
-    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
-        return "password"
-    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
-        return "secret"
-    for match in ADDRESS.finditer(value):
-        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
-        if token and looks_generated(token[0][3:]):
-            return "conda-token"
-    return _option_inside(value)
-
-
-def _is_bearer(scheme: str, token: str) -> bool:
-    """Whether this is a header's value without its name, and no text about something basic."""
-    if scheme.lower().startswith("bearer"):
-        return len(token) >= 16 and looks_generated(token)
-    return is_login(token)
-
-
-def _is_login(match: re.Match[str], name: str) -> bool:
-    """Whether `user:password` after an option is a login, in a variable of this name."""
-    user, _, password = match[3].strip("\"'").partition(":")
-    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
-        return False
-    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
-    if re.search("(?i)curl|proxy", before + match[1]):
-        return not NOTHING.fullmatch(password)
-    if _RUNS_AS.search(before):
-        return not _GROUP.fullmatch(password)
-    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
-
-
-def _option_inside(value: str) -> str | None:
-    """Return the rule by which a word after an option (`--token abc`) is a secret."""
-    for match in OPTION.finditer(value):
-        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
-        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
-        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
-        if rule and not nothing and not loose:
-            return rule
     return None
 
 
@@ -3884,7 +3788,7 @@ def without_login(match: re.Match[str]) -> str:
 
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-_ASSIGNED = re.compile(
+ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
     r"[\\\"']{0,4}(?=\S)"
 )
@@ -3893,7 +3797,7 @@ _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
 # Parameters of links that are signed for a time, by stores of files and their front ends.
-_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
 def strip_credentials(url: str) -> tuple[str, bool]:
@@ -3929,8 +3833,8 @@ def redact(text: str) -> str:
     text = LOGIN.sub(without_login, _without_header(text))
     text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
-    for match in _ASSIGNED.finditer(text):
-        if _assigns_secret(match):
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
             return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
 
@@ -3960,12 +3864,14 @@ def _without_options(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _assigns_secret(match: re.Match[str]) -> bool:
+def assigns_secret(match: re.Match[str]) -> bool:
     """Tell whether what follows is the value of a secret."""
     name = match[1].replace("-", "_")
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
     found = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
     if not found or (not match[2] and (match[3] == "=" or match[4])):
         return bool(found)
     before = match.string[max(match.start() - 1, 0) : match.start()]
@@ -4014,7 +3920,7 @@ def _without_secrets(query: str) -> str:
     for part in query.split("&"):
         name, has_value, value = part.partition("=")
         word = unquote(name).replace("-", "_")
-        if not (has_value and (secret_name(word, value) or _SIGNED.fullmatch(word))):
+        if not (has_value and (secret_name(word, value) or SIGNED.fullmatch(word))):
             kept.append(part)
     return "&".join(kept)
 
@@ -4027,6 +3933,136 @@ def _cut_values(text: str) -> tuple[str, bool]:
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text
+
+
+_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
+_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
+)
+# A parameter of an address that is long enough for a signature.
+_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~-]{16,400})")
+_WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+
+
+def secret_variable(name: str, value: str) -> str | None:
+    """Return the rule by which this environment variable is a secret, or None.
+
+    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
+    (`SOME_AUTH`) needs a value that looks generated.
+    """
+    if NOTHING.fullmatch(value):
+        return None
+    found = (
+        secret_name(name, value)
+        or secret_value(value)
+        or _secret_inside(value)
+        or _assigned_inside(value)
+        or _login_inside(name, value)
+    )
+    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+        return "generated" if not value.startswith("/") and looks_generated(value) else None
+    return found
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
+    return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _secret_inside(value: str) -> str | None:
+    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
+    for match in _INSIDE.finditer(value):
+        rule = secret_name(match[1].replace("-", "_"), match[2])
+        if (
+            value[match.end(1) : match.end(1) + 1] == ":"
+            and value[max(match.start() - 1, 0) : match.start()] == "/"
+        ):
+            continue  # `registry/token:latest`
+        if rule and not NOTHING.fullmatch(match[2]):
+            return rule
+    return None
+
+
+def _assigned_inside(value: str) -> str | None:
+    """Return the rule of what `redact` takes for the value of a secret, wherever in a value the name of it stands.
+
+    Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
+    """
+    for match in ASSIGNED.finditer(value):
+        word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
+        if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
+            return secret_name(match[1].replace("-", "_"), word) or "assigned"
+    for match in _PARAMETER.finditer(value):
+        if SIGNED.fullmatch(unquote(match[1]).replace("-", "_")) and looks_generated(match[2]):
+            return "signature"
+    return None
+
+
+def _login_inside(name: str, value: str) -> str | None:
+    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+
+    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    """
+    for header in AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
+        return "secret"
+    for match in ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Whether this is a header's value without its name, and no text about something basic."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    return is_login(token)
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    for match in OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None
 
 
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.

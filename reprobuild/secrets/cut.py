@@ -22,7 +22,7 @@ from reprobuild.secrets.search import (
 from reprobuild.secrets.words import CONDA_TOKEN, GONE, looks_generated, secret_name
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-_ASSIGNED = re.compile(
+ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
     r"[\\\"']{0,4}(?=\S)"
 )
@@ -31,7 +31,7 @@ _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
 # Parameters of links that are signed for a time, by stores of files and their front ends.
-_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
 def strip_credentials(url: str) -> tuple[str, bool]:
@@ -67,8 +67,8 @@ def redact(text: str) -> str:
     text = LOGIN.sub(without_login, _without_header(text))
     text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
-    for match in _ASSIGNED.finditer(text):
-        if _assigns_secret(match):
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
             return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
 
@@ -98,12 +98,14 @@ def _without_options(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _assigns_secret(match: re.Match[str]) -> bool:
+def assigns_secret(match: re.Match[str]) -> bool:
     """Tell whether what follows is the value of a secret."""
     name = match[1].replace("-", "_")
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
     found = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
     if not found or (not match[2] and (match[3] == "=" or match[4])):
         return bool(found)
     before = match.string[max(match.start() - 1, 0) : match.start()]
@@ -152,7 +154,7 @@ def _without_secrets(query: str) -> str:
     for part in query.split("&"):
         name, has_value, value = part.partition("=")
         word = unquote(name).replace("-", "_")
-        if not (has_value and (secret_name(word, value) or _SIGNED.fullmatch(word))):
+        if not (has_value and (secret_name(word, value) or SIGNED.fullmatch(word))):
             kept.append(part)
     return "&".join(kept)
 

@@ -207,6 +207,13 @@ LOGINS = [
     ("RUN", "--token abc12 --lr 1", "token"),
     ("RUN", "sshpass -p hunter2! ssh a", "sshpass"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
     ("CHANNELS", f"https://conda.example/t/ab-{ALNUM}/main", "conda-token"),
+    ("RUN", "a:password=Hunter22x", "password"), ("RUN", "opts:user=ada|token=Hunter22xYz", "token"),
+    ("RUN", "mode:x?secret=Hunter22x", "secret"), ("RUN", "k=v/token=Hunter22xYz", "token"),
+    ("RUN", "url=jdbc:postgresql://h/db?user=a&passphrase=Hunter22x", "password"),
+    ("RUN", "--set=db.password=Hunter22x", "password"), ("RUN", "a=b;c:d,e|f:pwd:x,db_password:Hunter22x", "password"),
+    ("RUN", "otpauth://totp/x?secret=JBSWY3DPEHPK3PXP", "secret"),
+    ("RUN", "https://h.example/cb#a=b&token=abc1", "token"),
+    ("RUN", f"https://h.example/v?hdnts=st~1_exp~9_{ALNUM}", "signature"),
 ]  # fmt: skip
 
 
@@ -225,6 +232,10 @@ HARMLESS = [
     ("SSL_ARGS", "--ssl-key /etc/ssl/k.pem --pass --verbose"), ("SORT_ARGS", "--key 2 --reverse"),
     ("PIP_INDEX_URL", "https://files.example/a/t/stable/simple"), ("X", "Time 12:34:AA"), ("X", "creds.file.x"),
     ("RUN", "+secrets.hf=$HF"), ("RUN", "ssh -p 22 host"), ("RUN", "--tokenizer-type abc"),
+    ("RUN", "a:max_tokens=4096"), ("RUN", "mode:x?token=${TOKEN}"), ("RUN", "k=v/bos_token=<s>"), ("RUN", "a:key=$1"),
+    ("RUN", "--set=model.pad_token_id=0"), ("RUN", "a:dropout_token_rate=0.1"), ("RUN", "img/token:latest"),
+    ("LS_COLORS", "*.tar=01;31:*.key=01;31:*.token=00"), ("RUN", "a:password={password}"),
+    ("X", "https://h.example/v?hdnts=none&expires=1"), ("X", "https://a@h/x"),
 ]  # fmt: skip
 
 
