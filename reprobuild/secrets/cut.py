@@ -30,6 +30,11 @@ ASSIGNED = re.compile(
 _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
+# A login whose `@` is percent-encoded; no host has one.
+_ENCODED_AT = re.compile("%(?:25){0,9}40")
+# After an address of IPv6: what is neither a port nor a template.
+_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
+_OF_PATH = re.compile(r";([^;/]{1,9999})")
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
@@ -43,21 +48,25 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     if not mark:
         return _cut_values(url)
     authority, slash, tail = _authority(rest, scheme)
-    user, at, host = authority.rpartition("@")
+    user, at, named = authority.rpartition("@")
+    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
     keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
     bare = f"{scheme}://{keep}{host}{slash}{tail}"
     try:
         parts = urlsplit(bare)
-        cut = urlunsplit(
-            parts._replace(query=_without_secrets(parts.query), fragment=_without_secrets(parts.fragment))
+        plain = parts._replace(
+            path=_without_parameters(parts.path),
+            query=_without_secrets(parts.query),
+            fragment=_without_secrets(parts.fragment),
         )
+        cut = urlunsplit(plain)
     except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
         return f"{scheme}://{GONE}", True
     # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
-    same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
+    same = parts == plain
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
-    return tokenless, bool(at and not keep) or not same or more or tokenless != clean
+    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
 
 
 def redact(text: str) -> str:
@@ -149,14 +158,20 @@ def secret_query(query: str) -> bool:
 
 
 def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets."""
-    kept = []
-    for part in query.split("&"):
-        name, has_value, value = part.partition("=")
-        word = unquote(name).replace("-", "_")
-        if not (has_value and (secret_name(word, value) or SIGNED.fullmatch(word))):
-            kept.append(part)
-    return "&".join(kept)
+    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+
+
+def _without_parameters(path: str) -> str:
+    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
+
+
+def _is_secret_parameter(part: str) -> bool:
+    name, has_value, value = part.partition("=")
+    word = unquote(name).strip().replace("-", "_")
+    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
 def _cut_values(text: str) -> tuple[str, bool]:

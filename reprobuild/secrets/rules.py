@@ -94,6 +94,11 @@ def _header_value(value: str, name: str) -> bool:
     return bool(named and looks_chosen(value) and _given(value))
 
 
+def _encoded_login(value: str) -> bool:
+    """Whether a login whose colon is percent-encoded is one."""
+    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+
+
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
@@ -209,6 +214,21 @@ VALUES: tuple[Rule, ...] = (
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
         near="://",
+    ),
+    Rule(  # `@` and `:` are percent-encoded
+        "url-encoded",
+        ("%40", "2540"),
+        r"://([^\s/@'\"<>?#%]{0,100}%(?:25){0,9}3[Aa][^\s/@'\"<>?#]{1,300}?)%(?:25){0,9}40",
+        _encoded_login,
+        run=True,
+        near="://",
+    ),
+    Rule(  # one slash, or three
+        "url-slash",
+        ("@",),
+        r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
+        real_login,
+        near="[pPsShH]:/(?:[^/]|//)",
     ),
     Rule(
         "url-token",

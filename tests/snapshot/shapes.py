@@ -59,6 +59,7 @@ CONTEXTS = {
     "azure-sas": "https://x.blob.core.example/c?sv=2024-08-04&se=2027-01-01&sr=c&sig={a41}%2B{a2}%3D",
     "wandb": "wandb login {h40}", "url-credential": "redis://:{a16}@cache:6379/0",
     "url-token": "https://{h32}@o1.example/2",
+    "url-encoded": "https://ada%3A{a16}%40h.example/x", "url-slash": "https:/ada:{a16}@h.example/x",
     "url-parameter": "https://x.example/v1?access_token={a32}",
     "connection": "jdbc:postgresql://db:5432/x?user=ada&password={a16}",
     "netrc": "machine api.example login ada password {a24}",
@@ -77,6 +78,7 @@ SHAPES = {**TOKENS, **CONTEXTS}
 
 # What is written in another way, and found by a rule above.
 MORE = {
+    "url-encoded-twice": "https://ada%253a{a16}%2540h.example/x", "url-slashes": "https:///ada:{a16}@h.example/x",
     "curl-user": "  --user ada:{a16}", "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}",
     "redis-acl": "rediss://default:{a24}@h.example:6380",
     "dsn": "postgresql://ada:{a20}@db.example/runs", "odbc": "Driver={X};Server=s;Uid=ada;Pwd={a16};",

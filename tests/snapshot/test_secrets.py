@@ -10,7 +10,7 @@ from hypothesis import given
 
 from reprobuild import secrets
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import patches
+from reprobuild.snapshot import freeze, patches
 from tests.snapshot.samples import ALNUM, SECRETS
 from tests.snapshot.shapes import MORE, SHAPES, fill
 
@@ -316,6 +316,25 @@ def test_a_key_of_a_table_is_a_short_identifier(name: str, value: str, rule: str
         ("git+file:///srv/t/lab/x.git@0123abc", "git+file:///srv/t/lab/x.git@0123abc", False),
         ("git+HTTPS://example.org/t/lab/x.git", "git+HTTPS://example.org/x.git", True),
         ("https://[::1]:80/a", "https://[::1]:80/a", False),
+        ("https://[::1]:pw/a", "https://[::1]/a", True),
+        ("https://u:p@[::1]:pw/a", "https://[::1]/a", True),
+        ("https://[::1]:${PORT}/a", "https://[::1]:${PORT}/a", False),
+        ("https://[::1]:/a", "https://[::1]:/a", False),
+        ("https://h.example/a.whl;jsessionid=ABCDEF0123456789", "https://h.example/a.whl", True),
+        ("https://h.example/a;v=1;token=x;w=2/b;sid=3?c", "https://h.example/a;v=1;w=2/b;sid=3?c", True),
+        ("https://h.example/x.whl?a=1;token=Hunter22xYz", "https://h.example/x.whl?a=1", True),
+        ("https://h.example/x?token=1;a=1&b=2", "https://h.example/x?a=1&b=2", True),
+        ("https://h.example/x?a;b=1&amp;token=2", "https://h.example/x?a;b=1&amp", True),
+        ("https://h.example/x?&a=1;;b", "https://h.example/x?&a=1;;b", False),
+        ("https://h.example/x#egg=a;token=2", "https://h.example/x#egg=a", True),
+        ("https://ada%3Apw%40h.example/x.whl", "https://h.example/x.whl", True),
+        ("https://ada%40h.example/x.whl", "https://h.example/x.whl", True),
+        ("https://ada%253Apw%2540h.example/x.whl", "https://h.example/x.whl", True),
+        ("https://h.example/a%40b.whl", "https://h.example/a%40b.whl", False),
+        ("https:/ada:pw1@h.example/x.whl", "https:/***@h.example/x.whl", True),
+        ("https:///ada:pw1@h.example/x.whl", "https:///***@h.example/x.whl", True),
+        ("git+https:/ada:pw1@h.example/x.git", "git+https:/***@h.example/x.git", True),
+        ("file:/srv/x.whl", "file:/srv/x.whl", False),
         ("https://u:p@[broken/a", "https://***", True),
         ("git@example.org:r.git", "git@example.org:r.git", False),
         ("file:///C:/x/y.whl", "file:///C:/x/y.whl", False),
@@ -324,6 +343,24 @@ def test_a_key_of_a_table_is_a_short_identifier(name: str, value: str, rule: str
 )
 def test_strip_credentials(url: str, bare: str, cut: bool) -> None:
     assert secrets.strip_credentials(url) == (bare, cut)
+
+
+ADDRESSES = [
+    "https://h.example/a-1-py3-none-any.whl;jsessionid={}", "https://h.example/a-1-py3-none-any.whl?a=1;token={}",
+    "https://ada%3A{}%40h.example/a-1-py3-none-any.whl", "https://[::1]:{}/a-1-py3-none-any.whl",
+    "https:/ada:{}@h.example/a-1-py3-none-any.whl", "git+https://ada%3A{}%40h.example/a.git@0123456789abcdef",
+    "https://h.example/a.whl#sha256=0;token={}", "git+https:/ada:{}@h.example/a.git@0123456789abcdef#egg=a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_login_of_a_requirement_is_kept(address: str) -> None:
+    """Neither in what was read of a freeze nor in a remark, also where an option has the address."""
+    password = "Hunter22xYz"
+    lines = "c @ {0}\n-e {0}\n--extra-index-url {0}\n{0}\nd @ {0} ; python_version >= '3.8'\n"
+    read = freeze.parse(lines.format(address.format(password)).encode())
+    assert password not in repr(read)
+    assert "h.example" in repr(read) or "[::1]" in repr(read)
 
 
 @pytest.mark.parametrize(
