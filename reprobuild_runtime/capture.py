@@ -1310,6 +1310,20 @@ def arguments(words: Iterable[str]) -> List[str]:
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
+    return _judged_together(out)
+
+
+def _judged_together(words: Sequence[str]) -> List[str]:
+    """Cut the words that are secrets by the words before them: `docker login -p ...`, `wandb login ...`."""
+    line = " ".join(words)
+    lowered, masked = line.lower(), list(line)
+    for rule in VALUES:
+        for start, end in secrets_of(rule, line) if marked(rule, lowered) else ():
+            masked[start:end] = "\0" * (end - start)
+    text, out, at = "".join(masked), [], 0
+    for word in words:
+        out.append(re.sub("\0+", GONE, text[at : at + len(word)]))
+        at += len(word) + 1
     return out
 
 
@@ -2803,6 +2817,94 @@ def looks_chosen(text: str) -> bool:
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text) and (strange or entropy(text) >= 2.8))
 
 
+# A word begins here, also behind the `\n` of JSON.
+_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
+_PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
+# What may stand between a program and its option, and the word after that.
+_BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
+_WORD = r"[\"']?([^\s\"'$]{4,200})"
+
+# Each password must have a letter and a digit, for sources have words and templates there.
+COMMANDS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    (
+        "registry-login",
+        (" login ",),
+        rf"{_PROGRAM}login{_BETWEEN}-p[ \t=]{{0,4}}{_WORD}",
+        r"login[ \t].{0,200}-p",
+    ),
+    (  # MinIO: the key, then the secret
+        "minio",
+        ("alias set ", "host add "),
+        rf"{_PROGRAM}mcl?i?[ \t]{{1,4}}(?:alias[ \t]{{1,4}}set|config[ \t]{{1,4}}host[ \t]{{1,4}}add)"
+        r"[ \t]{1,4}\S{1,60}[ \t]{1,4}[\"']?https?://\S{1,200}[ \t]{1,4}\S{1,200}[ \t]{1,4}"
+        rf"{_WORD}",
+        "://",
+    ),
+    (
+        "ldap",
+        ("ldap",),
+        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}-w[ \t]{{0,4}}{_WORD}",
+        r"[ \t]-w",
+    ),
+    (
+        "samba",
+        ("smbclient", "rpcclient"),
+        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])[\"']?[^\s%\"'$]{{1,60}}%"
+        r"([^\s\"'$]{4,200})",
+        "%",
+    ),
+    (
+        "lftp",
+        ("lftp",),
+        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])[\"']?[^\s,\"'$]{{1,60}},([^\s\"'$]{{4,200}})",
+        ",",
+    ),
+    (
+        "archive-7z",
+        ("7z ", "7za ", "7zr "),
+        rf"{_PROGRAM}7z[ar]?{_BETWEEN}-p{_WORD}",
+        "[ \\t]-p",
+    ),
+    (
+        "archive-zip",
+        ("zip -", "unzip "),
+        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:-P[ \t]{{0,4}}|--password[= ]){_WORD}",
+        "[ \\t]-(?:P|-password)",
+    ),
+    (
+        "openssl",
+        ("pass:",),
+        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}[\"']?pass:([^\s\"'$]{4,200})",
+        "-pass",
+    ),
+    (
+        "curl-cookie",
+        ("curl",),
+        rf"curl{_BETWEEN}(?:-b[ \t]{{0,4}}|--cookie[= ])[\"']?[A-Za-z][\w.-]{{0,60}}=([^\s\"'$]{{8,4000}})",
+        r"(?:-b|--cookie)",
+    ),
+    (  # a string of libpq, with the password at any place after another part
+        "libpq",
+        ("password=",),
+        rf"{_PART}(?:host(?:addr)?|port|user|dbname|sslmode)=[^\s\"',;]{{1,100}}"
+        rf"(?:[ \t]{{1,4}}[a-z_]{{2,20}}=[^\s\"',;]{{1,100}}){{0,6}}?[ \t]{{1,4}}password={_WORD}",
+        "[ \\t]password=",
+    ),
+    (
+        "libpq-first",
+        ("password=",),
+        rf"{_PART}password=([^\s\"'$,;]{{4,200}})(?=[ \t]{{1,4}}(?:host(?:addr)?|port|user|dbname|sslmode)=)",
+        "(?:host|port|user|dbname|sslmode)",
+    ),
+    (
+        "oracle",
+        ("@//", ":1521"),
+        r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
+        "/[^/]{1,200}@",
+    ),
+)
+
+
 # fmt: off
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
@@ -3252,6 +3354,33 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("ezak", "eztk",),
         r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
     ),
+    (
+        "aws-session",
+        ("fwogzxivyxdz", "iqojb3jpz2lux2vj", "fqodyxdz",),
+        r"(?<![+/])(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj|FQoDYXdz)[A-Za-z0-9+/]{100,3000}={0,2}",
+    ),
+    (
+        "nuget",
+        ("oy2",),
+        r"oy2(?=[a-z]{0,42}\d)[a-z2-7]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "crates",
+        ("cio",),
+        r"(?<![-_./+])cio(?=[A-Za-z]{0,31}\d)(?=[a-z0-9]{0,31}[A-Z])(?=[A-Z0-9]{0,31}[a-z])"
+        r"[A-Za-z0-9]{32}(?![A-Za-z0-9_+/=-])",
+    ),
+    (
+        "modal",
+        ("ak-", "as-",),
+        r"(?<![-_./+])a[ks]-(?=[A-Za-z]{0,21}\d)(?=[a-z0-9]{0,21}[A-Z])(?=[A-Z0-9]{0,21}[a-"
+        r"z])[A-Za-z0-9]{22}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "mapbox",
+        ("sk.eyj",),
+        r"sk\.eyJ[A-Za-z0-9_-]{20,400}\.[A-Za-z0-9_-]{20,60}(?![A-Za-z0-9_.-])",
+    ),
 )
 # fmt: on
 
@@ -3384,6 +3513,13 @@ VALUES: tuple[Rule, ...] = (
         ("private key",),
         r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    Rule(  # the body of a key of OpenSSH, with or without its header
+        "openssh-key",
+        ("b3blbnnzac1rzxktdje",),
+        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
+        plausible,
+        run=True,
     ),
     Rule(
         "encoded-key",
@@ -3554,7 +3690,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "curl-header",
-        ("key", "token", "secret", "pass", "auth"),
+        ("key", "token", "secret", "pass", "auth", "cookie"),
         r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
         r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
         _header_value,
@@ -3575,6 +3711,7 @@ VALUES: tuple[Rule, ...] = (
         r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
     ),
+    *(Rule(name, marks, pattern, _chosen_login, near=near) for name, marks, pattern, near in COMMANDS),
     Rule(
         "sshpass",
         ("sshpass",),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from reprobuild.secrets.commands import COMMANDS
 from reprobuild.secrets.tokens import TOKENS
 from reprobuild.secrets.words import (
     STAND_IN,
@@ -152,6 +153,13 @@ VALUES: tuple[Rule, ...] = (
         ("private key",),
         r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    Rule(  # the body of a key of OpenSSH, with or without its header
+        "openssh-key",
+        ("b3blbnnzac1rzxktdje",),
+        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
+        plausible,
+        run=True,
     ),
     Rule(
         "encoded-key",
@@ -322,7 +330,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "curl-header",
-        ("key", "token", "secret", "pass", "auth"),
+        ("key", "token", "secret", "pass", "auth", "cookie"),
         r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
         r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
         _header_value,
@@ -343,6 +351,7 @@ VALUES: tuple[Rule, ...] = (
         r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
     ),
+    *(Rule(name, marks, pattern, _chosen_login, near=near) for name, marks, pattern, near in COMMANDS),
     Rule(
         "sshpass",
         ("sshpass",),

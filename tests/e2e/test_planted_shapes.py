@@ -44,7 +44,10 @@ def build_wheel(folder, settings=None, metadata=None):
     return name
 build_editable = build_wheel
 """
-COMMANDS = ("curl", "mysql", "sshpass", "tool", "wandb")
+COMMANDS = (
+    "curl", "mysql", "sshpass", "tool", "wandb", "docker", "podman", "mc", "ldapsearch", "smbclient", "lftp", "7z",
+    "unzip", "zip", "openssl", "sqlplus",
+)  # fmt: skip
 ACCEPTED = ("--accept", "python-patch", "--accept", "no-apt-list")
 
 
@@ -105,7 +108,7 @@ def capture(folder: Path, top: Path, plants: list[Plant], out: Path) -> bytes:
     words = [
         word
         for plant in commands
-        for word in (shlex.split(plant.text) if plant.text.startswith(COMMANDS) else [plant.text])
+        for word in (shlex.split(plant.text) if plant.text.split(" ")[0] in COMMANDS else [plant.text])
     ]
     run = f"subprocess.run([sys.executable, {str(PROGRAM)!r}, '-o', {str(out)!r}], check=True)"
     argv = [str(folder / "venv" / "bin" / "python"), "-c", f"import subprocess, sys; {run}", *words]
