@@ -2825,12 +2825,13 @@ _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
 _WORD = r"[\"']?([^\s\"'$]{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
-COMMANDS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "registry-login",
         (" login ",),
         rf"{_PROGRAM}login{_BETWEEN}-p[ \t=]{{0,4}}{_WORD}",
         r"login[ \t].{0,200}-p",
+        True,
     ),
     (  # MinIO: the key, then the secret
         "minio",
@@ -2839,12 +2840,14 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         r"[ \t]{1,4}\S{1,60}[ \t]{1,4}[\"']?https?://\S{1,200}[ \t]{1,4}\S{1,200}[ \t]{1,4}"
         rf"{_WORD}",
         "://",
+        False,
     ),
     (
         "ldap",
         ("ldap",),
         rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}-w[ \t]{{0,4}}{_WORD}",
         r"[ \t]-w",
+        True,
     ),
     (
         "samba",
@@ -2852,36 +2855,42 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])[\"']?[^\s%\"'$]{{1,60}}%"
         r"([^\s\"'$]{4,200})",
         "%",
+        True,
     ),
     (
         "lftp",
         ("lftp",),
         rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])[\"']?[^\s,\"'$]{{1,60}},([^\s\"'$]{{4,200}})",
         ",",
+        True,
     ),
     (
         "archive-7z",
         ("7z ", "7za ", "7zr "),
         rf"{_PROGRAM}7z[ar]?{_BETWEEN}-p{_WORD}",
         "[ \\t]-p",
+        True,
     ),
     (
         "archive-zip",
         ("zip -", "unzip "),
         rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:-P[ \t]{{0,4}}|--password[= ]){_WORD}",
         "[ \\t]-(?:P|-password)",
+        True,
     ),
     (
         "openssl",
         ("pass:",),
         r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}[\"']?pass:([^\s\"'$]{4,200})",
         "-pass",
+        False,
     ),
     (
         "curl-cookie",
         ("curl",),
         rf"curl{_BETWEEN}(?:-b[ \t]{{0,4}}|--cookie[= ])[\"']?[A-Za-z][\w.-]{{0,60}}=([^\s\"'$]{{8,4000}})",
         r"(?:-b|--cookie)",
+        False,
     ),
     (  # a string of libpq, with the password at any place after another part
         "libpq",
@@ -2889,18 +2898,21 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         rf"{_PART}(?:host(?:addr)?|port|user|dbname|sslmode)=[^\s\"',;]{{1,100}}"
         rf"(?:[ \t]{{1,4}}[a-z_]{{2,20}}=[^\s\"',;]{{1,100}}){{0,6}}?[ \t]{{1,4}}password={_WORD}",
         "[ \\t]password=",
+        False,
     ),
     (
         "libpq-first",
         ("password=",),
         rf"{_PART}password=([^\s\"'$,;]{{4,200}})(?=[ \t]{{1,4}}(?:host(?:addr)?|port|user|dbname|sslmode)=)",
         "(?:host|port|user|dbname|sslmode)",
+        False,
     ),
     (
         "oracle",
-        ("@//", ":1521"),
+        ("@",),
         r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
-        "/[^/]{1,200}@",
+        r"@//|@[\w.-]{1,200}:1521",
+        False,
     ),
 )
 
@@ -3391,7 +3403,8 @@ class Rule(NamedTuple):
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
     `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
-    must hold `near`, too, which is quicker to find than `pattern`.
+    must hold `near`, too, which is quicker to find than `pattern`. With `option` it has ` -`, too, and no rule without
+    `option` has such a mark.
     """
 
     name: str
@@ -3400,12 +3413,13 @@ class Rule(NamedTuple):
     real: Callable[..., bool] = lambda text: True
     run: bool = False
     near: str = ""
+    option: bool = False
 
 
 # Each value that `looks_chosen` passes has a digit.
 NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
     r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
     r"t|db|storage|shared|admin|deploy)"
@@ -3493,7 +3507,7 @@ def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[Rule, ...] = (
-    *(Rule(name, marks, f"{_START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
     Rule(
         "aws-secret-key",
         ("secret",),
@@ -3711,7 +3725,10 @@ VALUES: tuple[Rule, ...] = (
         r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
     ),
-    *(Rule(name, marks, pattern, _chosen_login, near=near) for name, marks, pattern, near in COMMANDS),
+    *(
+        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
+        for name, marks, pattern, near, option in COMMANDS
+    ),
     Rule(
         "sshpass",
         ("sshpass",),
@@ -3810,15 +3827,24 @@ _SPOKEN = re.compile(
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+# A command that is given a password has an option before it.
+_OPTION = b" -"
 _DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
 _IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
-_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
 _IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
 _IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
+_WHOLE = {
+    number: rule.pattern[len(START) :].encode()
+    for number, rule in enumerate(VALUES)
+    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
+    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
+}  # fmt: skip
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
@@ -3844,14 +3870,14 @@ def find(
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
-    lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
+    lines = {mark: _marked_lines(lowered, mark, look) for mark in (*_WORDS, _OPTION)}
     found: dict[int, str] = {}
     for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
                 if mark not in lines:
-                    lines[mark] = _marked_lines(lowered, mark, look)
+                    lines[mark] = _lines_of(mark, lowered, lines, look, option=rule.option)
             places = set().union(*(lines[mark] for mark in _MARKS[number]))
         else:
             places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
@@ -3865,14 +3891,29 @@ def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int,
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    lowered_runs = runs.lower()
     texts = (
-        (_IN_RUNS, lowered_runs),
         (_IN_WORDED, worded),
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
     )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+    found = {number for marks, text in texts if text for mark, number in marks if mark in text}
+    lowered_runs = runs.lower()
+    return found | {number for mark, number in _IN_RUNS if _in_run(mark, number, runs, lowered_runs)}
+
+
+def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
+    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    at = lowered.find(mark)
+    if at < 0 or number not in _WHOLE:
+        return at >= 0
+    token = re.compile(_WHOLE[number])
+    while at >= 0:
+        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
+        end = len(runs) if end < 0 else end
+        if token.search(runs, start, end):
+            return True
+        at = lowered.find(mark, end)
+    return False
 
 
 def _add_lines(
@@ -3933,6 +3974,17 @@ def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[t
         lines.add((text.rfind(b"\n", 0, at) + 1, end))
         at = text.find(mark, end)
     return lines
+
+
+def _lines_of(
+    mark: bytes, text: bytes, lines: dict[bytes, set[tuple[int, int]]], look: Callable[[], object], *, option: bool
+) -> set[tuple[int, int]]:  # fmt: skip
+    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
+    if word is None:
+        return _marked_lines(text, mark, look)
+    look()
+    return {place for place in lines[word] if text.find(mark, *place) >= 0}
 
 
 def without_login(match: re.Match[str]) -> str:

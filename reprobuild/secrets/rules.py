@@ -31,7 +31,8 @@ class Rule(NamedTuple):
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
     `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
-    must hold `near`, too, which is quicker to find than `pattern`.
+    must hold `near`, too, which is quicker to find than `pattern`. With `option` it has ` -`, too, and no rule without
+    `option` has such a mark.
     """
 
     name: str
@@ -40,12 +41,13 @@ class Rule(NamedTuple):
     real: Callable[..., bool] = lambda text: True
     run: bool = False
     near: str = ""
+    option: bool = False
 
 
 # Each value that `looks_chosen` passes has a digit.
 NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
     r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
     r"t|db|storage|shared|admin|deploy)"
@@ -133,7 +135,7 @@ def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[Rule, ...] = (
-    *(Rule(name, marks, f"{_START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
     Rule(
         "aws-secret-key",
         ("secret",),
@@ -351,7 +353,10 @@ VALUES: tuple[Rule, ...] = (
         r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
     ),
-    *(Rule(name, marks, pattern, _chosen_login, near=near) for name, marks, pattern, near in COMMANDS),
+    *(
+        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
+        for name, marks, pattern, near, option in COMMANDS
+    ),
     Rule(
         "sshpass",
         ("sshpass",),

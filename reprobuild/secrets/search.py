@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from reprobuild.secrets.rules import NUMBER, VALUES, Rule, judged, marked, secrets_of
+from reprobuild.secrets.rules import NUMBER, START, VALUES, Rule, judged, marked, secrets_of
 from reprobuild.secrets.words import GONE
 
 NOTHING = re.compile(
@@ -47,15 +47,24 @@ _SPOKEN = re.compile(
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+# A command that is given a password has an option before it.
+_OPTION = b" -"
 _DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
 _IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
-_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
 _IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
 _IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
+_WHOLE = {
+    number: rule.pattern[len(START) :].encode()
+    for number, rule in enumerate(VALUES)
+    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
+    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
+}  # fmt: skip
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
@@ -81,14 +90,14 @@ def find(
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
-    lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
+    lines = {mark: _marked_lines(lowered, mark, look) for mark in (*_WORDS, _OPTION)}
     found: dict[int, str] = {}
     for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
                 if mark not in lines:
-                    lines[mark] = _marked_lines(lowered, mark, look)
+                    lines[mark] = _lines_of(mark, lowered, lines, look, option=rule.option)
             places = set().union(*(lines[mark] for mark in _MARKS[number]))
         else:
             places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
@@ -102,14 +111,29 @@ def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int,
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    lowered_runs = runs.lower()
     texts = (
-        (_IN_RUNS, lowered_runs),
         (_IN_WORDED, worded),
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
     )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+    found = {number for marks, text in texts if text for mark, number in marks if mark in text}
+    lowered_runs = runs.lower()
+    return found | {number for mark, number in _IN_RUNS if _in_run(mark, number, runs, lowered_runs)}
+
+
+def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
+    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    at = lowered.find(mark)
+    if at < 0 or number not in _WHOLE:
+        return at >= 0
+    token = re.compile(_WHOLE[number])
+    while at >= 0:
+        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
+        end = len(runs) if end < 0 else end
+        if token.search(runs, start, end):
+            return True
+        at = lowered.find(mark, end)
+    return False
 
 
 def _add_lines(
@@ -170,6 +194,17 @@ def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[t
         lines.add((text.rfind(b"\n", 0, at) + 1, end))
         at = text.find(mark, end)
     return lines
+
+
+def _lines_of(
+    mark: bytes, text: bytes, lines: dict[bytes, set[tuple[int, int]]], look: Callable[[], object], *, option: bool
+) -> set[tuple[int, int]]:  # fmt: skip
+    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
+    if word is None:
+        return _marked_lines(text, mark, look)
+    look()
+    return {place for place in lines[word] if text.find(mark, *place) >= 0}
 
 
 def without_login(match: re.Match[str]) -> str:

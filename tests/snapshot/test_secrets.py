@@ -475,6 +475,27 @@ def test_what_a_program_reads_as_a_count_a_template_or_a_special_token_is_none(n
     assert secrets.find(f"{name}={value}\n{name}: {value}\n{name} = {value}\n".encode()) == []
 
 
+PLAIN = [
+    "docker login r.example", "docker login -u ada -p $PASS r.example", "docker login --password-stdin -p <password>",
+    "podman login -p PASSWORD", "mc alias set s https://s3.example $KEY $SECRET", "mc ls s3/b", "7z x -y a.7z -oout1",
+    "mc alias set s https://s3.example ACCESS_KEY SECRET_KEY", "ldapsearch -x -W -D cn=ada", "ldapsearch -w secret x",
+    "smbclient -U ada //h/share1", "smbclient -U ada%$PASS //h", "lftp -u ada sftp://h1.example", "7z a -p a.7z",
+    "unzip -o a1.zip -d out", "zip -r -P ${PASS} a.zip x", "gzip -p1", "unzip -p a1.whl METADATA1", "bzip2 -P4x",
+    "openssl enc -pass pass:$PASS", "openssl rsa -passin env:PASS1", "openssl -pass pass:password", "compass:a1",
+    "curl -b cookies.txt https://h.example", "curl -b $COOKIE x", "host=h1 port=5432 user=u1 dbname=d1",
+    "host=h user=u password=$PASS", "password=pw host=h", "f(host=h, user=u, password=get1(x))", "src/a1@//x",
+    "from a/b1@host", "oracle scott/tiger@//h", "oy2", "ciostream1234567890123456789012345", "sk.eyJ",
+    "as-IsAndNotOtherwise12345x", "task-as-0123456789abcdefABCDEF", "fo1_short", "IQoJb3JpZ2luX2Vj", "FwoGZXIvYXdz",
+    "a = precision-recall", "oy2abcdefghij-klmnopqrstuvwxyz-0123456789abcdef",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", PLAIN)
+def test_a_command_without_a_password_is_none(line: str) -> None:
+    assert secrets.find(line.encode()) == []
+    assert secrets.secret_value(line) is None
+
+
 @pytest.mark.parametrize("name", ["PAD_TOKEN", "EOS_TOKEN_ID", "token_rate"])
 def test_a_special_token_does_not_hide_a_secret(name: str) -> None:
     assert secrets.secret_variable(name, ALNUM * 2) is not None
