@@ -2679,6 +2679,20 @@ IDENTIFIER = re.compile(
 )
 
 
+def rule_of_name(name: str) -> str:
+    """Return the rule for a name; an empty one where no value makes it a secret."""
+    return _judged_name(name) if len(name) <= 128 else _judge_name(name)
+
+
+def _judge_name(name: str) -> str:
+    found = _NAMES.fullmatch(name)
+    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+
+
+# A value names the same things again and again, and is judged once more when it is shown.
+_judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
+
+
 def secret_name(name: str, value: str = "") -> str | None:
     """Return the rule by which a variable of this name holds a secret, or None.
 
@@ -2687,8 +2701,7 @@ def secret_name(name: str, value: str = "") -> str | None:
         value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
             `SORT_KEY` names something if it is a short identifier.
     """
-    found = _NAMES.fullmatch(name)
-    rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    rule = rule_of_name(name)
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
@@ -4085,6 +4098,8 @@ def _without_options(text: str) -> str:
 def assigns_secret(match: re.Match[str]) -> bool:
     """Tell whether what follows is the value of a secret."""
     name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
     found = secret_name(name, value)
@@ -4223,6 +4238,8 @@ def _assigned_inside(value: str) -> str | None:
     Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
     """
     for match in ASSIGNED.finditer(value):
+        if not rule_of_name(match[1].replace("-", "_")):
+            continue
         word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
         if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
             return secret_name(match[1].replace("-", "_"), word) or "assigned"

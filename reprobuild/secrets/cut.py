@@ -19,7 +19,7 @@ from reprobuild.secrets.search import (
     WORD,
     without_login,
 )
-from reprobuild.secrets.words import CONDA_TOKEN, GONE, looks_generated, secret_name
+from reprobuild.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 ASSIGNED = re.compile(
@@ -110,6 +110,8 @@ def _without_options(text: str) -> str:
 def assigns_secret(match: re.Match[str]) -> bool:
     """Tell whether what follows is the value of a secret."""
     name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
     found = secret_name(name, value)

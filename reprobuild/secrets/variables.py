@@ -19,7 +19,7 @@ from reprobuild.secrets.search import (
     secret_value,
     without_login,
 )
-from reprobuild.secrets.words import CONDA_TOKEN, is_login, looks_generated, secret_name
+from reprobuild.secrets.words import CONDA_TOKEN, is_login, looks_generated, rule_of_name, secret_name
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 _INSIDE = re.compile(
@@ -85,6 +85,8 @@ def _assigned_inside(value: str) -> str | None:
     Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
     """
     for match in ASSIGNED.finditer(value):
+        if not rule_of_name(match[1].replace("-", "_")):
+            continue
         word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
         if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
             return secret_name(match[1].replace("-", "_"), word) or "assigned"

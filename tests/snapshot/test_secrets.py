@@ -560,3 +560,19 @@ def test_every_repeat_has_an_end() -> None:
     for rule in secrets.VALUES:
         bare = re.sub(r"\\.|\[(?:\\.|[^\]])*\]", "x", rule.pattern)
         assert not re.search(r"[*+](?!\?)|\{\d+,\}", bare), rule.name
+
+
+@pytest.mark.parametrize(
+    "part", ["name{}=value{}", '"k{}": {}', "--flag-{} v{}", "/opt/a{}/lib:/b{}", "a{}_token_x|b{}"]
+)
+def test_a_long_value_takes_no_more_than_its_length(part: str) -> None:
+    """Eight times the length takes about eight times as long: a passage that is squared would take 64 times."""
+    text = ",".join(part.format(number, number) for number in range(40_000))
+    times = {}
+    for length in (20_000, 160_000):
+        began = time.process_time()
+        for _ in range(160_000 // length):
+            secrets.secret_variable("NOTE", text[:length])
+            secrets.redact(text[:length])
+        times[length] = time.process_time() - began
+    assert times[160_000] < 4 * times[20_000] + 0.2, times
