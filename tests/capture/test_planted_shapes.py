@@ -14,10 +14,8 @@ from reprobuild.resolve.settings.environment import resolve_environment
 from reprobuild.snapshot import read_snapshot
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, new_origin, write
 from tests.capture.test_secrets import captured_bytes
-from tests.snapshot.shapes import MORE, SHAPES, fill
+from tests.snapshot.shapes import ALIKE, MORE, SHAPES, fill
 
-# A digest and the name of a job look like these, so a variable with an innocent name keeps them.
-ALIKE = {"hex-40": "{h40}", "uuid": "{uuid}"}
 MISSED = 2
 COMMANDS = (
     "curl", "mysql", "sshpass", "tool", "wandb", "docker", "podman", "mc", "ldapsearch", "smbclient", "lftp", "7z",

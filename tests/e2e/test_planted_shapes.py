@@ -20,10 +20,8 @@ from tests.capture.repositories import BASE, ENV, PROGRAM, git, new_origin, writ
 from tests.capture.test_secrets import captured_bytes, plant_distribution
 from tests.conftest import reprobuild
 from tests.e2e.test_planted_secrets import below, unpacked
-from tests.snapshot.shapes import MORE, SHAPES, fill
+from tests.snapshot.shapes import ALIKE, MORE, SHAPES, fill
 
-# A digest and the name of a job look like these, so a variable with an innocent name keeps them.
-ALIKE = {"hex-40": "{h40}", "uuid": "{uuid}"}
 AT_MOST = 2  # of all in a snapshot
 PROJECT = b"""[build-system]
 requires = []
