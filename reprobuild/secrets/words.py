@@ -243,7 +243,7 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|(?-i:%s\b)", text):
         return False
     if _COUNTING.search(text[:200]) or "123456789012345678" in text:
         return False

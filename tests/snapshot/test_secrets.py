@@ -540,8 +540,18 @@ HOSTILE = [
     "U0VDUkVU" * 25_000,
     " " * 199_990 + "key: value", "x-api-key: " * 18_000, '{"username":"a","key":' * 9_000, "sshpass -p " * 18_000,
     "_auth=" * 33_000, "aws secret = " * 15_000, "[[" * 100_000, "wandb login " * 16_000, "sk-" * 66_000,
-    "user:a@" * 28_000,
+    "user:a@" * 28_000, "docker login -u a " * 11_000, "login -p" * 25_000, "ldapsearch -x a -w " * 10_000,
+    "7z a -y " * 25_000, "host=a user=b " * 14_000, "b3BlbnNzaC1rZXktdjE" * 10_000, "password=a1b2 " * 14_000,
+    "a/b@" * 50_000,
+    "b3BlbnNzaC1rZXktdjE" + "A" * 20 + "\n\n" * 90_000, "curl -b a=" * 20_000, "unzip -o -" * 20_000, "a%3A" * 50_000,
+    "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("password", ["6UF4B%S+Uj*FY8xy1lt6"])
+def test_a_percent_sign_makes_no_template(password: str) -> None:
+    assert secrets.find(f"export DB_PASS={password}\n".encode())
+    assert secrets.find(b"export DB_PASS=abc1%s\n") == []
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
