@@ -20,7 +20,8 @@ PACKAGE = ROOT / "reprobuild" / "secrets"
 DATA = PACKAGE / "tokens.toml"
 TOKENS = PACKAGE / "tokens.py"
 PROGRAM = ROOT / "reprobuild_runtime" / "capture.py"
-MODULES = ("words", "tokens", "rules", "search", "cut", "files")  # each after those that it imports
+# Each after those that it imports.
+MODULES = ("words", "commands", "tokens", "rules", "search", "cut", "variables", "files")
 START = "# --- Secrets, written by dev/write_secrets.py: do not edit ---\n"
 END = "# --- End of the secrets ---"
 HEAD = '''\

@@ -1310,6 +1310,20 @@ def arguments(words: Iterable[str]) -> List[str]:
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
+    return _judged_together(out)
+
+
+def _judged_together(words: Sequence[str]) -> List[str]:
+    """Cut the words that are secrets by the words before them: `docker login -p ...`, `wandb login ...`."""
+    line = " ".join(words)
+    lowered, masked = line.lower(), list(line)
+    for rule in VALUES:
+        for start, end in secrets_of(rule, line) if marked(rule, lowered) else ():
+            masked[start:end] = "\0" * (end - start)
+    text, out, at = "".join(masked), [], 0
+    for word in words:
+        out.append(re.sub("\0+", GONE, text[at : at + len(word)]))
+        at += len(word) + 1
     return out
 
 
@@ -2665,6 +2679,20 @@ IDENTIFIER = re.compile(
 )
 
 
+def rule_of_name(name: str) -> str:
+    """Return the rule for a name; an empty one where no value makes it a secret."""
+    return _judged_name(name) if len(name) <= 128 else _judge_name(name)
+
+
+def _judge_name(name: str) -> str:
+    found = _NAMES.fullmatch(name)
+    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+
+
+# A value names the same things again and again, and is judged once more when it is shown.
+_judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
+
+
 def secret_name(name: str, value: str = "") -> str | None:
     """Return the rule by which a variable of this name holds a secret, or None.
 
@@ -2673,8 +2701,7 @@ def secret_name(name: str, value: str = "") -> str | None:
         value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
             `SORT_KEY` names something if it is a short identifier.
     """
-    found = _NAMES.fullmatch(name)
-    rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    rule = rule_of_name(name)
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
@@ -2793,7 +2820,7 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|(?-i:%s\b)", text):
         return False
     if _COUNTING.search(text[:200]) or "123456789012345678" in text:
         return False
@@ -2801,6 +2828,106 @@ def looks_chosen(text: str) -> bool:
         re.search(r"[!@#%^&*+?~=]", text) and re.search("[A-Za-z]", text) and not re.search(r"[.,;:]$", text)
     )
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text) and (strange or entropy(text) >= 2.8))
+
+
+# A word begins here, also behind the `\n` of JSON.
+_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
+_PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
+# What may stand between a program and its option, and the word after that.
+_BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
+_WORD = r"[\"']?([^\s\"'$]{4,200})"
+
+# Each password must have a letter and a digit, for sources have words and templates there.
+COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
+    (
+        "registry-login",
+        (" login ",),
+        rf"{_PROGRAM}login{_BETWEEN}-p[ \t=]{{0,4}}{_WORD}",
+        r"login[ \t].{0,200}-p",
+        True,
+    ),
+    (  # MinIO: the key, then the secret
+        "minio",
+        ("alias set ", "host add "),
+        rf"{_PROGRAM}mcl?i?[ \t]{{1,4}}(?:alias[ \t]{{1,4}}set|config[ \t]{{1,4}}host[ \t]{{1,4}}add)"
+        r"[ \t]{1,4}\S{1,60}[ \t]{1,4}[\"']?https?://\S{1,200}[ \t]{1,4}\S{1,200}[ \t]{1,4}"
+        rf"{_WORD}",
+        "://",
+        False,
+    ),
+    (
+        "ldap",
+        ("ldap",),
+        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}-w[ \t]{{0,4}}{_WORD}",
+        r"[ \t]-w",
+        True,
+    ),
+    (
+        "samba",
+        ("smbclient", "rpcclient"),
+        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])[\"']?[^\s%\"'$]{{1,60}}%"
+        r"([^\s\"'$]{4,200})",
+        "%",
+        True,
+    ),
+    (
+        "lftp",
+        ("lftp",),
+        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])[\"']?[^\s,\"'$]{{1,60}},([^\s\"'$]{{4,200}})",
+        ",",
+        True,
+    ),
+    (
+        "archive-7z",
+        ("7z ", "7za ", "7zr "),
+        rf"{_PROGRAM}7z[ar]?{_BETWEEN}-p{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "archive-zip",
+        ("zip -", "unzip "),
+        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:-P[ \t]{{0,4}}|--password[= ]){_WORD}",
+        "[ \\t]-(?:P|-password)",
+        True,
+    ),
+    (
+        "openssl",
+        ("pass:",),
+        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}[\"']?pass:([^\s\"'$]{4,200})",
+        "-pass",
+        False,
+    ),
+    (
+        "curl-cookie",
+        ("curl",),
+        rf"curl{_BETWEEN}(?:-b[ \t]{{0,4}}|--cookie[= ])[\"']?[A-Za-z][\w.-]{{0,60}}=([^\s\"'$]{{8,4000}})",
+        r"(?:-b|--cookie)",
+        False,
+    ),
+    (  # a string of libpq, with the password at any place after another part
+        "libpq",
+        ("password=",),
+        rf"{_PART}(?:host(?:addr)?|port|user|dbname|sslmode)=[^\s\"',;]{{1,100}}"
+        rf"(?:[ \t]{{1,4}}[a-z_]{{2,20}}=[^\s\"',;]{{1,100}}){{0,6}}?[ \t]{{1,4}}password={_WORD}",
+        "[ \\t]password=",
+        False,
+    ),
+    (
+        "libpq-first",
+        ("password=",),
+        rf"{_PART}password=([^\s\"'$,;]{{4,200}})(?=[ \t]{{1,4}}(?:host(?:addr)?|port|user|dbname|sslmode)=)",
+        "(?:host|port|user|dbname|sslmode)",
+        False,
+    ),
+    (
+        "oracle",
+        ("@",),
+        r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
+        r"@//|@[\w.-]{1,200}:1521",
+        False,
+    ),
+)
 
 
 # fmt: off
@@ -3252,6 +3379,33 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("ezak", "eztk",),
         r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
     ),
+    (
+        "aws-session",
+        ("fwogzxivyxdz", "iqojb3jpz2lux2vj", "fqodyxdz",),
+        r"(?<![+/])(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj|FQoDYXdz)[A-Za-z0-9+/]{100,3000}={0,2}",
+    ),
+    (
+        "nuget",
+        ("oy2",),
+        r"oy2(?=[a-z]{0,42}\d)[a-z2-7]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "crates",
+        ("cio",),
+        r"(?<![-_./+])cio(?=[A-Za-z]{0,31}\d)(?=[a-z0-9]{0,31}[A-Z])(?=[A-Z0-9]{0,31}[a-z])"
+        r"[A-Za-z0-9]{32}(?![A-Za-z0-9_+/=-])",
+    ),
+    (
+        "modal",
+        ("ak-", "as-",),
+        r"(?<![-_./+])a[ks]-(?=[A-Za-z]{0,21}\d)(?=[a-z0-9]{0,21}[A-Z])(?=[A-Z0-9]{0,21}[a-"
+        r"z])[A-Za-z0-9]{22}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "mapbox",
+        ("sk.eyj",),
+        r"sk\.eyJ[A-Za-z0-9_-]{20,400}\.[A-Za-z0-9_-]{20,60}(?![A-Za-z0-9_.-])",
+    ),
 )
 # fmt: on
 
@@ -3262,7 +3416,8 @@ class Rule(NamedTuple):
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
     `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
-    must hold `near`, too, which is quicker to find than `pattern`.
+    must hold `near`, too, which is quicker to find than `pattern`. With `option` it has ` -`, too, and no rule without
+    `option` has such a mark.
     """
 
     name: str
@@ -3271,12 +3426,13 @@ class Rule(NamedTuple):
     real: Callable[..., bool] = lambda text: True
     run: bool = False
     near: str = ""
+    option: bool = False
 
 
 # Each value that `looks_chosen` passes has a digit.
 NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
     r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
     r"t|db|storage|shared|admin|deploy)"
@@ -3326,6 +3482,11 @@ def _header_value(value: str, name: str) -> bool:
     return bool(named and looks_chosen(value) and _given(value))
 
 
+def _encoded_login(value: str) -> bool:
+    """Whether a login whose colon is percent-encoded is one."""
+    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+
+
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
@@ -3359,7 +3520,7 @@ def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[Rule, ...] = (
-    *(Rule(name, marks, f"{_START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
     Rule(
         "aws-secret-key",
         ("secret",),
@@ -3379,6 +3540,13 @@ VALUES: tuple[Rule, ...] = (
         ("private key",),
         r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    Rule(  # the body of a key of OpenSSH, with or without its header
+        "openssh-key",
+        ("b3blbnnzac1rzxktdje",),
+        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
+        plausible,
+        run=True,
     ),
     Rule(
         "encoded-key",
@@ -3441,6 +3609,21 @@ VALUES: tuple[Rule, ...] = (
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
         near="://",
+    ),
+    Rule(  # `@` and `:` are percent-encoded
+        "url-encoded",
+        ("%40", "2540"),
+        r"://([^\s/@'\"<>?#%]{0,100}%(?:25){0,9}3[Aa][^\s/@'\"<>?#]{1,300}?)%(?:25){0,9}40",
+        _encoded_login,
+        run=True,
+        near="://",
+    ),
+    Rule(  # one slash, or three
+        "url-slash",
+        ("@",),
+        r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
+        real_login,
+        near="[pPsShH]:/(?:[^/]|//)",
     ),
     Rule(
         "url-token",
@@ -3534,7 +3717,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "curl-header",
-        ("key", "token", "secret", "pass", "auth"),
+        ("key", "token", "secret", "pass", "auth", "cookie"),
         r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
         r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
         _header_value,
@@ -3554,6 +3737,10 @@ VALUES: tuple[Rule, ...] = (
         r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
         r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
+    ),
+    *(
+        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
+        for name, marks, pattern, near, option in COMMANDS
     ),
     Rule(
         "sshpass",
@@ -3614,7 +3801,6 @@ VALUES: tuple[Rule, ...] = (
 )
 
 
-_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
     r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
@@ -3622,10 +3808,6 @@ NOTHING = re.compile(
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-_INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
-    r"\"',;]{1,200})"
-)
 OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
@@ -3644,15 +3826,6 @@ AUTHORIZATION = re.compile(
     r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
 )
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
-# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
-# A group of the system after a user, a module after a file, a port after a host, a place in a container.
-_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
-_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
-_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
-# How far from an option the name of its program may stand.
-_NEAR = 200
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
@@ -3667,15 +3840,24 @@ _SPOKEN = re.compile(
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+# A command that is given a password has an option before it.
+_OPTION = b" -"
 _DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
 _IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
-_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
 _IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
 _IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
+_WHOLE = {
+    number: rule.pattern[len(START) :].encode()
+    for number, rule in enumerate(VALUES)
+    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
+    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
+}  # fmt: skip
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
@@ -3685,88 +3867,6 @@ def secret_value(value: str) -> str | None:
     for rule in VALUES:
         if marked(rule, lowered) and secrets_of(rule, value):
             return rule.name
-    return None
-
-
-def secret_variable(name: str, value: str) -> str | None:
-    """Return the rule by which this environment variable is a secret, or None.
-
-    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
-    (`SOME_AUTH`) needs a value that looks generated.
-    """
-    if NOTHING.fullmatch(value):
-        return None
-    found = (
-        secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
-    )
-    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
-        return "generated" if not value.startswith("/") and looks_generated(value) else None
-    return found
-
-
-def _secret_inside(value: str) -> str | None:
-    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
-    for match in _INSIDE.finditer(value):
-        rule = secret_name(match[1].replace("-", "_"), match[2])
-        if rule and not NOTHING.fullmatch(match[2]):
-            return rule
-    return None
-
-
-def _login_inside(name: str, value: str) -> str | None:
-    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
-
-    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
-    """
-    for header in AUTHORIZATION.finditer(value):
-        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
-        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
-        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
-            return "header"
-    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
-        return "header"
-    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
-        return "login"
-    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
-        return "password"
-    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
-        return "secret"
-    for match in ADDRESS.finditer(value):
-        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
-        if token and looks_generated(token[0][3:]):
-            return "conda-token"
-    return _option_inside(value)
-
-
-def _is_bearer(scheme: str, token: str) -> bool:
-    """Whether this is a header's value without its name, and no text about something basic."""
-    if scheme.lower().startswith("bearer"):
-        return len(token) >= 16 and looks_generated(token)
-    return is_login(token)
-
-
-def _is_login(match: re.Match[str], name: str) -> bool:
-    """Whether `user:password` after an option is a login, in a variable of this name."""
-    user, _, password = match[3].strip("\"'").partition(":")
-    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
-        return False
-    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
-    if re.search("(?i)curl|proxy", before + match[1]):
-        return not NOTHING.fullmatch(password)
-    if _RUNS_AS.search(before):
-        return not _GROUP.fullmatch(password)
-    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
-
-
-def _option_inside(value: str) -> str | None:
-    """Return the rule by which a word after an option (`--token abc`) is a secret."""
-    for match in OPTION.finditer(value):
-        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
-        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
-        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
-        if rule and not nothing and not loose:
-            return rule
     return None
 
 
@@ -3783,14 +3883,14 @@ def find(
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
-    lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
+    lines = {mark: _marked_lines(lowered, mark, look) for mark in (*_WORDS, _OPTION)}
     found: dict[int, str] = {}
     for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
                 if mark not in lines:
-                    lines[mark] = _marked_lines(lowered, mark, look)
+                    lines[mark] = _lines_of(mark, lowered, lines, look, option=rule.option)
             places = set().union(*(lines[mark] for mark in _MARKS[number]))
         else:
             places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
@@ -3804,14 +3904,29 @@ def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int,
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    lowered_runs = runs.lower()
     texts = (
-        (_IN_RUNS, lowered_runs),
         (_IN_WORDED, worded),
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
     )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+    found = {number for marks, text in texts if text for mark, number in marks if mark in text}
+    lowered_runs = runs.lower()
+    return found | {number for mark, number in _IN_RUNS if _in_run(mark, number, runs, lowered_runs)}
+
+
+def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
+    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    at = lowered.find(mark)
+    if at < 0 or number not in _WHOLE:
+        return at >= 0
+    token = re.compile(_WHOLE[number])
+    while at >= 0:
+        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
+        end = len(runs) if end < 0 else end
+        if token.search(runs, start, end):
+            return True
+        at = lowered.find(mark, end)
+    return False
 
 
 def _add_lines(
@@ -3874,6 +3989,17 @@ def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[t
     return lines
 
 
+def _lines_of(
+    mark: bytes, text: bytes, lines: dict[bytes, set[tuple[int, int]]], look: Callable[[], object], *, option: bool
+) -> set[tuple[int, int]]:  # fmt: skip
+    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
+    if word is None:
+        return _marked_lines(text, mark, look)
+    look()
+    return {place for place in lines[word] if text.find(mark, *place) >= 0}
+
+
 def without_login(match: re.Match[str]) -> str:
     """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
     option, space, word = match[1], match[2], match[3].strip("\"'")
@@ -3884,7 +4010,7 @@ def without_login(match: re.Match[str]) -> str:
 
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-_ASSIGNED = re.compile(
+ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
     r"[\\\"']{0,4}(?=\S)"
 )
@@ -3892,8 +4018,13 @@ _ASSIGNED = re.compile(
 _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
+# A login whose `@` is percent-encoded; no host has one.
+_ENCODED_AT = re.compile("%(?:25){0,9}40")
+# After an address of IPv6: what is neither a port nor a template.
+_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
+_OF_PATH = re.compile(r";([^;/]{1,9999})")
 # Parameters of links that are signed for a time, by stores of files and their front ends.
-_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
 def strip_credentials(url: str) -> tuple[str, bool]:
@@ -3905,21 +4036,25 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     if not mark:
         return _cut_values(url)
     authority, slash, tail = _authority(rest, scheme)
-    user, at, host = authority.rpartition("@")
+    user, at, named = authority.rpartition("@")
+    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
     keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
     bare = f"{scheme}://{keep}{host}{slash}{tail}"
     try:
         parts = urlsplit(bare)
-        cut = urlunsplit(
-            parts._replace(query=_without_secrets(parts.query), fragment=_without_secrets(parts.fragment))
+        plain = parts._replace(
+            path=_without_parameters(parts.path),
+            query=_without_secrets(parts.query),
+            fragment=_without_secrets(parts.fragment),
         )
+        cut = urlunsplit(plain)
     except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
         return f"{scheme}://{GONE}", True
     # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
-    same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
+    same = parts == plain
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
-    return tokenless, bool(at and not keep) or not same or more or tokenless != clean
+    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
 
 
 def redact(text: str) -> str:
@@ -3929,8 +4064,8 @@ def redact(text: str) -> str:
     text = LOGIN.sub(without_login, _without_header(text))
     text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
-    for match in _ASSIGNED.finditer(text):
-        if _assigns_secret(match):
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
             return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
 
@@ -3960,12 +4095,16 @@ def _without_options(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _assigns_secret(match: re.Match[str]) -> bool:
+def assigns_secret(match: re.Match[str]) -> bool:
     """Tell whether what follows is the value of a secret."""
     name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
     found = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
     if not found or (not match[2] and (match[3] == "=" or match[4])):
         return bool(found)
     before = match.string[max(match.start() - 1, 0) : match.start()]
@@ -4009,14 +4148,20 @@ def secret_query(query: str) -> bool:
 
 
 def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets."""
-    kept = []
-    for part in query.split("&"):
-        name, has_value, value = part.partition("=")
-        word = unquote(name).replace("-", "_")
-        if not (has_value and (secret_name(word, value) or _SIGNED.fullmatch(word))):
-            kept.append(part)
-    return "&".join(kept)
+    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+
+
+def _without_parameters(path: str) -> str:
+    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
+
+
+def _is_secret_parameter(part: str) -> bool:
+    name, has_value, value = part.partition("=")
+    word = unquote(name).strip().replace("-", "_")
+    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
 def _cut_values(text: str) -> tuple[str, bool]:
@@ -4027,6 +4172,138 @@ def _cut_values(text: str) -> tuple[str, bool]:
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text
+
+
+_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
+_INSIDE = re.compile(
+    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
+    r"\"',;]{1,200})"
+)
+# A parameter of an address that is long enough for a signature.
+_PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~-]{16,400})")
+_WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
+_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
+# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
+_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+# A group of the system after a user, a module after a file, a port after a host, a place in a container.
+_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
+_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
+_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# How far from an option the name of its program may stand.
+_NEAR = 200
+
+
+def secret_variable(name: str, value: str) -> str | None:
+    """Return the rule by which this environment variable is a secret, or None.
+
+    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
+    (`SOME_AUTH`) needs a value that looks generated.
+    """
+    if NOTHING.fullmatch(value):
+        return None
+    found = (
+        secret_name(name, value)
+        or secret_value(value)
+        or _secret_inside(value)
+        or _assigned_inside(value)
+        or _login_inside(name, value)
+    )
+    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
+        return "generated" if not value.startswith("/") and looks_generated(value) else None
+    return found
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
+    return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _secret_inside(value: str) -> str | None:
+    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
+    for match in _INSIDE.finditer(value):
+        rule = secret_name(match[1].replace("-", "_"), match[2])
+        if (
+            value[match.end(1) : match.end(1) + 1] == ":"
+            and value[max(match.start() - 1, 0) : match.start()] == "/"
+        ):
+            continue  # `registry/token:latest`
+        if rule and not NOTHING.fullmatch(match[2]):
+            return rule
+    return None
+
+
+def _assigned_inside(value: str) -> str | None:
+    """Return the rule of what `redact` takes for the value of a secret, wherever in a value the name of it stands.
+
+    Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
+    """
+    for match in ASSIGNED.finditer(value):
+        if not rule_of_name(match[1].replace("-", "_")):
+            continue
+        word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
+        if word and assigns_secret(match) and not (NOTHING.fullmatch(word) or _TEMPLATE.match(word)):
+            return secret_name(match[1].replace("-", "_"), word) or "assigned"
+    for match in _PARAMETER.finditer(value):
+        if SIGNED.fullmatch(unquote(match[1]).replace("-", "_")) and looks_generated(match[2]):
+            return "signature"
+    return None
+
+
+def _login_inside(name: str, value: str) -> str | None:
+    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+
+    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    """
+    for header in AUTHORIZATION.finditer(value):
+        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
+        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
+        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
+            return "header"
+    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
+        return "header"
+    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
+        return "login"
+    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
+        return "password"
+    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
+        return "secret"
+    for match in ADDRESS.finditer(value):
+        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
+        if token and looks_generated(token[0][3:]):
+            return "conda-token"
+    return _option_inside(value)
+
+
+def _is_bearer(scheme: str, token: str) -> bool:
+    """Whether this is a header's value without its name, and no text about something basic."""
+    if scheme.lower().startswith("bearer"):
+        return len(token) >= 16 and looks_generated(token)
+    return is_login(token)
+
+
+def _is_login(match: re.Match[str], name: str) -> bool:
+    """Whether `user:password` after an option is a login, in a variable of this name."""
+    user, _, password = match[3].strip("\"'").partition(":")
+    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
+        return False
+    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
+    if re.search("(?i)curl|proxy", before + match[1]):
+        return not NOTHING.fullmatch(password)
+    if _RUNS_AS.search(before):
+        return not _GROUP.fullmatch(password)
+    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
+
+
+def _option_inside(value: str) -> str | None:
+    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    for match in OPTION.finditer(value):
+        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
+        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
+        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
+        if rule and not nothing and not loose:
+            return rule
+    return None
 
 
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.

@@ -15,7 +15,8 @@ from reprobuild.secrets.rules import VALUES as VALUES
 from reprobuild.secrets.rules import Rule as Rule
 from reprobuild.secrets.search import find as find
 from reprobuild.secrets.search import secret_value as secret_value
-from reprobuild.secrets.search import secret_variable as secret_variable
+from reprobuild.secrets.variables import holds_secret as holds_secret
+from reprobuild.secrets.variables import secret_variable as secret_variable
 from reprobuild.secrets.words import CONDA_TOKEN as CONDA_TOKEN
 from reprobuild.secrets.words import GONE as GONE
 from reprobuild.secrets.words import looks_generated as looks_generated

@@ -19,10 +19,10 @@ from reprobuild.secrets.search import (
     WORD,
     without_login,
 )
-from reprobuild.secrets.words import CONDA_TOKEN, GONE, looks_generated, secret_name
+from reprobuild.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-_ASSIGNED = re.compile(
+ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
     r"[\\\"']{0,4}(?=\S)"
 )
@@ -30,8 +30,13 @@ _ASSIGNED = re.compile(
 _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
+# A login whose `@` is percent-encoded; no host has one.
+_ENCODED_AT = re.compile("%(?:25){0,9}40")
+# After an address of IPv6: what is neither a port nor a template.
+_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
+_OF_PATH = re.compile(r";([^;/]{1,9999})")
 # Parameters of links that are signed for a time, by stores of files and their front ends.
-_SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
 def strip_credentials(url: str) -> tuple[str, bool]:
@@ -43,21 +48,25 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     if not mark:
         return _cut_values(url)
     authority, slash, tail = _authority(rest, scheme)
-    user, at, host = authority.rpartition("@")
+    user, at, named = authority.rpartition("@")
+    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
     keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
     bare = f"{scheme}://{keep}{host}{slash}{tail}"
     try:
         parts = urlsplit(bare)
-        cut = urlunsplit(
-            parts._replace(query=_without_secrets(parts.query), fragment=_without_secrets(parts.fragment))
+        plain = parts._replace(
+            path=_without_parameters(parts.path),
+            query=_without_secrets(parts.query),
+            fragment=_without_secrets(parts.fragment),
         )
+        cut = urlunsplit(plain)
     except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
         return f"{scheme}://{GONE}", True
     # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
-    same = parts.query == _without_secrets(parts.query) and parts.fragment == _without_secrets(parts.fragment)
+    same = parts == plain
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
-    return tokenless, bool(at and not keep) or not same or more or tokenless != clean
+    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
 
 
 def redact(text: str) -> str:
@@ -67,8 +76,8 @@ def redact(text: str) -> str:
     text = LOGIN.sub(without_login, _without_header(text))
     text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
-    for match in _ASSIGNED.finditer(text):
-        if _assigns_secret(match):
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
             return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
 
@@ -98,12 +107,16 @@ def _without_options(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _assigns_secret(match: re.Match[str]) -> bool:
+def assigns_secret(match: re.Match[str]) -> bool:
     """Tell whether what follows is the value of a secret."""
     name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
     whole = match.string[match.end() : match.end() + 200].split()[0]
     value = re.split("[\"',;]", whole)[0]
     found = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
     if not found or (not match[2] and (match[3] == "=" or match[4])):
         return bool(found)
     before = match.string[max(match.start() - 1, 0) : match.start()]
@@ -147,14 +160,20 @@ def secret_query(query: str) -> bool:
 
 
 def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets."""
-    kept = []
-    for part in query.split("&"):
-        name, has_value, value = part.partition("=")
-        word = unquote(name).replace("-", "_")
-        if not (has_value and (secret_name(word, value) or _SIGNED.fullmatch(word))):
-            kept.append(part)
-    return "&".join(kept)
+    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    kept = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in kept)[len(kept[0][0]) if kept else 0 :]
+
+
+def _without_parameters(path: str) -> str:
+    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
+
+
+def _is_secret_parameter(part: str) -> bool:
+    name, has_value, value = part.partition("=")
+    word = unquote(name).strip().replace("-", "_")
+    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
 def _cut_values(text: str) -> tuple[str, bool]:

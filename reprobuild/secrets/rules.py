@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from reprobuild.secrets.commands import COMMANDS
 from reprobuild.secrets.tokens import TOKENS
 from reprobuild.secrets.words import (
     STAND_IN,
@@ -30,7 +31,8 @@ class Rule(NamedTuple):
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
     secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
     `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
-    must hold `near`, too, which is quicker to find than `pattern`.
+    must hold `near`, too, which is quicker to find than `pattern`. With `option` it has ` -`, too, and no rule without
+    `option` has such a mark.
     """
 
     name: str
@@ -39,12 +41,13 @@ class Rule(NamedTuple):
     real: Callable[..., bool] = lambda text: True
     run: bool = False
     near: str = ""
+    option: bool = False
 
 
 # Each value that `looks_chosen` passes has a digit.
 NUMBER = r"\d"
 # Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _NAMED_KEY = (
     r"(?:api|app|secret|access|auth|private|encryption|signing|account|master|service|clien"
     r"t|db|storage|shared|admin|deploy)"
@@ -94,6 +97,11 @@ def _header_value(value: str, name: str) -> bool:
     return bool(named and looks_chosen(value) and _given(value))
 
 
+def _encoded_login(value: str) -> bool:
+    """Whether a login whose colon is percent-encoded is one."""
+    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+
+
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
@@ -127,7 +135,7 @@ def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[Rule, ...] = (
-    *(Rule(name, marks, f"{_START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    *(Rule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
     Rule(
         "aws-secret-key",
         ("secret",),
@@ -147,6 +155,13 @@ VALUES: tuple[Rule, ...] = (
         ("private key",),
         r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
+    ),
+    Rule(  # the body of a key of OpenSSH, with or without its header
+        "openssh-key",
+        ("b3blbnnzac1rzxktdje",),
+        r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
+        plausible,
+        run=True,
     ),
     Rule(
         "encoded-key",
@@ -209,6 +224,21 @@ VALUES: tuple[Rule, ...] = (
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
         near="://",
+    ),
+    Rule(  # `@` and `:` are percent-encoded
+        "url-encoded",
+        ("%40", "2540"),
+        r"://([^\s/@'\"<>?#%]{0,100}%(?:25){0,9}3[Aa][^\s/@'\"<>?#]{1,300}?)%(?:25){0,9}40",
+        _encoded_login,
+        run=True,
+        near="://",
+    ),
+    Rule(  # one slash, or three
+        "url-slash",
+        ("@",),
+        r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
+        real_login,
+        near="[pPsShH]:/(?:[^/]|//)",
     ),
     Rule(
         "url-token",
@@ -302,7 +332,7 @@ VALUES: tuple[Rule, ...] = (
     ),
     Rule(
         "curl-header",
-        ("key", "token", "secret", "pass", "auth"),
+        ("key", "token", "secret", "pass", "auth", "cookie"),
         r"(?:-H|--header)[ \t=]{1,4}[\"'](?P<name>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]{0,4}"
         r"(?:[A-Za-z][A-Za-z-]{2,20}[ \t]{1,4})?(?P<secret>[^\s\"'\\$]{10,4000})",
         _header_value,
@@ -322,6 +352,10 @@ VALUES: tuple[Rule, ...] = (
         r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
         r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
         looks_chosen,
+    ),
+    *(
+        Rule(name, marks, pattern, _chosen_login, near=near, option=option)
+        for name, marks, pattern, near, option in COMMANDS
     ),
     Rule(
         "sshpass",

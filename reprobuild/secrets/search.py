@@ -1,14 +1,13 @@
-"""Finding secrets: in the value of a variable, and line by line in a source, a patch or an output."""
+"""Finding secrets: in one text, and line by line in a source, a patch or an output."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from reprobuild.secrets.rules import NUMBER, VALUES, Rule, judged, marked, secrets_of
-from reprobuild.secrets.words import CONDA_TOKEN, GONE, is_login, looks_generated, secret_name
+from reprobuild.secrets.rules import NUMBER, START, VALUES, Rule, judged, marked, secrets_of
+from reprobuild.secrets.words import GONE
 
-_WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
     r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
@@ -16,10 +15,6 @@ NOTHING = re.compile(
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
 LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-_INSIDE = re.compile(
-    r"(?<![A-Za-z0-9_.-])-{0,2}([A-Za-z_][A-Za-z0-9_-]{0,60})[\"']?\s{0,4}[=:]\s{0,4}[\"']?([^\s"
-    r"\"',;]{1,200})"
-)
 OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?=\S)")
 # What a shell takes for one word; a quote that is never closed reaches to the end.
 WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
@@ -38,15 +33,6 @@ AUTHORIZATION = re.compile(
     r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
 )
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-_SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
-# What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
-# A group of the system after a user, a module after a file, a port after a host, a place in a container.
-_NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
-_GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
-_RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
-# How far from an option the name of its program may stand.
-_NEAR = 200
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
 # A token is one long word. At the edge of a piece it may be cut: what is left of it must have its mark.
@@ -61,15 +47,24 @@ _SPOKEN = re.compile(
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,20000}-----END CERTIFICATE-----")
 # Most rules that have no token of their own need one of these words in the line, and are looked for in such lines.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"pwd", b"auth", b"@")
+# A command that is given a password has an option before it.
+_OPTION = b" -"
 _DIGIT = re.compile(rb"\d")
 _MARKS = tuple(tuple(mark.encode() for mark in rule.marks) for rule in VALUES)
 _UNMARKED = tuple(number for number, rule in enumerate(VALUES) if not rule.marks)
 _BY_MARK = tuple((mark, number) for number, marks in enumerate(_MARKS) for mark in marks)
 _IN_RUNS = tuple((mark, number) for mark, number in _BY_MARK if VALUES[number].run)
 _IN_LINES = tuple((mark, number) for mark, number in _BY_MARK if not VALUES[number].run)
-_WORDED = tuple(one for one in _IN_LINES if any(word in one[0] for word in _WORDS))
+_WORDED = tuple(one for one in _IN_LINES if VALUES[one[1]].option or any(word in one[0] for word in _WORDS))
 _IN_NUMBERED = tuple(one for one in _WORDED if VALUES[one[1]].near == NUMBER)
 _IN_WORDED = tuple(one for one in _WORDED if one not in _IN_NUMBERED)
+# Tokens that stand whole in one long word: none is longer than what two pieces share, nor has another character.
+_WHOLE = {
+    number: rule.pattern[len(START) :].encode()
+    for number, rule in enumerate(VALUES)
+    if rule.pattern.startswith(f"{START}(") and "@" not in rule.pattern
+    and sum(map(int, re.findall(r"\{(?:\d+,)?(\d+)\}", rule.pattern))) < _EDGE
+}  # fmt: skip
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED)
 
 
@@ -79,88 +74,6 @@ def secret_value(value: str) -> str | None:
     for rule in VALUES:
         if marked(rule, lowered) and secrets_of(rule, value):
             return rule.name
-    return None
-
-
-def secret_variable(name: str, value: str) -> str | None:
-    """Return the rule by which this environment variable is a secret, or None.
-
-    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
-    (`SOME_AUTH`) needs a value that looks generated.
-    """
-    if NOTHING.fullmatch(value):
-        return None
-    found = (
-        secret_name(name, value) or secret_value(value) or _secret_inside(value) or _login_inside(name, value)
-    )
-    if found is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
-        return "generated" if not value.startswith("/") and looks_generated(value) else None
-    return found
-
-
-def _secret_inside(value: str) -> str | None:
-    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
-    for match in _INSIDE.finditer(value):
-        rule = secret_name(match[1].replace("-", "_"), match[2])
-        if rule and not NOTHING.fullmatch(match[2]):
-            return rule
-    return None
-
-
-def _login_inside(name: str, value: str) -> str | None:
-    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
-
-    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
-    """
-    for header in AUTHORIZATION.finditer(value):
-        word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
-        known = _SCHEMES.search(header[0]) or len(word) >= 16 or re.search(r"[^A-Za-z-]", word)
-        if known and not (_TEMPLATE.match(word) or NOTHING.fullmatch(word)):
-            return "header"
-    if any(_is_bearer(match[1], match[2]) for match in BEARER.finditer(value)):
-        return "header"
-    if any(_is_login(match, name) for match in LOGIN.finditer(value)):
-        return "login"
-    if any(not _TEMPLATE.match(match[2]) for match in SSHPASS.finditer(value)):
-        return "password"
-    if any(not _TEMPLATE.match(m[2]) and not NOTHING.fullmatch(m[2]) for m in GROUPED.finditer(value)):
-        return "secret"
-    for match in ADDRESS.finditer(value):
-        token = CONDA_TOKEN.search(match[0]) if match[0].lower().startswith("http") else None
-        if token and looks_generated(token[0][3:]):
-            return "conda-token"
-    return _option_inside(value)
-
-
-def _is_bearer(scheme: str, token: str) -> bool:
-    """Whether this is a header's value without its name, and no text about something basic."""
-    if scheme.lower().startswith("bearer"):
-        return len(token) >= 16 and looks_generated(token)
-    return is_login(token)
-
-
-def _is_login(match: re.Match[str], name: str) -> bool:
-    """Whether `user:password` after an option is a login, in a variable of this name."""
-    user, _, password = match[3].strip("\"'").partition(":")
-    if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
-        return False
-    before = f"{name} {match.string[max(match.start() - _NEAR, 0) : match.start()]}"
-    if re.search("(?i)curl|proxy", before + match[1]):
-        return not NOTHING.fullmatch(password)
-    if _RUNS_AS.search(before):
-        return not _GROUP.fullmatch(password)
-    return not _NO_PASSWORD.fullmatch(password) and "/" not in user
-
-
-def _option_inside(value: str) -> str | None:
-    """Return the rule by which a word after an option (`--token abc`) is a secret."""
-    for match in OPTION.finditer(value):
-        word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
-        nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
-        loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
-        if rule and not nothing and not loose:
-            return rule
     return None
 
 
@@ -177,14 +90,14 @@ def find(
     if b"BEGIN CERT" in text:
         text = _CERTIFICATE.sub(lambda match: b"\n" * match[0].count(b"\n"), text)
     lowered, runs = text.lower(), _long_runs(text, look)
-    lines = {mark: _marked_lines(lowered, mark, look) for mark in _WORDS}
+    lines = {mark: _marked_lines(lowered, mark, look) for mark in (*_WORDS, _OPTION)}
     found: dict[int, str] = {}
     for number in sorted({*_marked_rules(lowered, runs, lines), *_UNMARKED}):
         rule = VALUES[number]
         if rule.marks:
             for mark in _MARKS[number]:
                 if mark not in lines:
-                    lines[mark] = _marked_lines(lowered, mark, look)
+                    lines[mark] = _lines_of(mark, lowered, lines, look, option=rule.option)
             places = set().union(*(lines[mark] for mark in _MARKS[number]))
         else:
             places = set().union(*(_marked_lines(text, one, look) for one in _without_marks(rule, runs)))
@@ -198,14 +111,29 @@ def _marked_rules(lowered: bytes, runs: bytes, lines: dict[bytes, set[tuple[int,
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    lowered_runs = runs.lower()
     texts = (
-        (_IN_RUNS, lowered_runs),
         (_IN_WORDED, worded),
         (_IN_NUMBERED, numbered),
         (_ANYWHERE, lowered),
     )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+    found = {number for marks, text in texts if text for mark, number in marks if mark in text}
+    lowered_runs = runs.lower()
+    return found | {number for mark, number in _IN_RUNS if _in_run(mark, number, runs, lowered_runs)}
+
+
+def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
+    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    at = lowered.find(mark)
+    if at < 0 or number not in _WHOLE:
+        return at >= 0
+    token = re.compile(_WHOLE[number])
+    while at >= 0:
+        start, end = lowered.rfind(b"\n", 0, at) + 1, lowered.find(b"\n", at)
+        end = len(runs) if end < 0 else end
+        if token.search(runs, start, end):
+            return True
+        at = lowered.find(mark, end)
+    return False
 
 
 def _add_lines(
@@ -266,6 +194,17 @@ def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[t
         lines.add((text.rfind(b"\n", 0, at) + 1, end))
         at = text.find(mark, end)
     return lines
+
+
+def _lines_of(
+    mark: bytes, text: bytes, lines: dict[bytes, set[tuple[int, int]]], look: Callable[[], object], *, option: bool
+) -> set[tuple[int, int]]:  # fmt: skip
+    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
+    if word is None:
+        return _marked_lines(text, mark, look)
+    look()
+    return {place for place in lines[word] if text.find(mark, *place) >= 0}
 
 
 def without_login(match: re.Match[str]) -> str:

@@ -451,5 +451,32 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("ezak", "eztk",),
         r"EZ[AT]K(?=[A-Za-z0-9]{0,54}\d)[A-Za-z0-9]{54}(?![A-Za-z0-9])",
     ),
+    (
+        "aws-session",
+        ("fwogzxivyxdz", "iqojb3jpz2lux2vj", "fqodyxdz",),
+        r"(?<![+/])(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj|FQoDYXdz)[A-Za-z0-9+/]{100,3000}={0,2}",
+    ),
+    (
+        "nuget",
+        ("oy2",),
+        r"oy2(?=[a-z]{0,42}\d)[a-z2-7]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "crates",
+        ("cio",),
+        r"(?<![-_./+])cio(?=[A-Za-z]{0,31}\d)(?=[a-z0-9]{0,31}[A-Z])(?=[A-Z0-9]{0,31}[a-z])"
+        r"[A-Za-z0-9]{32}(?![A-Za-z0-9_+/=-])",
+    ),
+    (
+        "modal",
+        ("ak-", "as-",),
+        r"(?<![-_./+])a[ks]-(?=[A-Za-z]{0,21}\d)(?=[a-z0-9]{0,21}[A-Z])(?=[A-Z0-9]{0,21}[a-"
+        r"z])[A-Za-z0-9]{22}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "mapbox",
+        ("sk.eyj",),
+        r"sk\.eyJ[A-Za-z0-9_-]{20,400}\.[A-Za-z0-9_-]{20,60}(?![A-Za-z0-9_.-])",
+    ),
 )
 # fmt: on

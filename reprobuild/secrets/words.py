@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import functools
 import math
 import re
 from collections import Counter
@@ -101,6 +102,20 @@ IDENTIFIER = re.compile(
 )
 
 
+def rule_of_name(name: str) -> str:
+    """Return the rule for a name; an empty one where no value makes it a secret."""
+    return _judged_name(name) if len(name) <= 128 else _judge_name(name)
+
+
+def _judge_name(name: str) -> str:
+    found = _NAMES.fullmatch(name)
+    return NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+
+
+# A value names the same things again and again, and is judged once more when it is shown.
+_judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
+
+
 def secret_name(name: str, value: str = "") -> str | None:
     """Return the rule by which a variable of this name holds a secret, or None.
 
@@ -109,8 +124,7 @@ def secret_name(name: str, value: str = "") -> str | None:
         value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
             `SORT_KEY` names something if it is a short identifier.
     """
-    found = _NAMES.fullmatch(name)
-    rule = NAMES[int(str(found.lastgroup)[1:])][0] if found else ""
+    rule = rule_of_name(name)
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
@@ -229,7 +243,7 @@ def looks_chosen(text: str) -> bool:
         return False
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://|sha\d|GPU-|[A-Za-z]:\\", text):
         return False
-    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|%s\b", text):
+    if re.search(r"(?i)example|your|change.?me|dummy|placeholder|x{4}|\*\*\*|\.\.\.|[<>]|(?-i:%s\b)", text):
         return False
     if _COUNTING.search(text[:200]) or "123456789012345678" in text:
         return False

@@ -14,11 +14,13 @@ from reprobuild.resolve.settings.environment import resolve_environment
 from reprobuild.snapshot import read_snapshot
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, new_origin, write
 from tests.capture.test_secrets import captured_bytes
-from tests.snapshot.shapes import MORE, SHAPES, fill
+from tests.snapshot.shapes import ALIKE, MORE, SHAPES, fill
 
-# A digest and the name of a job look like these, so a variable with an innocent name keeps them.
-ALIKE = {"hex-40": "{h40}", "uuid": "{uuid}"}
 MISSED = 2
+COMMANDS = (
+    "curl", "mysql", "sshpass", "tool", "wandb", "docker", "podman", "mc", "ldapsearch", "smbclient", "lftp", "7z",
+    "unzip", "zip", "openssl", "sqlplus",
+)  # fmt: skip
 Plant = tuple[str, str, list[str]]
 
 
@@ -60,9 +62,7 @@ def captured(plants: dict[str, list[Plant]], tmp_path_factory: pytest.TempPathFa
 
 def _words(text: str) -> list[str]:
     """Return the words of a command line that has this text in it: of a command its own, else one."""
-    return (
-        shlex.split(text) if text.split(" ")[0] in ("curl", "mysql", "sshpass", "tool", "wandb") else [text]
-    )
+    return shlex.split(text) if text.split(" ")[0] in COMMANDS else [text]
 
 
 def test_no_planted_value_is_in_a_snapshot(

@@ -90,6 +90,37 @@ PLANTED = {name: f"{name}-Zq7{number}xW9pLr4T" for number, name in enumerate(
 )}  # fmt: skip
 
 
+COMMANDS = [
+    "docker login -u ada -p {} r.example", "wandb login --relogin 0123456789abcdef0123456789abcdef{}", "7z x -p{} a.7z",
+    "mc alias set s https://s3.example ada {}", "ldapsearch -x -w {}", "smbclient -U ada%{} //h/s", "lftp -u ada,{} h",
+    "unzip -o -P {} a.zip", "openssl rsa -passin pass:{}", "curl -b session={} https://h.example",
+    "sqlplus ada/{}@//h/x",
+    "psql host=h user=ada password={} dbname=d",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_password_of_a_command_is_captured(command: str) -> None:
+    password = "0a1b2c3d" if "wandb" in command else "Hunter22xYz"
+    words = ["bash", "-x", *command.format(password).split(" "), "", "last"]
+    shown = capture.arguments(words)
+    assert password not in " ".join(shown)
+    assert [
+        word for word, plain in zip(shown, words, strict=True) if word != plain and "***" not in word
+    ] == []
+    assert (len([word for word in shown if "***" in word]), shown[-1]) == (1, "last")
+
+
+def test_an_innocent_command_is_captured_as_it_is() -> None:
+    for line in (
+        "docker login r.example",
+        "unzip -o a.zip -d out1",
+        "7z a -mx9 out1.7z data",
+        "openssl version -a",
+    ):
+        assert capture.arguments(line.split(" ")) == line.split(" ")
+
+
 def plant_distribution(site: Path, name: str, direct_url: dict[str, object]) -> None:
     folder = site / f"{name}-1.0.dist-info"
     folder.mkdir(parents=True)

@@ -20,10 +20,8 @@ from tests.capture.repositories import BASE, ENV, PROGRAM, git, new_origin, writ
 from tests.capture.test_secrets import captured_bytes, plant_distribution
 from tests.conftest import reprobuild
 from tests.e2e.test_planted_secrets import below, unpacked
-from tests.snapshot.shapes import MORE, SHAPES, fill
+from tests.snapshot.shapes import ALIKE, MORE, SHAPES, fill
 
-# A digest and the name of a job look like these, so a variable with an innocent name keeps them.
-ALIKE = {"hex-40": "{h40}", "uuid": "{uuid}"}
 AT_MOST = 2  # of all in a snapshot
 PROJECT = b"""[build-system]
 requires = []
@@ -44,7 +42,10 @@ def build_wheel(folder, settings=None, metadata=None):
     return name
 build_editable = build_wheel
 """
-COMMANDS = ("curl", "mysql", "sshpass", "tool", "wandb")
+COMMANDS = (
+    "curl", "mysql", "sshpass", "tool", "wandb", "docker", "podman", "mc", "ldapsearch", "smbclient", "lftp", "7z",
+    "unzip", "zip", "openssl", "sqlplus",
+)  # fmt: skip
 ACCEPTED = ("--accept", "python-patch", "--accept", "no-apt-list")
 
 
@@ -105,7 +106,7 @@ def capture(folder: Path, top: Path, plants: list[Plant], out: Path) -> bytes:
     words = [
         word
         for plant in commands
-        for word in (shlex.split(plant.text) if plant.text.startswith(COMMANDS) else [plant.text])
+        for word in (shlex.split(plant.text) if plant.text.split(" ")[0] in COMMANDS else [plant.text])
     ]
     run = f"subprocess.run([sys.executable, {str(PROGRAM)!r}, '-o', {str(out)!r}], check=True)"
     argv = [str(folder / "venv" / "bin" / "python"), "-c", f"import subprocess, sys; {run}", *words]

@@ -6,14 +6,19 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from reprobuild import secrets
+from reprobuild.decisions import BuildDecision
 from reprobuild.errors import UsageError
 from reprobuild.lock import Ruling, Setting
+from reprobuild.resolve.building.variables import build_variables
 from reprobuild.resolve.settings.environment import Surrounded, preload_packages, resolve_environment, rules
 from reprobuild.resolve.settings.modules import EVIDENCE, Loaded
 from reprobuild.resolve.settings.places import Places
+from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.snapshot import environ
 from reprobuild.snapshot.model import Module, Place, Variable
 from tests.snapshot.samples import SECRETS
+from tests.snapshot.test_secrets import LOGINS
 
 
 def variable(name: str, value: str | None = "x", **more: str) -> Variable:
@@ -438,3 +443,26 @@ def test_what_cannot_be_baked(bake: dict[str, str | None], said: str, hint: str)
     assert hint in caught.value.hint
     for value in SECRETS.values():
         assert value not in str(caught.value) + caught.value.hint
+
+
+CUT = [value for _, value, _ in LOGINS if secrets.redact(value) != value] + [
+    "https://ada@h.example/x",
+    "-u ada:users",
+]
+
+
+@pytest.mark.parametrize("value", CUT)
+def test_what_is_cut_for_the_eyes_is_in_no_image_and_no_lock(value: str) -> None:
+    """By name, by pattern, from the image below, and as a variable of a build."""
+    assert secrets.holds_secret("OMP_NOTE", value)
+    with pytest.raises(UsageError, match="OMP_NOTE looks like a secret"):
+        decide(variable("OMP_NOTE", value), bake={"OMP_NOTE": None})
+    with pytest.raises(UsageError, match="fits no captured variable"):
+        decide(variable("OMP_NOTE", value), bake={"OMP_*": None})
+    settings, rulings = decide(variable("OMP_NOTE", value))
+    assert (settings, rulings["OMP_NOTE"].kind) == ({}, "secret")
+    _, (ruling,) = inherit_environment([f"OMP_NOTE={value}"], (), ())
+    assert (ruling.outcome, ruling.kind) == ("excluded", "secret")
+    with pytest.raises(UsageError, match="OMP_NOTE looks like a secret"):
+        build_variables("a", BuildDecision(variables={"OMP_NOTE": value}))
+    assert value not in repr((rulings, ruling))

@@ -1,8 +1,8 @@
 """Shapes of secrets, from which as many made-up ones are drawn as a test needs.
 
 In a shape `{a20}` stands for 20 letters and digits, `{h32}` for hexadecimal, `{u16}` for capitals and digits of base32,
-`{w20}` for letters, digits, `-` and `_`, `{d9}` for digits, `{l9}` for small letters and digits, `{b60}` for base64,
-`{p16}` for a password, and `{uuid}`. So no scanner takes this file for a leak.
+`{n43}` for the same in small letters, `{w20}` for letters, digits, `-` and `_`, `{d9}` for digits, `{l9}` for small
+letters and digits, `{b60}` for base64, `{p16}` for a password, and `{uuid}`. So no scanner takes this file for a leak.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import string
 ALNUM = string.ascii_letters + string.digits
 LETTERS = {
     "a": ALNUM, "h": "0123456789abcdef", "u": string.ascii_uppercase + "234567", "w": ALNUM + "-_",
-    "d": string.digits, "l": string.ascii_lowercase + string.digits, "b": ALNUM + "+/",
+    "d": string.digits, "n": string.ascii_lowercase + "234567",
+    "l": string.ascii_lowercase + string.digits, "b": ALNUM + "+/",
     "p": ALNUM + "!#%*+=?",
 }  # fmt: skip
 
@@ -48,7 +49,8 @@ TOKENS = {
     "onepassword-key": "A3-{u6}-{u11}-{u5}-{u5}-{u5}", "aws-bedrock": "ABSK{a120}", "facebook": "EAACE{a120}",
     "fly": "fm2_{a160}", "heroku": "HRKU-AA{w58}", "infracost": "ico-{a32}", "intra42": "s-s4t2ud-{h64}",
     "sonar": "sqp_{a40}", "sourcegraph": "sgp_{h16}_{h40}", "square-access": "EAAA{w60}", "adobe": "p8e-{l32}",
-    "easypost": "EZAK{a54}",
+    "easypost": "EZAK{a54}", "aws-session": "IQoJb3JpZ2luX2Vj{b400}=", "nuget": "oy2{n43}", "crates": "cio{a32}",
+    "modal": "as-{a22}", "mapbox": "sk.eyJ{a90}.{w22}",
 }  # fmt: skip
 PEM = "-----BEGIN {kind}PRIVATE " + "KEY-----\n{b64}\n{b64}\n{b40}\n-----END {kind}PRIVATE " + "KEY-----"
 ENCODED_PEM = "base64:-----BEGIN PRIVATE " + "KEY-----\n{b64}\n{b64}\n-----END PRIVATE " + "KEY-----\n"
@@ -59,6 +61,7 @@ CONTEXTS = {
     "azure-sas": "https://x.blob.core.example/c?sv=2024-08-04&se=2027-01-01&sr=c&sig={a41}%2B{a2}%3D",
     "wandb": "wandb login {h40}", "url-credential": "redis://:{a16}@cache:6379/0",
     "url-token": "https://{h32}@o1.example/2",
+    "url-encoded": "https://ada%3A{a16}%40h.example/x", "url-slash": "https:/ada:{a16}@h.example/x",
     "url-parameter": "https://x.example/v1?access_token={a32}",
     "connection": "jdbc:postgresql://db:5432/x?user=ada&password={a16}",
     "netrc": "machine api.example login ada password {a24}",
@@ -69,6 +72,14 @@ CONTEXTS = {
     "curl-token": "curl -s --user {a24}: https://x.example", "curl-header": "curl -H 'X-Acme-ApiKey: {uuid}' x",
     "bundler": "BUNDLE_GEMS__ACME__COM={a8}:{a16}", "assigned-text": 'WORKER_KEY = "{h32}"',
     "mysql": "mysql -u root -p{a16} runs", "sshpass": "sshpass -p {a12} ssh ada@host",
+    "openssh-key": "b3BlbnNzaC1rZXktdjE{b51}\n{b70}\n{b70}\n{b40}==",
+    "registry-login": "docker login -u ada -p {p16} r.example", "ldap": "ldapsearch -x -D cn=ada -w {p16} cn=x",
+    "minio": "mc alias set store https://s3.example {a10} {b40}", "samba": "smbclient -U ada%{p16} //h/share",
+    "lftp": "lftp -u ada,{p16} sftp://h.example", "archive-7z": "7z x -y -p{p16} a.7z",
+    "archive-zip": "unzip -o -P {p16} a.zip", "openssl": "openssl enc -d -aes-256-cbc -pass pass:{p16} -in a",
+    "curl-cookie": "curl -s -b session={a32} https://x.example",
+    "libpq": "host=db.example user=ada password={a16} dbname=runs", "libpq-first": "password={a16} host=db.example",
+    "oracle": "sqlplus ada/{a16}@//db.example:1521/runs",
     "option": "tool --password {a16} x",
     "assigned": 'client_secret = "{a32}"', "assigned-variable": "export DB_PASS={a16}",
     "assigned-entry": "db_password: {a16}", "assigned-setting": "api_key = {a32}",
@@ -77,6 +88,14 @@ SHAPES = {**TOKENS, **CONTEXTS}
 
 # What is written in another way, and found by a rule above.
 MORE = {
+    "podman-login": "podman login --username ada -p={p16} r.example",
+    "openssl-in": "openssl rsa -passin pass:{p16}",
+    "minio-old": "mc config host add store http://s3.example:9000 {a10} {a40}",
+    "oracle-port": "ada/{a16}@db.example:1521/x",
+    "curl-cookies": "curl --cookie 'sid={a32}; theme=dark' x", "cookie-header": "curl -H 'Cookie: sid={a32}' x",
+    "zip": "zip -r -P {p16} a.zip folder", "modal-id": "ak-{a22}", "aws-session-old": "FwoGZXIvYXdz{b300}==",
+    "openssh-line": 'KEY: "b3BlbnNzaC1rZXktdjE{b51}\\n{b70}\\n{b70}\\n{b40}"',
+    "url-encoded-twice": "https://ada%253a{a16}%2540h.example/x", "url-slashes": "https:///ada:{a16}@h.example/x",
     "curl-user": "  --user ada:{a16}", "openrouter": "sk-or-v1-{h64}", "github-fine": "github_pat_{a22}_{a59}",
     "redis-acl": "rediss://default:{a24}@h.example:6380",
     "dsn": "postgresql://ada:{a20}@db.example/runs", "odbc": "Driver={X};Server=s;Uid=ada;Pwd={a16};",
@@ -88,6 +107,10 @@ MORE = {
     "wandb-env": "WANDB_API_KEY={h40}", "gitlab-runner": "glrt-{w20}", "vault-batch": "hvb.{w150}",
     "basic-header": "Authorization: Basic login:", "json-password": '{"host": "x", "password": "{a16}"}',
 }  # fmt: skip
+
+
+# A digest and the name of a job look like these, so a variable with an innocent name keeps them.
+ALIKE = {"hex-40": "{h40}", "uuid": "{uuid}"}
 
 
 def fill(shape: str, source: random.Random) -> tuple[str, list[str]]:
@@ -108,7 +131,7 @@ def fill(shape: str, source: random.Random) -> tuple[str, list[str]]:
             parts.append(text)
         return text
 
-    text = re.sub(r"\{(?:([ahuwdlbp])(\d+)|uuid)\}", draw, shape)
+    text = re.sub(r"\{(?:([ahuwdlbpn])(\d+)|uuid)\}", draw, shape)
     if "login:" in text and ("auth" in text.lower()):
         login = base64.b64encode(f"ada:{''.join(source.choices(ALNUM, k=18))}7".encode()).decode()
         text, parts = text.replace("login:", login), [login]

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from reprobuild import secrets
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot import patches
+from reprobuild.snapshot import freeze, patches
 from tests.snapshot.samples import ALNUM, SECRETS
 from tests.snapshot.shapes import MORE, SHAPES, fill
 
@@ -207,6 +207,13 @@ LOGINS = [
     ("RUN", "--token abc12 --lr 1", "token"),
     ("RUN", "sshpass -p hunter2! ssh a", "sshpass"), ("RUN", "train.py +secrets.hf=abc12345", "secret"),
     ("CHANNELS", f"https://conda.example/t/ab-{ALNUM}/main", "conda-token"),
+    ("RUN", "a:password=Hunter22x", "password"), ("RUN", "opts:user=ada|token=Hunter22xYz", "token"),
+    ("RUN", "mode:x?secret=Hunter22x", "secret"), ("RUN", "k=v/token=Hunter22xYz", "token"),
+    ("RUN", "url=jdbc:postgresql://h/db?user=a&passphrase=Hunter22x", "password"),
+    ("RUN", "--set=db.password=Hunter22x", "password"), ("RUN", "a=b;c:d,e|f:pwd:x,db_password:Hunter22x", "password"),
+    ("RUN", "otpauth://totp/x?secret=JBSWY3DPEHPK3PXP", "secret"),
+    ("RUN", "https://h.example/cb#a=b&token=abc1", "token"),
+    ("RUN", f"https://h.example/v?hdnts=st~1_exp~9_{ALNUM}", "signature"),
 ]  # fmt: skip
 
 
@@ -225,6 +232,10 @@ HARMLESS = [
     ("SSL_ARGS", "--ssl-key /etc/ssl/k.pem --pass --verbose"), ("SORT_ARGS", "--key 2 --reverse"),
     ("PIP_INDEX_URL", "https://files.example/a/t/stable/simple"), ("X", "Time 12:34:AA"), ("X", "creds.file.x"),
     ("RUN", "+secrets.hf=$HF"), ("RUN", "ssh -p 22 host"), ("RUN", "--tokenizer-type abc"),
+    ("RUN", "a:max_tokens=4096"), ("RUN", "mode:x?token=${TOKEN}"), ("RUN", "k=v/bos_token=<s>"), ("RUN", "a:key=$1"),
+    ("RUN", "--set=model.pad_token_id=0"), ("RUN", "a:dropout_token_rate=0.1"), ("RUN", "img/token:latest"),
+    ("LS_COLORS", "*.tar=01;31:*.key=01;31:*.token=00"), ("RUN", "a:password={password}"),
+    ("X", "https://h.example/v?hdnts=none&expires=1"), ("X", "https://a@h/x"),
 ]  # fmt: skip
 
 
@@ -305,6 +316,25 @@ def test_a_key_of_a_table_is_a_short_identifier(name: str, value: str, rule: str
         ("git+file:///srv/t/lab/x.git@0123abc", "git+file:///srv/t/lab/x.git@0123abc", False),
         ("git+HTTPS://example.org/t/lab/x.git", "git+HTTPS://example.org/x.git", True),
         ("https://[::1]:80/a", "https://[::1]:80/a", False),
+        ("https://[::1]:pw/a", "https://[::1]/a", True),
+        ("https://u:p@[::1]:pw/a", "https://[::1]/a", True),
+        ("https://[::1]:${PORT}/a", "https://[::1]:${PORT}/a", False),
+        ("https://[::1]:/a", "https://[::1]:/a", False),
+        ("https://h.example/a.whl;jsessionid=ABCDEF0123456789", "https://h.example/a.whl", True),
+        ("https://h.example/a;v=1;token=x;w=2/b;sid=3?c", "https://h.example/a;v=1;w=2/b;sid=3?c", True),
+        ("https://h.example/x.whl?a=1;token=Hunter22xYz", "https://h.example/x.whl?a=1", True),
+        ("https://h.example/x?token=1;a=1&b=2", "https://h.example/x?a=1&b=2", True),
+        ("https://h.example/x?a;b=1&amp;token=2", "https://h.example/x?a;b=1&amp", True),
+        ("https://h.example/x?&a=1;;b", "https://h.example/x?&a=1;;b", False),
+        ("https://h.example/x#egg=a;token=2", "https://h.example/x#egg=a", True),
+        ("https://ada%3Apw%40h.example/x.whl", "https://h.example/x.whl", True),
+        ("https://ada%40h.example/x.whl", "https://h.example/x.whl", True),
+        ("https://ada%253Apw%2540h.example/x.whl", "https://h.example/x.whl", True),
+        ("https://h.example/a%40b.whl", "https://h.example/a%40b.whl", False),
+        ("https:/ada:pw1@h.example/x.whl", "https:/***@h.example/x.whl", True),
+        ("https:///ada:pw1@h.example/x.whl", "https:///***@h.example/x.whl", True),
+        ("git+https:/ada:pw1@h.example/x.git", "git+https:/***@h.example/x.git", True),
+        ("file:/srv/x.whl", "file:/srv/x.whl", False),
         ("https://u:p@[broken/a", "https://***", True),
         ("git@example.org:r.git", "git@example.org:r.git", False),
         ("file:///C:/x/y.whl", "file:///C:/x/y.whl", False),
@@ -313,6 +343,24 @@ def test_a_key_of_a_table_is_a_short_identifier(name: str, value: str, rule: str
 )
 def test_strip_credentials(url: str, bare: str, cut: bool) -> None:
     assert secrets.strip_credentials(url) == (bare, cut)
+
+
+ADDRESSES = [
+    "https://h.example/a-1-py3-none-any.whl;jsessionid={}", "https://h.example/a-1-py3-none-any.whl?a=1;token={}",
+    "https://ada%3A{}%40h.example/a-1-py3-none-any.whl", "https://[::1]:{}/a-1-py3-none-any.whl",
+    "https:/ada:{}@h.example/a-1-py3-none-any.whl", "git+https://ada%3A{}%40h.example/a.git@0123456789abcdef",
+    "https://h.example/a.whl#sha256=0;token={}", "git+https:/ada:{}@h.example/a.git@0123456789abcdef#egg=a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_login_of_a_requirement_is_kept(address: str) -> None:
+    """Neither in what was read of a freeze nor in a remark, also where an option has the address."""
+    password = "Hunter22xYz"
+    lines = "c @ {0}\n-e {0}\n--extra-index-url {0}\n{0}\nd @ {0} ; python_version >= '3.8'\n"
+    read = freeze.parse(lines.format(address.format(password)).encode())
+    assert password not in repr(read)
+    assert "h.example" in repr(read) or "[::1]" in repr(read)
 
 
 @pytest.mark.parametrize(
@@ -427,6 +475,27 @@ def test_what_a_program_reads_as_a_count_a_template_or_a_special_token_is_none(n
     assert secrets.find(f"{name}={value}\n{name}: {value}\n{name} = {value}\n".encode()) == []
 
 
+PLAIN = [
+    "docker login r.example", "docker login -u ada -p $PASS r.example", "docker login --password-stdin -p <password>",
+    "podman login -p PASSWORD", "mc alias set s https://s3.example $KEY $SECRET", "mc ls s3/b", "7z x -y a.7z -oout1",
+    "mc alias set s https://s3.example ACCESS_KEY SECRET_KEY", "ldapsearch -x -W -D cn=ada", "ldapsearch -w secret x",
+    "smbclient -U ada //h/share1", "smbclient -U ada%$PASS //h", "lftp -u ada sftp://h1.example", "7z a -p a.7z",
+    "unzip -o a1.zip -d out", "zip -r -P ${PASS} a.zip x", "gzip -p1", "unzip -p a1.whl METADATA1", "bzip2 -P4x",
+    "openssl enc -pass pass:$PASS", "openssl rsa -passin env:PASS1", "openssl -pass pass:password", "compass:a1",
+    "curl -b cookies.txt https://h.example", "curl -b $COOKIE x", "host=h1 port=5432 user=u1 dbname=d1",
+    "host=h user=u password=$PASS", "password=pw host=h", "f(host=h, user=u, password=get1(x))", "src/a1@//x",
+    "from a/b1@host", "oracle scott/tiger@//h", "oy2", "ciostream1234567890123456789012345", "sk.eyJ",
+    "as-IsAndNotOtherwise12345x", "task-as-0123456789abcdefABCDEF", "fo1_short", "IQoJb3JpZ2luX2Vj", "FwoGZXIvYXdz",
+    "a = precision-recall", "oy2abcdefghij-klmnopqrstuvwxyz-0123456789abcdef",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", PLAIN)
+def test_a_command_without_a_password_is_none(line: str) -> None:
+    assert secrets.find(line.encode()) == []
+    assert secrets.secret_value(line) is None
+
+
 @pytest.mark.parametrize("name", ["PAD_TOKEN", "EOS_TOKEN_ID", "token_rate"])
 def test_a_special_token_does_not_hide_a_secret(name: str) -> None:
     assert secrets.secret_variable(name, ALNUM * 2) is not None
@@ -471,8 +540,18 @@ HOSTILE = [
     "U0VDUkVU" * 25_000,
     " " * 199_990 + "key: value", "x-api-key: " * 18_000, '{"username":"a","key":' * 9_000, "sshpass -p " * 18_000,
     "_auth=" * 33_000, "aws secret = " * 15_000, "[[" * 100_000, "wandb login " * 16_000, "sk-" * 66_000,
-    "user:a@" * 28_000,
+    "user:a@" * 28_000, "docker login -u a " * 11_000, "login -p" * 25_000, "ldapsearch -x a -w " * 10_000,
+    "7z a -y " * 25_000, "host=a user=b " * 14_000, "b3BlbnNzaC1rZXktdjE" * 10_000, "password=a1b2 " * 14_000,
+    "a/b@" * 50_000,
+    "b3BlbnNzaC1rZXktdjE" + "A" * 20 + "\n\n" * 90_000, "curl -b a=" * 20_000, "unzip -o -" * 20_000, "a%3A" * 50_000,
+    "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("password", ["6UF4B%S+Uj*FY8xy1lt6"])
+def test_a_percent_sign_makes_no_template(password: str) -> None:
+    assert secrets.find(f"export DB_PASS={password}\n".encode())
+    assert secrets.find(b"export DB_PASS=abc1%s\n") == []
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
@@ -491,3 +570,19 @@ def test_every_repeat_has_an_end() -> None:
     for rule in secrets.VALUES:
         bare = re.sub(r"\\.|\[(?:\\.|[^\]])*\]", "x", rule.pattern)
         assert not re.search(r"[*+](?!\?)|\{\d+,\}", bare), rule.name
+
+
+@pytest.mark.parametrize(
+    "part", ["name{}=value{}", '"k{}": {}', "--flag-{} v{}", "/opt/a{}/lib:/b{}", "a{}_token_x|b{}"]
+)
+def test_a_long_value_takes_no_more_than_its_length(part: str) -> None:
+    """Eight times the length takes about eight times as long: a passage that is squared would take 64 times."""
+    text = ",".join(part.format(number, number) for number in range(40_000))
+    times = {}
+    for length in (20_000, 160_000):
+        began = time.process_time()
+        for _ in range(160_000 // length):
+            secrets.secret_variable("NOTE", text[:length])
+            secrets.redact(text[:length])
+        times[length] = time.process_time() - began
+    assert times[160_000] < 4 * times[20_000] + 0.2, times

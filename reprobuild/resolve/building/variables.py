@@ -21,7 +21,7 @@ def build_variables(project: str, choice: BuildDecision) -> tuple[Setting, ...]:
                 f"build: {project}: {name!r} cannot be set as a variable",
                 hint="a name has letters, digits and `_`; no value holds a NUL",
             )
-        if secrets.secret_variable(name, value) or secrets.redact(value) != value:
+        if secrets.holds_secret(name, value):
             raise UsageError(
                 f"build: {project}: {name} looks like a secret, and would be readable in the lock for ever",
                 hint="build that wheel by hand, and put it into a folder of pip's find-links",

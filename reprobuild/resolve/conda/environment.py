@@ -77,7 +77,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 def _is_plain(variable: Variable) -> bool:
     value = variable.value
-    return bool(value) and not variable.suspect and not secrets.secret_variable(variable.name, value or "")
+    return bool(value) and not variable.suspect and not secrets.holds_secret(variable.name, value or "")
 
 
 def _ruling(variable: Variable, why: str) -> Ruling:

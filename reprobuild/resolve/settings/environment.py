@@ -128,7 +128,8 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
             )
         plain = [
             v for v in captured.values()
-            if v.value is not None and not v.suspect and NAME.fullmatch(v.name) and not _holds_secret(v.value)
+            if v.value is not None and not v.suspect and NAME.fullmatch(v.name)
+            and not secrets.holds_secret(v.name, v.value)
         ]  # fmt: skip
         matching = [v for v in plain if is_named(v.name, (name,))]
         if not matching:
@@ -149,7 +150,7 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
                 f"bake names {name}, which was not captured", hint=f"give its value: --bake {name}=VALUE"
             )
         value = captured[name].value
-    if value is None or secrets.secret_variable(name, value) or _holds_secret(value):
+    if value is None or secrets.holds_secret(name, value):
         raise UsageError(
             f"{name} looks like a secret, and would be readable in the image for ever",
             hint=f"pass it when the image runs: `reprobuild run --secret {name}`, or docker run -e {name} ...",
@@ -159,17 +160,12 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
     return Setting(name=name, value=value)
 
 
-def _holds_secret(value: str) -> bool:
-    """Tell whether something of a value is never shown: what stands in an image is."""
-    return secrets.redact(value) != value
-
-
 def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Ruling]:
     if variable.value is None:
         return None, _ruling(variable, "excluded", "a secret: supply it when the image runs", "secret")
     if not NAME.fullmatch(variable.name):
         return None, _ruling(variable, "excluded", "not a name that an image can carry", "session")
-    if _holds_secret(variable.value):
+    if secrets.holds_secret(variable.name, variable.value):
         return None, _ruling(
             variable, "excluded", "it looks as if a login were in it: supply it when the image runs", "secret"
         )

@@ -48,7 +48,7 @@ def _decide(name: str, value: str, baked: dict[str, str], drop: Collection[str])
     """Return outcome, class and reason."""
     if not NAME.fullmatch(name) or not value.isprintable():
         return "excluded", "session", "not what every builder can carry"
-    if secrets.secret_variable(name, value) or secrets.redact(value) != value:
+    if secrets.holds_secret(name, value):
         return "excluded", "secret", "a secret of the image: supply it when the image runs"
     if is_named(name, drop):
         return "excluded", "decision", "dropped by decision"

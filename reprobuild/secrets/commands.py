@@ -1,0 +1,102 @@
+"""Passwords that are words of a command, as data: name, marks, pattern, what a line must hold, whether it has ` -`."""
+
+from __future__ import annotations
+
+# A word begins here, also behind the `\n` of JSON.
+_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
+_PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
+# What may stand between a program and its option, and the word after that.
+_BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
+_WORD = r"[\"']?([^\s\"'$]{4,200})"
+
+# Each password must have a letter and a digit, for sources have words and templates there.
+COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
+    (
+        "registry-login",
+        (" login ",),
+        rf"{_PROGRAM}login{_BETWEEN}-p[ \t=]{{0,4}}{_WORD}",
+        r"login[ \t].{0,200}-p",
+        True,
+    ),
+    (  # MinIO: the key, then the secret
+        "minio",
+        ("alias set ", "host add "),
+        rf"{_PROGRAM}mcl?i?[ \t]{{1,4}}(?:alias[ \t]{{1,4}}set|config[ \t]{{1,4}}host[ \t]{{1,4}}add)"
+        r"[ \t]{1,4}\S{1,60}[ \t]{1,4}[\"']?https?://\S{1,200}[ \t]{1,4}\S{1,200}[ \t]{1,4}"
+        rf"{_WORD}",
+        "://",
+        False,
+    ),
+    (
+        "ldap",
+        ("ldap",),
+        rf"{_PROGRAM}ldap(?:search|modify|add|delete|whoami|compare|modrdn){_BETWEEN}-w[ \t]{{0,4}}{_WORD}",
+        r"[ \t]-w",
+        True,
+    ),
+    (
+        "samba",
+        ("smbclient", "rpcclient"),
+        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])[\"']?[^\s%\"'$]{{1,60}}%"
+        r"([^\s\"'$]{4,200})",
+        "%",
+        True,
+    ),
+    (
+        "lftp",
+        ("lftp",),
+        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])[\"']?[^\s,\"'$]{{1,60}},([^\s\"'$]{{4,200}})",
+        ",",
+        True,
+    ),
+    (
+        "archive-7z",
+        ("7z ", "7za ", "7zr "),
+        rf"{_PROGRAM}7z[ar]?{_BETWEEN}-p{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
+        "archive-zip",
+        ("zip -", "unzip "),
+        rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:-P[ \t]{{0,4}}|--password[= ]){_WORD}",
+        "[ \\t]-(?:P|-password)",
+        True,
+    ),
+    (
+        "openssl",
+        ("pass:",),
+        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}[\"']?pass:([^\s\"'$]{4,200})",
+        "-pass",
+        False,
+    ),
+    (
+        "curl-cookie",
+        ("curl",),
+        rf"curl{_BETWEEN}(?:-b[ \t]{{0,4}}|--cookie[= ])[\"']?[A-Za-z][\w.-]{{0,60}}=([^\s\"'$]{{8,4000}})",
+        r"(?:-b|--cookie)",
+        False,
+    ),
+    (  # a string of libpq, with the password at any place after another part
+        "libpq",
+        ("password=",),
+        rf"{_PART}(?:host(?:addr)?|port|user|dbname|sslmode)=[^\s\"',;]{{1,100}}"
+        rf"(?:[ \t]{{1,4}}[a-z_]{{2,20}}=[^\s\"',;]{{1,100}}){{0,6}}?[ \t]{{1,4}}password={_WORD}",
+        "[ \\t]password=",
+        False,
+    ),
+    (
+        "libpq-first",
+        ("password=",),
+        rf"{_PART}password=([^\s\"'$,;]{{4,200}})(?=[ \t]{{1,4}}(?:host(?:addr)?|port|user|dbname|sslmode)=)",
+        "(?:host|port|user|dbname|sslmode)",
+        False,
+    ),
+    (
+        "oracle",
+        ("@",),
+        r"(?<![\w./:@-])[A-Za-z][\w$#]{0,30}/[\"']?([^\s/@\"'$:]{4,100})[\"']?@(?://[A-Za-z0-9]|[\w.-]{1,200}:1521)",
+        r"@//|@[\w.-]{1,200}:1521",
+        False,
+    ),
+)
