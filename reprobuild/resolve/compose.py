@@ -85,7 +85,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
     python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
-    python = msgspec.structs.replace(python, rulings=_without_unlisted(python.rulings, snapshot))
+    python = msgspec.structs.replace(python, rulings=without_unlisted(python.rulings, snapshot))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
         *subject.triage.rulings,
@@ -252,7 +252,7 @@ def _dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Ruling]:
     ]
 
 
-def _without_unlisted(rulings: Iterable[Ruling], snapshot: Snapshot) -> tuple[Ruling, ...]:
+def without_unlisted(rulings: Iterable[Ruling], snapshot: Snapshot) -> tuple[Ruling, ...]:
     """Leave out the lines beside the freeze that no index has: a snapshot without capture.json has no such line."""
     beside = {(line.place.file, line.name) for line in snapshot.unlisted}
     return tuple(

@@ -89,3 +89,13 @@ def test_it_starts_where_the_job_did_with_its_folders(built: Built) -> None:
         hashlib.sha256((SNAPSHOT / "tinytrain.bundle").read_bytes()).hexdigest()
         == built.lock.sources[0].patch
     )
+
+
+def test_what_a_freeze_leaves_out_is_there(built: Built) -> None:
+    lines = {line.name: line.version for line in read_snapshot(SNAPSHOT).unlisted}
+    assert sorted(lines) == ["pip", "setuptools"]
+    for name, version in lines.items():
+        script = f"import {name}; print({name}.__version__, {name}.__file__)"
+        done = docker.run(built.image.reference, Task(arguments=("python", "-c", script)), os.environ)
+        place = f"/opt/env/lib/python3.11/site-packages/{name}/__init__.py"
+        assert done.stdout.decode().split() == [version, place], done.stderr
