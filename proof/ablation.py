@@ -68,7 +68,7 @@ CUTS: tuple[Cut, ...] = (
     Cut(name="SOURCE_DATE_EPOCH", part="base", file="reprobuild/sandbox/command.py",
         old='"SOURCE_DATE_EPOCH": str(epoch), '),
     Cut(name="umask of the sandbox", part="seal", file="reprobuild/sandbox/launch.py", old="    os.umask(0o022)\n"),
-    Cut(name="host name of the sandbox", part="base", file="reprobuild/sandbox/setup.sh", old='hostname "$name"\n'),
+    Cut(name="host name of the sandbox", part="base", file="reprobuild/sandbox/setup.sh", old='"$hostname" "$name"\n'),
     Cut(name="bytecode without times", part="seal", file=_COMPILE,
         old="importlib.util.MAGIC_NUMBER + UNCHECKED_HASH)\n"
         "                    stream.write(importlib.util.source_hash(text)",

@@ -99,6 +99,15 @@ PlainPath: TypeAlias = Annotated[
 ]
 """An absolute path of letters, digits and `._+@-`: it means the same in a shell, a Dockerfile and JSON."""
 
+SourcePath: TypeAlias = Annotated[str, Meta(pattern=r"\A/src/[a-z0-9-]+\Z", max_length=5 + _NAME)]
+"""Where a source stands in an image: below /src, by its name. The sandbox mounts the source there."""
+
+WorkingFolder: TypeAlias = Annotated[
+    str,
+    Meta(pattern=rf"\A(?:/|(?!/(?:dev|proc|sys)(?:/|\Z))(?:/{_LINUX_COMPONENT})+)\Z", max_length=_PATH),
+]
+"""As `AbsolutePath`, but none among the kernel's own files."""
+
 PlainWord: TypeAlias = Annotated[
     str, Meta(pattern=r"\A(?!-|\.\.?(?:/|\Z)|.*/\.\.?(?:/|\Z))[A-Za-z0-9._+@:/-]+\Z", max_length=_PATH)
 ]

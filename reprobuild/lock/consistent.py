@@ -23,7 +23,8 @@ def check_consistency(lock: Lock) -> None:
 
     Raises:
         ValueError: the file of a wheel has the name of no wheel or of another project's; two wheels of the image have
-            files of one name; two sources have one name or one place. The message names the field.
+            files of one name; two sources have one name or one place; a source has the place of another name. The
+            message names the field.
     """
     built = lock.realised.wheels if lock.realised else ()
     for path, wheels in (("wheels", lock.wheels), ("realised.wheels", built)):
@@ -33,6 +34,9 @@ def check_consistency(lock: Lock) -> None:
     _check_unique((wheel.file.filename for wheel in environment), "wheels: two files are named")
     _check_unique((source.name for source in lock.sources), "sources: two are named")
     _check_unique((source.path for source in lock.sources), "sources: two stand in")
+    for number, source in enumerate(lock.sources):
+        if source.path != f"/src/{source.name}":  # so none stands in another: the name is one step of a path
+            raise ValueError(f"{source.path} is no place of {source.name} - at `$.sources[{number}].path`")
 
 
 def readable(lock: Lock) -> Lock:

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.guard.strings import (
-    AbsolutePath,
     Epoch,
     Kind,
     MemberPath,
@@ -21,6 +20,7 @@ from reprobuild.guard.strings import (
     Size,
     Text,
     Value,
+    WorkingFolder,
 )
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
 from reprobuild.lock.recorded import RecordedDecisions
@@ -112,7 +112,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wheels: tuple[Wheel, ...]
     sources: tuple[Source, ...]
     environment: tuple[Setting, ...]
-    workdir: AbsolutePath
+    workdir: WorkingFolder
     workload: Workload | None
     decisions: RecordedDecisions
     rulings: tuple[Ruling, ...]

@@ -21,6 +21,7 @@ from reprobuild.guard.strings import (
     RepositoryUrl,
     Sha256,
     SourceName,
+    SourcePath,
     Text,
     Version,
 )
@@ -125,7 +126,7 @@ class Source(Struct, frozen=True, kw_only=True):
     commit: GitObject
     tree: GitObject
     patch: Sha256 | None
-    path: PlainPath
+    path: SourcePath
     editable: bool
     epoch: Epoch
     file: Artefact

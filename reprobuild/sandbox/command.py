@@ -15,21 +15,19 @@ import resource
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
-from pathlib import Path
 
-from reprobuild.errors import EngineError
 from reprobuild.proc import run
 from reprobuild.sandbox.filter import make_filter
 from reprobuild.sandbox.model import Bind, Root
 from reprobuild.sandbox.namespaces import PATH as PATH
 from reprobuild.sandbox.namespaces import check_namespaces
+from reprobuild.sandbox.places import real_places
 
 HOSTNAME = "reprobuild"
 PROCESSES = 4096
 MOST_OUTPUT = 64 << 20
 # The launcher kills all processes inside at once; it waits until the kernel has ended them.
 GRACE_SECONDS = 60.0
-_MOUNT_POINTS = ("/dev", "/proc", "/sys", "/run", "/tmp")
 # From here on `kernel.pid_max` is a setting of each namespace of processes; before, it is the machine's.
 _OWN_PID_MAX = (6, 14)
 
@@ -58,7 +56,7 @@ def run_in_root(
         argv: the program and its arguments.
         epoch: SOURCE_DATE_EPOCH for the command.
         purpose: completes "could not ...".
-        binds: what else it sees, mounted in this order.
+        binds: what else it sees. None stands in another, nor at, above or below `/dev`, `/proc` and `/sys`.
         env: additional variables.
         cwd: its working directory, inside.
         stdin: bytes for its standard input.
@@ -66,7 +64,7 @@ def run_in_root(
 
     Raises:
         EngineError: this machine has no user namespaces, the command wrote more than `MOST_OUTPUT`, or a symbolic
-            link leads a mount out of the root.
+            link leads a mount out of the root or to another.
         TimedOut: the time ran out.
         Failed: the command exited with another code than 0.
     """
@@ -78,19 +76,18 @@ def run_in_root(
             raise ValueError(f"not a variable name: {name!r}")
     if not argv or "=" in argv[0] or argv[0].startswith("-"):
         raise ValueError(f"not a program: {list(argv)!r}")
-    mounts: list[str] = []
-    for bind in (*root.binds, *binds):
-        _check_place(root.folder, bind.target)
-        mounts += [str(bind.source.absolute()), bind.target, "rw" if bind.writable else "ro"]
-    for place in _MOUNT_POINTS:
-        _check_place(root.folder, place)
+    mounts = [*root.binds, *binds]
+    places = real_places(root.folder, [bind.target for bind in mounts])
+    sources = [str(bind.source.absolute()) for bind in mounts]
+    writable = [bind.writable for bind in mounts]
     check_namespaces()
     inner = root.folder.absolute() / "tmp/root" if root.layered else root.folder.absolute()
     environment = {"PATH": PATH, "LC_ALL": "C"}
     job = {
         "parent": os.getpid(), "processes": _processes(), "filter": make_filter(os.uname().machine).hex(),
-        "root": str(inner), "setup": ["/bin/sh", "-c", _setup(), "sandbox", *_settings(root), *mounts],
+        "root": str(inner), "setup": ["/bin/sh", "-c", _setup(), "sandbox", *_settings(root)],
         "environment": environment,
+        "binds": list(zip(sources, places, writable, strict=True)),
         "command": [
             "/usr/bin/env", "-i", f"--chdir={cwd}",
             *(f"{name}={value}" for name, value in sorted(variables.items())), *argv,
@@ -108,7 +105,7 @@ def _setup() -> str:
 
 
 def _settings(root: Root) -> list[str]:
-    """Return the first words of `setup.sh`."""
+    """Return the words of `setup.sh`."""
     found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     own = found is not None and (int(found[1]), int(found[2])) >= _OWN_PID_MAX
     layered = "yes" if root.layered else "no"
@@ -119,14 +116,3 @@ def _processes() -> int:
     """Return how many processes the command may have: `PROCESSES`, or fewer where the caller may have fewer."""
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     return PROCESSES if most == resource.RLIM_INFINITY else min(most, PROCESSES)
-
-
-def _check_place(root: Path, target: str) -> None:
-    """Refuse a place that is not below the root, be it by its name or by a symbolic link on the way."""
-    if not target.startswith("/") or ".." in target.split("/"):
-        raise ValueError(f"not an absolute path inside: {target!r}")
-    if not (root / target.lstrip("/")).resolve().is_relative_to(root.resolve()):
-        raise EngineError(
-            f"{target} is a symbolic link out of the root {root}",
-            hint="leave out the package that made it, or unpack the root again",
-        )

@@ -2,7 +2,8 @@
 
 util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
 can be started any more. So there are three processes. The launcher makes the namespaces and waits. Its child is process
-1 of them: it lets `setup.sh` make the root, enters it, and gives up its rights. Its child becomes the command.
+1 of them: it lets `setup.sh` make the root, mounts the trees of others in it, enters it, and gives up its rights. Its
+child becomes the command.
 
 The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So process 1
 runs no code of others and hears no signal from inside; its memory is closed to the command, which is the same user.
@@ -25,7 +26,7 @@ from typing import Any, NoReturn
 
 # linux/sched.h: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
-MS_REC, MS_PRIVATE, MS_MOVE = 1 << 14, 1 << 18, 1 << 13
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 1, 1 << 5, 1 << 12, 1 << 13, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 KEYCTL_JOIN_SESSION_KEYRING = 1
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1, 1 << 2
@@ -126,6 +127,8 @@ def keep_alone(job: dict[str, Any], codes: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the kernel keeps such signals from process 1
         code = set_up(job["setup"], job["environment"])
         if code == 0:
+            code = 1  # until the command says otherwise: the rest can fail, too
+            bind(job["root"], job["binds"])
             enter(job["root"])
             give_up(bytes.fromhex(job["filter"]))
             close_memory()
@@ -182,6 +185,61 @@ def set_up(argv: list[str], environment: dict[str, str]) -> int:
     if child == 0:
         os._exit(start(argv, environment))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def bind(root: str, binds: list[tuple[str, str, bool]]) -> None:
+    """Mount what else the command sees: sources at places in the root, writable or not.
+
+    All mount points are made and opened before the first tree of others is there, and no link is followed: neither a
+    tree nor a lock can lead a mount, or what is made for it, out of the root.
+    """
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    points = [open_point(top, place, os.path.isdir(source)) for source, place, _ in binds]
+    for (source, place, writable), (above, point) in zip(binds, points, strict=True):
+        mount(f"mount {place}", source, point, MS_BIND | MS_REC)
+        if not writable:
+            mounted = os.open(place.rpartition("/")[2], os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
+            # Flags that a user namespace may not clear are kept.
+            kept = os.fstatvfs(mounted).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+            mount(f"mount {place} read-only", None, mounted, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+            os.close(mounted)
+    for descriptor in (top, *(one for pair in points for one in pair)):
+        os.close(descriptor)
+
+
+def open_point(top: int, place: str, folder: bool) -> tuple[int, int]:
+    """Open the folder above a mount point, and the mount point itself; make what is not there."""
+    above, steps = os.dup(top), place.strip("/").split("/")
+    for step in steps[:-1]:
+        inner = open_step(above, step, True)
+        os.close(above)
+        above = inner
+    return above, open_step(above, steps[-1], folder)
+
+
+def open_step(above: int, name: str, folder: bool) -> int:
+    """Open a folder or a file of a folder, after making it where it is not there."""
+    if name in ("", ".", ".."):
+        raise OSError(errno.EINVAL, "it is no name", f"make the mount point {name!r}")
+    try:
+        if folder:
+            os.mkdir(name, dir_fd=above)
+        else:
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL, 0o666, dir_fd=above))
+    except FileExistsError:
+        pass
+    opened = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
+    if not (stat.S_ISDIR if folder else stat.S_ISREG)(os.fstat(opened).st_mode):
+        raise OSError(
+            errno.ENOTSUP, "it is something else than a folder or file", f"make the mount point {name}"
+        )
+    return opened
+
+
+def mount(purpose: str, source: str | None, point: int, flags: int) -> None:
+    """Mount onto what is open."""
+    target = f"/proc/self/fd/{point}".encode()
+    check(purpose, LIBC.mount(source and os.fsencode(source), target, None, flags, None))
 
 
 def enter(root: str) -> None:

@@ -96,6 +96,8 @@ GOOD: dict[str, tuple[str, ...]] = {
     "ImageName": ("reprobuild:0123456789ab", "localhost/a:1"),
     "AbsolutePath": ("/", "/a b/$HOME/\"c'", "/src/x", "/units/a\\x2db.mount", "/...", "/.hidden"),
     "PlainPath": ("/usr/bin/python3.11", "/opt/env/bin/python3.13t", "/src/-work", "/..."),
+    "SourcePath": ("/src/project", "/src/-work", "/src/a-job2"),
+    "WorkingFolder": ("/", "/workspace", "/src/x/a b", "/opt/env/lib/python3.11/site-packages", "/process", "/devices"),
     "PlainWord": ("base-0123456789ab.tar", "sources/-work-0123.tar", "org.example.label"),
     "LibraryPath": ("/usr/lib/x86_64-linux-gnu/../lib//libjemalloc.so.2", "/a b"),
     "RelativePath": ("a", "a/b c"),
@@ -162,6 +164,13 @@ BAD: dict[str, tuple[str, ...]] = {
     "ImageName": ("", "-a", "a b", "a;b", "$a", *ACTING),
     "AbsolutePath": NO_PATHS,
     "PlainPath": ("/", "/a b", "/$a", "/a;b", '/a"', "/a\\", "/a*", *NO_PATHS),
+    "SourcePath": (
+        "/proc/self/root/usr/local/sbin", "/opt", "/mnt", "/src", "/src/", "/src/a/b", "/src/a/", "/src/A", "/src/a_b",
+        "/src/.", "/src/..", "/src/../opt", "/usr/src/a", "src/a", "//src/a", "/src//a", "/src/a\n", *NO_PATHS,
+    ),
+    "WorkingFolder": (
+        "/proc", "/proc/self/root/x", "/sys", "/dev/shm", "/src/../proc", "/src/./x", "//proc", "/proc\n", *NO_PATHS,
+    ),
     "PlainWord": ("", "-a", "a b", "..", "../a", "a/../b", "a/..", "./a", "$a", "a;b", '"', "*", *ACTING),
     "LibraryPath": ("", "a", *ACTING),
     "RelativePath": ("-a", "/a", "a/", "a//b", "..", "a/../b", "a\\b", "", *ACTING),

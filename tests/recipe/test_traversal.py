@@ -11,9 +11,12 @@ from reprobuild.context import write_context
 from reprobuild.errors import BuildError, LockError
 from reprobuild.lock import Lock, encode, read_lock
 from reprobuild.render import render
+from tests.conftest import reprobuild
 from tests.image.made import Made, file
 from tests.recipe.full_lock import Step, replaced
 from tests.recipe.test_install import sealed
+from tests.store.sealing import built
+from tests.store.sealing import sealed as seal_all
 
 PLACES: dict[str, tuple[Step, ...]] = {
     "a wheel of an index": ("wheels", 0, "file", "filename"),
@@ -88,6 +91,7 @@ def test_the_context_of_an_honest_lock(made: Made, tmp_path: Path) -> None:
         ({"filename": "other-1.0-py3-none-any.whl"}, "other-1.0-py3-none-any.whl is no wheel of six"),
         ({"sources": "name"}, "two are named project"),
         ({"sources": "path"}, "two stand in /src/project"),
+        ({"place": "/src/other"}, r"/src/other is no place of project - at `\$\.sources\[0\]\.path`"),
     ],
 )
 def test_parts_that_would_stand_in_each_others_place(
@@ -98,6 +102,8 @@ def test_parts_that_would_stand_in_each_others_place(
         lock = msgspec.structs.replace(lock, wheels=lock.wheels * 2)
     elif "filename" in change:
         lock = replaced(lock, ("wheels", 0, "file", "filename"), change["filename"])
+    elif "place" in change:
+        lock = replaced(lock, ("sources", 0, "path"), change["place"])
     else:
         other = {"name": "path", "path": "name"}[change["sources"]]
         more = msgspec.structs.replace(lock.sources[0], **{other: {"path": "/src/b", "name": "b"}[other]})
@@ -107,3 +113,47 @@ def test_parts_that_would_stand_in_each_others_place(
     with pytest.raises(LockError, match=said) as caught:
         read_lock(path)
     assert "made to harm" in str(caught.value.hint)
+
+
+# Places from which a source would lead the sandbox's set-up out of its root (`system/test_places.py`).
+OUTSIDE = (
+    "/proc/self/root/usr/local/sbin",
+    "/opt",
+    "/mnt",
+    "/src/project/inside",
+    "/src/../opt",
+    "/dev/shm/project",
+)
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_a_source_that_stands_elsewhere_is_refused(made: Made, tmp_path: Path, place: str) -> None:
+    path = tmp_path / "evil.lock"
+    path.write_bytes(encode(replaced(made.lock(), ("sources", 0, "path"), place)))
+    with pytest.raises(
+        LockError, match=r"is not a lock: Expected `str` matching .* - at `\$\.sources\[0\]\.path`"
+    ):
+        read_lock(path)
+
+
+@pytest.mark.parametrize("place", ["/proc/self/root/usr/local/sbin", "/proc", "/dev/shm", "/src/../proc"])
+def test_a_working_folder_of_the_kernel_is_refused(made: Made, tmp_path: Path, place: str) -> None:
+    path = tmp_path / "evil.lock"
+    path.write_bytes(encode(msgspec.structs.replace(made.lock(), workdir=place)))
+    with pytest.raises(LockError, match=r"is not a lock: Expected `str` matching .* - at `\$\.workdir`"):
+        read_lock(path)
+
+
+@pytest.mark.parametrize("command", ["fetch", "build", "render", "rebuild", "run", "verify"])
+def test_each_command_that_follows_a_lock_refuses_it(made: Made, tmp_path: Path, command: str) -> None:
+    """A file of its own, or the one of a folder of results, as a bundle or a registry brings it."""
+    lock = seal_all(made, "alpha")
+    built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
+    path = tmp_path / "out" / "reprobuild.lock"
+    lock = msgspec.structs.replace(lock, sources=made.lock().sources)
+    path.write_bytes(encode(replaced(lock, ("sources", 0, "path"), OUTSIDE[0])))
+    given = path if command in ("fetch", "build", "render") else path.parent
+    done = reprobuild(command, given, *(["--", "true"] if command == "run" else []))
+    assert done.returncode != 0
+    assert "is not a lock" in done.stderr
+    assert "$.sources[0].path" in done.stderr

@@ -27,7 +27,7 @@ from tests.system.samples import EPOCH, bring
 
 # The programs that `build` starts, all of them; docs/builders.md has this list.
 PROGRAMS = {
-    "python3.11", "unshare", "mount", "sh", "dash", "dirname", "env", "hostname", "ln", "mkdir", "true",
+    "python3.11", "unshare", "mount", "sh", "dash", "env", "hostname", "ln", "mkdir", "true",
 }  # fmt: skip
 _PROJECT = {
     "pyproject.toml": b'[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n\n'
@@ -42,7 +42,17 @@ run_in_root(Root(folder=Path("/inner")), ["/bin/sh", "-c", ":"], epoch=1, purpos
 """
 # A root folder as a machine: what is in it may make namespaces, which no command in our sandbox may.
 MACHINE = """
-sh -c "$SETUP" sandbox "$@" && cd -- "$1" && mount -n -o remount,bind,rw proc && mount -n --move . / &&
+set -e
+sh -c "$SETUP" sandbox "$1" "$2" "$3" "$4"
+cd -- "$1"
+shift 4
+while [ "$#" -gt 0 ]; do
+    mkdir -p "./$2"
+    mount -n --rbind "$1" "./$2"
+    if [ "$3" = ro ]; then mount -n -o remount,bind,ro "./$2"; fi
+    shift 3
+done
+mount -n -o remount,bind,rw proc && mount -n --move . / &&
 exec setpriv --inh-caps=-all --bounding-set=-sys_admin chroot . /usr/bin/env -i $VARIABLES sh -c "$COMMAND"
 """
 # An ordinary user, in a host whose root is not the machine's.

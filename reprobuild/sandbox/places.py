@@ -1,0 +1,81 @@
+"""Where mounts of the sandbox stand: none out of the root, none in another, none among the kernel's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from reprobuild.errors import EngineError
+
+_KERNEL = ("/dev", "/proc", "/sys")
+_EMPTY = ("/run", "/tmp")
+_EMPTY_BELOW = tuple(f"{place}/" for place in _EMPTY)
+_HINT = "leave out the package that made it, or unpack the root again"
+
+
+def real_places(root: Path, targets: Sequence[str]) -> list[str]:
+    """Return where targets stand once the links in the tree of a root are followed.
+
+    No two of them are equal or stand in one another, be it by their names or by links: a mount would hide the mount
+    point of another, or its tree would lead the other elsewhere.
+
+    Args:
+        root: a folder to which nobody writes meanwhile.
+        targets: absolute paths inside. They may stand below `/run` and `/tmp`, which are empty and have no links.
+
+    Raises:
+        ValueError: a target is no such path, or stands at, above or below another or the kernel's files.
+        EngineError: a symbolic link leads a target, or a place of the sandbox's own, out of the root or to another.
+    """
+    for target in targets:
+        _check_name(target)
+    for one, other in combinations(targets, 2):
+        if _overlap(one, other):
+            raise ValueError(f"one of two binds would hide the other: {one!r} and {other!r}")
+    own = {place: _follow(root, place) for place in (*_KERNEL, *_EMPTY)}
+    found = [_real_place(root, target, own) for target in targets]
+    pairs = list(zip(targets, found, strict=True))
+    _check_apart([*own.items(), *(pair for pair in pairs if not pair[0].startswith(_EMPTY_BELOW))])
+    _check_apart(pairs)
+    return found
+
+
+def _check_name(target: str) -> None:
+    """Refuse a name that means another place than it says, or one that is not for binds."""
+    steps = target.split("/")
+    if steps[0] or len(steps) < 2 or {"", ".", ".."} & set(steps[1:]) or "\0" in target:
+        raise ValueError(f"not an absolute path inside: {target!r}")
+    if target in _EMPTY or any(_overlap(target, place) for place in _KERNEL):
+        raise ValueError(f"a place of the sandbox's own: {target!r}")
+
+
+def _real_place(root: Path, target: str, own: dict[str, str]) -> str:
+    """Return the real place of a target; what the root has below an empty folder of ours is not seen."""
+    for place in _EMPTY:
+        if target.startswith(f"{place}/"):
+            return own[place] + target[len(place) :]
+    return _follow(root, target)
+
+
+def _follow(root: Path, target: str) -> str:
+    """Return where a path leads in a root, as an absolute path inside."""
+    top = root.resolve()
+    try:
+        found = (top / target.lstrip("/")).resolve()
+    except (OSError, RuntimeError):  # links that lead to each other
+        found = top
+    if found == top or not found.is_relative_to(top):
+        raise EngineError(f"{target} is a symbolic link out of the root {root}", hint=_HINT)
+    return f"/{found.relative_to(top)}"
+
+
+def _check_apart(places: Iterable[tuple[str, str]]) -> None:
+    for (one, first), (other, second) in combinations(places, 2):
+        if _overlap(first, second):
+            raise EngineError(f"a symbolic link leads {other} to {second}, where {one} stands", hint=_HINT)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Tell whether a path is at, above or below another."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
