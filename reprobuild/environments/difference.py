@@ -7,6 +7,7 @@ from itertools import chain
 
 from msgspec import Struct
 
+from reprobuild.compare import unstated
 from reprobuild.environments.facts import (
     ASPECTS,
     KINDS,
@@ -15,6 +16,7 @@ from reprobuild.environments.facts import (
     Kind,
     Side,
     another_build,
+    bounded,
     equal,
 )
 from reprobuild.environments.origin import CONDA, INDEX, one_name
@@ -99,6 +101,7 @@ def compare_sides(one: Side, other: Side) -> Comparison:
             differences += found[0]
             unsaid += found[1]
     unsaid += _doubled(one, "A") + _doubled(other, "B")
+    differences += _fields(one, other, differences)
     differences.sort(key=_order)
     return Comparison(
         one=Named(name=one.name, form=one.form), other=Named(name=other.name, form=other.form),
@@ -107,6 +110,20 @@ def compare_sides(one: Side, other: Side) -> Comparison:
         only_in_other=tuple(d for d in differences if d.one is None),
         not_compared=tuple(unsaid),
     )  # fmt: skip
+
+
+def _fields(one: Side, other: Side, differences: Iterable[Difference]) -> Iterator[Difference]:
+    """Yield what differs between two locks beyond the facts: the same facts do not make the same image."""
+    if one.lock is None or other.lock is None:
+        return
+    # Noise is not shown, and in an image each variable counts.
+    lines = {(difference.kind, difference.name) for difference in differences if not difference.noise}
+    for field in unstated(one.lock, other.lock, lines):
+        place, rule = rank("recipe", field.path)
+        here, there = (value and bounded(value) for value in (field.one, field.other))
+        yield Difference(
+            rank=place, group=rule.group, reason=rule.reason, kind="recipe", name=field.path, one=here, other=there,
+        )  # fmt: skip
 
 
 def _doubled(side: Side, called: str) -> list[Unsaid]:

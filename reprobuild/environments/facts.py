@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild import secrets
+from reprobuild.lock import Lock
 
 Kind = Literal[
     "interpreter",
@@ -70,7 +71,7 @@ class Side(Struct, frozen=True, kw_only=True):
     `name` is what the user called it and `form` what it is. `known` has the facts of each kind that the side
     can know, empty ones included. `unlisted` are names that it does not list even where they are there.
     `left_out` says why a lock left something out. `doubled` counts names that stood there twice; the first
-    counts, as for Python.
+    counts, as for Python. `lock` is the lock of a side that is one: two locks are compared field by field, too.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Side(Struct, frozen=True, kw_only=True):
     unlisted: dict[Kind, frozenset[str]] = {}
     left_out: dict[tuple[Kind, str], str] = {}
     doubled: dict[Kind, int] = {}
+    lock: Lock | None = None
 
 
 class Gathered:

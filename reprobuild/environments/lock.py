@@ -53,6 +53,7 @@ def from_lock(path: Path, name: str) -> Side:
     return Side(
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
         left_out={key: reason for ruling in lock.rulings for key, reason in _left_out(ruling)},
+        lock=lock,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from reprobuild.lock.distributions import (
     distributions,
     environment_wheels,
 )
+from reprobuild.lock.fields import SILENT, FieldChange, field_changes
 from reprobuild.lock.file import (
     VERSION,
     read_lock,
@@ -61,6 +62,7 @@ __all__ = [
     "FILES",
     "OF_NO_LINE",
     "PREFIX",
+    "SILENT",
     "STANDALONE",
     "VERSION",
     "Artefact",
@@ -71,6 +73,7 @@ __all__ = [
     "Bytecode",
     "CondaPackage",
     "Deb",
+    "FieldChange",
     "ImageBlob",
     "ImageLayer",
     "InheritedSetting",
@@ -92,6 +95,7 @@ __all__ = [
     "dpkg_name",
     "encode",
     "environment_wheels",
+    "field_changes",
     "in_short",
     "read_lock",
     "read_requirement",

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from reprobuild.errors import LockError
+from reprobuild.guard.wheels import read_wheel_filename
 from reprobuild.lock.model import Lock, canonical, encode
 from reprobuild.lock.python import Wheel
 
@@ -56,7 +57,7 @@ def readable(lock: Lock) -> Lock:
 
 def _check_name(wheel: Wheel, path: str) -> None:
     try:
-        name = parse_wheel_filename(wheel.file.filename)[0]
+        name = read_wheel_filename(wheel.file.filename)[0]
     except InvalidWheelFilename as err:
         raise ValueError(f"{err} - at `{path}`") from None
     if name != canonicalize_name(wheel.name):

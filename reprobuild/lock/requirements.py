@@ -14,6 +14,8 @@ from reprobuild.snapshot.conda_names import on_pypi
 from reprobuild.snapshot.kinds import field_of
 
 MOST_SHOWN = 20
+# Versions of one name with which a requirement is compared; an image has one, with conda's two.
+MOST_VERSIONS = 20
 # `pip freeze` leaves pip out, and before Python 3.12 the others, too: the captured environment may have had them.
 UNLISTED = ("distribute", "pip", "setuptools", "wheel")
 
@@ -76,6 +78,9 @@ def _unmet(wheel: Wheel, text: str, there: dict[str, set[str]]) -> Iterator[str]
     if name not in there:
         hidden = "; `pip freeze` may have left it out" if name in UNLISTED else ""
         yield f"{asker} requires {text}, and the image has no {name}{hidden}"
+        return
+    if len(there[name]) > MOST_VERSIONS:
+        yield f"{asker} requires {text}, and the image has {len(there[name])} versions of {name}"
         return
     versions = sorted(there[name])
     if versions and not any(_fits(asked, version) for version in versions):

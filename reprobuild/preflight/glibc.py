@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename
 
 from reprobuild.errors import LockError
+from reprobuild.guard.wheels import parse_wheel_filename
 from reprobuild.lock import Lock, Wheel
 
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")

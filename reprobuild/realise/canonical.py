@@ -14,7 +14,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.archive import CHUNK
@@ -22,6 +22,7 @@ from reprobuild.errors import BuildError
 from reprobuild.guard import zips
 from reprobuild.guard.metadata import read_metadata
 from reprobuild.guard.names import HOSTILE
+from reprobuild.guard.wheels import read_wheel_filename
 
 # The first time that a zip archive can hold.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -61,7 +62,7 @@ def _identity(
     """Return the path of the .dist-info folder with a slash, and the version."""
     found = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
     try:
-        project, version, _, _ = parse_wheel_filename(filename)
+        project, version, _ = read_wheel_filename(filename)
         raw = read_metadata(zips.read_text(archive, members[found[0]], origin))
         told = (canonicalize_name(raw["name"]), Version(raw["version"]))
     except (InvalidWheelFilename, InvalidVersion, IndexError, KeyError):

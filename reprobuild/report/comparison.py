@@ -44,9 +44,7 @@ def render_comparison(found: Comparison, *, everything: bool = False) -> str:
     """
     noise = sum(difference.noise for difference in found.differences)
     shown = [difference for difference in found.differences if everything or not difference.noise]
-    lines = list(
-        _headline(shown, noise, " between the two locks; no image was read" if _is_of_locks(found) else "")
-    )
+    lines = list(_headline(shown, noise, _between(found)))
     lines += [
         "",
         f"A  {safe(found.one.name)} ({found.one.form})",
@@ -67,9 +65,14 @@ def render_comparison(found: Comparison, *, everything: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _is_of_locks(found: Comparison) -> bool:
-    """Return whether both sides are locks: of an output directory nothing else is read."""
-    return found.one.form == found.other.form == "lock"
+def _between(found: Comparison) -> str:
+    """Return what was compared where both sides are locks: of an output directory nothing else is read."""
+    if not found.one.form == found.other.form == "lock":
+        return ""
+    half = any(
+        item.kind == "realised" and item.reason != NEITHER and not item.names for item in found.not_compared
+    )
+    return f" between the two locks{', of which one is not sealed' if half else ''}; no image was read"
 
 
 def _headline(shown: Sequence[Difference], noise: int, between: str) -> Iterator[str]:
@@ -105,7 +108,8 @@ def _value(difference: Difference) -> str:
     one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if one is None or other is None:
         return safe(one or other or "", LONGEST) or _EMPTY
-    lists = entries(difference.name, one, other)
+    # Fields of a lock hold addresses, which are no lists.
+    lists = None if difference.kind == "recipe" else entries(difference.name, one, other)
     if lists is None:
         return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(one, other))
     gone, new = (":".join(found) for found in lists)

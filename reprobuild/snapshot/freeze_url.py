@@ -10,10 +10,10 @@ from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
     parse_sdist_filename,
-    parse_wheel_filename,
 )
 
 from reprobuild import secrets
+from reprobuild.guard.wheels import read_wheel_filename
 from reprobuild.snapshot.model import RequirementKind
 
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -132,7 +132,7 @@ def _file_version(address: str) -> str | None:
         return None
     try:
         if file.endswith(".whl"):
-            parse_wheel_filename(file)  # only a well-formed name has its version in second place
+            read_wheel_filename(file)  # only a well-formed name has its version in second place
             return file.split("-")[1]
         return str(parse_sdist_filename(file)[1])
     except (InvalidWheelFilename, InvalidSdistFilename):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import CondaPackage, Lock, Ruling, Wheel, conflicts
+from reprobuild.lock import CondaPackage, Lock, Ruling, Wheel, conflicts, in_short
 from reprobuild.render import render_pylock
 from reprobuild.report.text import render_rulings
 from reprobuild.resolve.freeze.lines import Target
@@ -19,6 +20,8 @@ from reprobuild.resolve.freeze.requires import LONGEST, MOST, read_requires, wit
 from reprobuild.store import Store
 from tests.image.made import Made
 from tests.resolve.test_shared_libraries import made_wheel
+from tests.verify.samples import make_lock
+from tests.verify.samples import wheel as sample_wheel
 
 TARGET = Target(python="3.8.19", glibc=(2, 36), machine="aarch64")  # surely not what runs this test
 
@@ -140,6 +143,22 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
     told = render_rulings(locked(tmp_path / "many", with_requires([many], TARGET, store))).splitlines()
     assert sum("requires gone" in line for line in told) == 20
     assert "  and 3 more requirements that are not met" in told
+
+
+def test_a_name_with_endless_versions_is_not_compared_with_each() -> None:
+    """1,500 versions with 1,500 requirements were two million comparisons, and 16 MB of text."""
+    asked = tuple(f"torch==2.{number}" for number in range(1500))
+    many = [
+        sample_wheel("torch", f"1.{number}", requires=asked if number == 0 else ()) for number in range(1500)
+    ]
+    start = time.process_time()
+    found = conflicts(make_lock(wheels=tuple(many)))
+    assert time.process_time() - start < 1
+    assert len(found) == 1500
+    assert found[0] == "torch 1.0 requires torch==2.0, and the image has 1500 versions of torch"
+    few = conflicts(make_lock(wheels=tuple(many[:20])))
+    assert few[0].startswith("torch 1.0 requires torch==2.0, and the image has torch 1.0, 1.1, 1.10, ")
+    assert in_short(few)[-1] == "and 1480 more requirements that are not met"
 
 
 def test_pylock_names_the_dependencies_among_its_packages(store: Store, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from functools import cached_property
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from reprobuild.errors import FetchError
+from reprobuild.guard.wheels import read_wheel_filename
 from reprobuild.keep import kept_locks, place_of
 from reprobuild.resolve.freeze.versions import same_version
 from reprobuild.store import Store
@@ -47,7 +48,7 @@ class Earlier:
         for _, record in records:
             for sha256, named in record.files.items():
                 try:
-                    name, version, _, _ = parse_wheel_filename(named.name)
+                    name, version, _ = read_wheel_filename(named.name)
                 except InvalidWheelFilename:
                     continue
                 if self._store.has(sha256):

@@ -16,12 +16,12 @@ from packaging.utils import (
     InvalidWheelFilename,
     canonicalize_name,
     parse_sdist_filename,
-    parse_wheel_filename,
 )
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.errors import FetchError
 from reprobuild.guard.strings import FileName, is_valid
+from reprobuild.guard.wheels import parse_wheel_filename
 from reprobuild.lock import Artefact
 from reprobuild.net import Net, local_hash, local_size, split_credentials
 from reprobuild.resolve.freeze.indexes import Index, Indexes

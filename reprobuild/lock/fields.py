@@ -1,0 +1,210 @@
+"""The fields in which two locks differ: a walk over every part, so that a new field cannot be forgotten."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from msgspec import Struct
+
+from reprobuild import secrets
+from reprobuild.lock.model import Built, Bytecode, Lock, canonical
+from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
+from reprobuild.lock.system import Artefact, Deb, Installed, Setting
+
+# Fields that may differ without a word, and why. Each other field of a lock is compared.
+SILENT: dict[tuple[type[Struct], str], str] = {
+    (Lock, "decisions"): "kept for people; the fields that decide the image say what came of them",
+    (Lock, "rulings"): "say what became of captured lines; the fields that decide the image say the same",
+    (Interpreter, "evidence"): "a text that is displayed only",
+    (Wheel, "yanked"): "a text that is displayed only",
+    (
+        Wheel,
+        "requires",
+    ): "repeats metadata of the file for warnings and lists; the wheels are what is installed",
+    (Sdist, "yanked"): "a text that is displayed only",
+    (Built, "tools"): "say with what the wheel was made, once; the wheel has its own sha256",
+    (Built, "variables"): "say with what the wheel was made, once; the wheel has its own sha256",
+    (Artefact, "url"): "the sha256 decides; where that differs, the address is shown with it",
+    (Lock, "realised"): "where one lock is not sealed; what was not compared is listed",
+}
+SECRET = "(secret)"
+ANOTHER = "another value, which is not shown"
+# Characters of one value, and of all of them, that are searched for secrets; more are only counted.
+LONGEST = 4096
+MOST = 1 << 20
+# What tells the items of a sequence apart. Items of other types have their place.
+_KEYS: dict[type[Struct], Callable[[Any], str]] = {
+    Wheel: lambda it: it.name + ", build" * (it.role == "build"),
+    Sdist: lambda it: it.name,
+    CondaPackage: lambda it: it.name,
+    Source: lambda it: it.name,
+    Deb: lambda it: f"{it.name}:{it.architecture}",
+    Installed: lambda it: f"{it.name}:{it.architecture}",
+    Setting: lambda it: it.name,
+    Bytecode: lambda it: it.artefact,
+    Built: lambda it: it.name,
+}
+
+
+class FieldChange(Struct, frozen=True, kw_only=True):
+    """One field that differs.
+
+    `path` is its path with the names of items, as `sources[mylib].building.requires`. `item` is the outermost item of
+    a sequence that holds it, of the first lock where both have one; `place` is the path of that sequence without names
+    and `field` the path below the item, empty for the item itself. Without an item, `place` is the whole path. `one`
+    and `other` are the values without secrets, None where that lock has none.
+    """
+
+    path: str
+    place: str
+    field: str
+    item: Struct | None
+    one: str | None
+    other: str | None
+
+
+class _Place(Struct, frozen=True):
+    """Where the walk is."""
+
+    eyes: _Eyes
+    path: str = ""
+    place: str = ""
+    field: str = ""
+    item: Struct | None = None
+
+    def below(self, name: str) -> _Place:
+        path = f"{self.path}.{name}" if self.path else name
+        if self.item is None:
+            return _Place(self.eyes, path, f"{self.place}.{name}" if self.place else name)
+        return _Place(self.eyes, path, self.place, f"{self.field}.{name}" if self.field else name, self.item)
+
+    def at(self, key: str, item: Struct) -> _Place:
+        return _Place(self.eyes, f"{self.path}[{key}]", self.place, self.field, self.item or item)
+
+    def change(self, one: Any, other: Any) -> FieldChange:
+        here, there = (None if value is None else self.eyes.text(value) for value in (one, other))
+        if here == there:  # without their secrets
+            there = ANOTHER
+        return FieldChange(
+            path=self.path, place=self.place, field=self.field, item=self.item, one=here, other=there
+        )
+
+
+def field_changes(one: Lock, other: Lock) -> Iterator[FieldChange]:
+    """Yield each field in which two locks differ, but for those of `SILENT`, in the order of the fields."""
+    yield from _walk(canonical(one), canonical(other), _Place(_Eyes()))
+
+
+def _walk(one: Any, other: Any, place: _Place) -> Iterator[FieldChange]:
+    if one == other:
+        return
+    struct = one if isinstance(one, Struct) else other
+    if isinstance(one, tuple) and any(isinstance(item, Struct) for item in (*one[:1], *other[:1])):
+        yield from _items(one, other, place)
+    elif isinstance(struct, Artefact):
+        if not _same_file(one, other, place):
+            yield place.change(one, other)
+    elif one is None or other is None or not isinstance(struct, Struct):
+        yield place.change(one, other)
+    elif isinstance(one, Setting):
+        if one.value != other.value:
+            yield place.below("value").change(one, other)
+        yield from _walk(one.needs, other.needs, place.below("needs"))
+    else:
+        for name in one.__struct_fields__:
+            values = getattr(one, name), getattr(other, name)
+            if not _is_silent(type(one), name, values):
+                yield from _walk(*values, place.below(name))
+
+
+def _is_silent(kind: type[Struct], name: str, values: tuple[Any, Any]) -> bool:
+    if (kind, name) == (Lock, "realised"):
+        return None in values
+    return (kind, name) in SILENT
+
+
+def _same_file(one: Artefact | None, other: Artefact | None, place: _Place) -> bool:
+    """Tell whether two files differ in their address alone; conda's packages are unpacked with theirs."""
+    if one is None or other is None or isinstance(place.item, CondaPackage):
+        return False
+    return (one.filename, one.sha256, one.size) == (other.filename, other.sha256, other.size)
+
+
+def _items(one: Sequence[Struct], other: Sequence[Struct], place: _Place) -> Iterator[FieldChange]:
+    here, there = _keyed(one), _keyed(other)
+    for key in dict.fromkeys((*here, *there)):
+        mine, theirs = here.get(key, []), there.get(key, [])
+        if mine == theirs:
+            continue
+        pairs = zip_longest(_without(mine, theirs), _without(theirs, mine))
+        for number, (a, b) in enumerate(pairs):
+            # Several items of one name are numbered among those that differ.
+            yield from _walk(a, b, place.at(f"{key}, {number + 1}" if number else key, a or b))
+
+
+def _keyed(items: Sequence[Struct]) -> dict[str, list[Struct]]:
+    found: dict[str, list[Struct]] = {}
+    for number, item in enumerate(items):
+        key = next((key for kind, key in _KEYS.items() if isinstance(item, kind)), None)
+        found.setdefault(key(item) if key else str(number), []).append(item)
+    return found
+
+
+def _without(items: list[Struct], others: list[Struct]) -> list[Struct]:
+    return list((Counter(items) - Counter(others)).elements()) if others else items
+
+
+# --- values, for the eyes ---------------------------------------------------------------------
+
+
+class _Eyes:
+    """Makes values fit to be shown. The search for secrets takes time, so it reads no endless text."""
+
+    def __init__(self) -> None:
+        self._left = MOST
+
+    def redact(self, text: str) -> str:
+        """Return a text without secrets, or only its length."""
+        return secrets.redact(text) if self._affords(text) else f"({len(text)} characters)"
+
+    def setting(self, setting: Setting) -> str:
+        """Return the value of a variable."""
+        if not self._affords(setting.value):
+            return f"({len(setting.value)} characters)"
+        hidden = secrets.secret_variable(setting.name, setting.value)
+        return SECRET if hidden else secrets.redact(setting.value)
+
+    def text(self, value: Any) -> str:
+        """Return a value in one line."""
+        if isinstance(value, Artefact):
+            origin = f" from {self.redact(value.url)}" if value.url else ""
+            return f"{value.filename}, {value.size} bytes, sha256:{value.sha256}{origin}"
+        if isinstance(value, Setting):
+            return self.setting(value)
+        if isinstance(value, (Wheel, Sdist, CondaPackage, Deb)):
+            return f"{value.version}, {self.text(value.file)}".removeprefix(", ")
+        plain = self._plain(value)
+        return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+    def _affords(self, text: str) -> bool:
+        if len(text) > LONGEST or len(text) > self._left:
+            return False
+        self._left -= len(text)
+        return True
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, Setting):
+            return {"name": value.name, "value": self.setting(value), "needs": list(value.needs)}
+        if isinstance(value, Struct):
+            fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+            return {name: self._plain(field) for name, field in fields if (type(value), name) not in SILENT}
+        if isinstance(value, tuple) and any(isinstance(item, Struct) for item in value):
+            return [self._plain(item) for item in value]
+        if isinstance(value, tuple):
+            return self.redact(shlex.join(value))
+        return self.redact(value) if isinstance(value, str) else value

@@ -1,0 +1,109 @@
+"""Names of wheel files: as packaging reads them, and never more tags than a wheel has."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import msgspec
+import packaging.utils
+import pytest
+from packaging.utils import InvalidWheelFilename
+
+import reprobuild
+from reprobuild.errors import LockError
+from reprobuild.guard.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
+from reprobuild.lock import read_lock, write_lock
+from reprobuild.resolve.freeze.files import Listed, _distribution
+from reprobuild.snapshot.freeze_url import _file_version
+from tests.verify.samples import artefact, make_lock, wheel
+
+ALL = ".".join("a" * 40)
+BOMB = f"first-1-{ALL}-{ALL}-{ALL}.whl"  # 64,000 tags
+NAMES = [
+    "torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl",
+    "six-1.17.0-py2.py3-none-any.whl",
+    "Foo_Bar-1!2.0rc1-2b-cp36.cp37.cp38-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+    "a-1-py3-none-any.tar.gz",
+    "a-1-py3-none.whl",
+    "a-1-1-1-py3-none-any.whl",
+    "a-x-py3-none-any.whl",
+    "a-1-b-py3-none-any.whl",
+    "a__b-1-py3-none-any.whl",
+    "-1-py3-none-any.whl",
+    "a-1-py3.-none-any.whl",
+    "a-1-3py-none-any.whl",
+    "a-1-py3--any.whl",
+    "a-1-py3-none-any.whl.whl",
+    ".whl",
+    "",
+]
+
+
+def outcome(read: object, name: str) -> object:
+    try:
+        return read(name)  # type: ignore[operator]
+    except InvalidWheelFilename as err:
+        return str(err)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_read_as_packaging_reads_them(name: str) -> None:
+    theirs = outcome(packaging.utils.parse_wheel_filename, name)
+    assert outcome(parse_wheel_filename, name) == theirs
+    assert outcome(read_wheel_filename, name) == (theirs if isinstance(theirs, str) else theirs[:3])  # type: ignore[index]
+
+
+def test_as_many_tags_as_are_read() -> None:
+    parts = [".".join(f"a{number}" for number in range(count)) for count in (2, 16, 16, 17)]
+    assert len(parse_wheel_filename(f"a-1-{parts[0]}-{parts[1]}-{parts[2]}.whl")[3]) == MOST_TAGS
+    with pytest.raises(InvalidWheelFilename, match=r"544 tags, and at most 512 are read"):
+        parse_wheel_filename(f"a-1-{parts[0]}-{parts[1]}-{parts[3]}.whl")
+
+
+@pytest.mark.parametrize("name", [BOMB, f"a-1-{'.'.join('a' * 9999)}-{'.'.join('a' * 9999)}-{ALL}.whl"])
+def test_a_name_of_many_tags_takes_no_time(name: str) -> None:
+    start = time.process_time()
+    for read in (parse_wheel_filename, read_wheel_filename):
+        with pytest.raises(InvalidWheelFilename):
+            read(name)
+    assert time.process_time() - start < 0.02
+
+
+def test_a_lock_of_such_names_is_refused_at_once(tmp_path: Path) -> None:
+    bomb = msgspec.structs.replace(wheel("first"), role="build", file=artefact(BOMB))
+    write_lock(make_lock(wheels=(bomb,) * 200), tmp_path / "lock")
+    start = time.process_time()
+    with pytest.raises(LockError, match=r"64000 tags.* at `\$\.wheels\[0\]\.file\.filename`"):
+        read_lock(tmp_path / "lock")
+    assert time.process_time() - start < 1
+
+
+def test_a_lock_of_names_at_the_bound_is_read_without_making_tags(tmp_path: Path) -> None:
+    part = ".".join("a" * 8)
+    name = f"first-1-{part}-{part}-{part}.whl"
+    wheels = (msgspec.structs.replace(wheel("first"), role="build", file=artefact(name)),) * 5000
+    write_lock(make_lock(wheels=wheels), tmp_path / "lock")
+    start = time.process_time()
+    read_lock(tmp_path / "lock")
+    assert time.process_time() - start < 2  # with tags: 3 s and more
+
+
+def test_a_freeze_and_an_index_with_such_names() -> None:
+    assert _file_version(f"https://files.example.org/{BOMB}") is None
+    assert _file_version("https://files.example.org/first-1.0-py3-none-any.whl") == "1.0"
+    listed = Listed(filename=BOMB, url=f"https://files.example.org/{BOMB}", hashes={})
+    assert _distribution("first", listed, "https://index.example.org", 0) is None
+
+
+def test_each_name_goes_through_the_guard() -> None:
+    folder = Path(reprobuild.__file__).parent
+    users = [
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if re.search(
+            r"from packaging\.utils import (\([^)]*|[^\n(]*)\bparse_wheel_filename", path.read_text()
+        )
+    ]
+    assert users == ["guard/wheels.py"]
