@@ -11,6 +11,7 @@ from msgspec import Struct
 from reprobuild.brought import take_runtime
 from reprobuild.engines import HINT, find_engine, gpu
 from reprobuild.engines.model import Engine
+from reprobuild.guard.plain import open_plain
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -18,7 +19,14 @@ from reprobuild.report.page import render_html
 from reprobuild.results import REPORT, VERDICT, engine_name
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other, refuse_other_work
+from reprobuild.verify.certificate import (
+    LARGEST,
+    is_certificate,
+    read_certificate,
+    refuse_failed,
+    refuse_other,
+    refuse_other_work,
+)
 from reprobuild.verify.check import Asked, record_of, seed_of, verify_image, work_asked
 from reprobuild.verify.conditions import RUNS
 from reprobuild.verify.expected import expected
@@ -121,11 +129,23 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
 
 
 def _keep(out: Path, session: Session) -> None:
-    """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed."""
+    """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed.
+
+    The directory may be of others. What is no certificate is replaced and never copied, and no link is followed.
+    """
     place = out / VERDICT
-    if not place.is_file():
+    try:
+        stream, _ = open_plain(place, links=False)
+    except FileNotFoundError:
         return
-    former = place.read_bytes()
+    except OSError:
+        former = b""
+    else:
+        with stream:
+            former = stream.read(LARGEST + 1)
+    if not is_certificate(former):
+        session.say(f"{place} was no certificate: it is replaced")
+        return
     aside = out / f"verdict-{hashlib.sha256(former).hexdigest()[:12]}.json"
     write_file(aside, former)
     session.say(f"the certificate of the check before is kept as {aside}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reprobuild.errors import BuildError, LockError, ShipError, UsageError
 from reprobuild.explain import LABEL
-from reprobuild.guard.plain import holds
+from reprobuild.guard.plain import holds, open_plain
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, layout_digest, read_layout
 from reprobuild.image.naming import is_local, named_index, own_name
@@ -122,5 +122,5 @@ def _certificate(out: Path, lock: Lock, image: Image) -> Verdict | None:
     """Return the verdict there, None where there is no certificate of this image."""
     if not (out / VERDICT).exists():
         return None
-    with (out / VERDICT).open("rb") as stream:
+    with open_plain(out / VERDICT, links=False)[0] as stream:
         return certified(stream.read(LARGEST_PAPER + 1), lock, image)

@@ -55,6 +55,20 @@ def read_certificate(path: Path) -> Certificate:
     return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
 
 
+def is_certificate(data: bytes) -> bool:
+    """Tell whether bytes are those of a certificate, of any version of this program.
+
+    Args:
+        data: at most `LARGEST` of them, or one more.
+    """
+    if len(data) > LARGEST:
+        return False
+    try:
+        return msgspec.json.decode(data, type=_Header).version > 0
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+
+
 def read_verdict(data: bytes, path: Path | str) -> Verdict:
     """Return the verdict that the bytes of a certificate hold.
 
