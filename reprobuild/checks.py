@@ -16,7 +16,7 @@ from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
-from reprobuild.results import REPORT, VERDICT, engine_name
+from reprobuild.results import REPORT, VERDICT, engine_name, refuse_misstated
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
 from reprobuild.verify.certificate import (
@@ -99,7 +99,8 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     """Load the image and check it; nothing is written into `out`.
 
     Raises:
-        UsageError: the certificate cannot be compared with, a GPU is none, or there is no work to run more often.
+        UsageError: the image is not the one that image.json states, the certificate cannot be compared with, a GPU is
+            none, or there is no work to run more often.
         EngineError: no engine answers, or it fails.
     """
     work = work_asked(lock, checks.work, checks.ignored, checks.runs)
@@ -109,6 +110,7 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
         refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
         refuse_other_work(former, record_of(lock, work) if work else None)
     engine = ready(checks, session)
+    refuse_misstated(image, out, session.store, session.say)
     take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
     wanted = expected(lock, session.store, session.say)
     session.store.release()  # the checks take long, and need nothing of it

@@ -33,7 +33,7 @@ from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.interpreter.standalone import mirrored
-from reprobuild.results import IMAGE, LOCK, former_image
+from reprobuild.results import IMAGE, LOCK, former_image, remember_tree
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -201,6 +201,7 @@ def build(
         former = former_image(out)
         reference = making.tag or own_name(sealed.digest)
         image = _make_image(sealed, out, session, texts, reference, making)
+        remember_tree(image, session.store)
     image = _record(kept_singles(image, former, out, session.say), out)
     if making.singles:
         digests = write_singles(

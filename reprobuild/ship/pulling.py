@@ -25,7 +25,7 @@ from reprobuild.registry.manifest import OTHER, find_image
 from reprobuild.registry.reference import Reference, parse_reference
 from reprobuild.registry.repository import Repository
 from reprobuild.render import render
-from reprobuild.results import IMAGE, LOCK, former_image
+from reprobuild.results import IMAGE, LOCK, former_image, remember_tree
 from reprobuild.session import Session
 from reprobuild.ship.alone.unbundle import origin
 from reprobuild.ship.belonging import Belonging, find_lock, lock_named, offers_of, write_believed
@@ -106,6 +106,7 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
         image = _write_image(lock, found, out, store)
         builder, referrers = write_believed(repository, offers, lock, image, out)
         image = msgspec.structs.replace(image, builder=builder)
+        remember_tree(image, store)
         keep(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
         _begun(out, found.digest).unlink(missing_ok=True)

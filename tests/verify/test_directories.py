@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild import checks
 from reprobuild.checks import Checks, verify
-from reprobuild.results import VERDICT, read_image
+from reprobuild.config import image_config
+from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.build import Image
+from reprobuild.image.naming import named_index
+from reprobuild.results import IMAGE, VERDICT, read_image
 from reprobuild.verify.certificate import LARGEST, is_certificate
+from tests.image.layouts import write_image
+from tests.registry.pushing import file, layer
 from tests.ship.folders import make_results, make_session
 from tests.verify.samples import PreparedEngine, good_answers
 
@@ -23,11 +31,13 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def check(out: Path) -> None:
+def check(out: Path, against: Path | None = None) -> None:
     """Verify a directory, with an engine of prepared answers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "find_engine", lambda *_, **__: PreparedEngine(good_answers()))
-        verify(*read_image(out), out, make_session(out.parent / "store"), Checks(cpu_only=True))
+        verify(
+            *read_image(out), out, make_session(out.parent / "store"), Checks(cpu_only=True, against=against)
+        )
 
 
 def private(tmp_path: Path, content: bytes = SECRET) -> Path:
@@ -76,3 +86,66 @@ def test_certificates_of_each_form_are_kept_aside(out: Path) -> None:
     (out / VERDICT).write_bytes(b'{"version": 1, "determinism": {"cpu": "identical"}}')
     check(out)
     assert len(list(out.glob("verdict-*"))) == 2
+
+
+# --- digests that lie ------------------------------------------------------------------------
+
+
+def lying(out: Path, **stated: str) -> Image:
+    """Put another image into a directory, which states the digests of the former one."""
+    lock, honest = read_image(out)
+    shutil.rmtree(out / "image")
+    layout = write_image(out / "image", [layer([file("etc/evil", b"evil")])], image_config(lock))
+    (out / "image" / "index.json").write_bytes(named_index(layout, honest.reference))
+    own = {"manifest": layout.manifest, "config": layout.config_digest, **stated}
+    (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(honest, **own)))
+    return honest
+
+
+def test_a_tree_that_the_layers_do_not_hold_is_refused(out: Path, tmp_path: Path) -> None:
+    """A certificate would state the tree of the honest image, and `--against` call this one the same."""
+    check(out)
+    certificate = tmp_path / "honest.json"
+    (out / VERDICT).rename(certificate)
+    lying(out)
+    with pytest.raises(
+        UsageError, match=r"out does not hold the image that its image\.json states"
+    ) as caught:
+        check(out, against=certificate)
+    assert caught.value.hint == f"make it of the lock: `reprobuild build {out}/reprobuild.lock -o {out}`"
+    assert not (out / VERDICT).exists()
+
+
+def test_a_configuration_that_is_another_is_refused(out: Path) -> None:
+    _, image = read_image(out)
+    (out / IMAGE).write_bytes(
+        msgspec.json.encode(msgspec.structs.replace(image, config=f"sha256:{'0' * 64}"))
+    )
+    with pytest.raises(UsageError, match="does not hold the image"):
+        check(out)
+
+
+def test_a_tree_without_layers_is_not_believed(out: Path) -> None:
+    shutil.rmtree(out / "image")
+    with pytest.raises(
+        UsageError, match=r"holds no layers, so that the tree that image\.json states cannot be"
+    ):
+        check(out)
+
+
+def test_layers_are_read_once(out: Path) -> None:
+    """As long as the store remembers what they hold; that of another store is not believed."""
+    check(out)
+    shutil.rmtree(out / "image")
+    check(out)
+    (made,) = (out.parent / "store" / "made").iterdir()
+    made.write_bytes(made.read_bytes()[:-1] + b"x")
+    with pytest.raises(UsageError, match="holds no layers"):
+        check(out)
+
+
+def test_a_damaged_layer_is_said(out: Path) -> None:
+    largest = max((out / "image" / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
+    largest.write_bytes(b"x" * largest.stat().st_size)
+    with pytest.raises(BuildError):
+        check(out)
