@@ -17,7 +17,7 @@ from reprobuild.errors import BuildError, ShipError, UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, read_layout
-from reprobuild.image.naming import is_local, named_index, own_name
+from reprobuild.image.naming import named_index, own_name
 from reprobuild.image.single import filename
 from reprobuild.lock import Artefact, Base, Lock
 from reprobuild.report.page import render_html
@@ -153,8 +153,6 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
 
 def for_others(lock: Lock, image: Image) -> Image:
     """Return an image under the name that others take it by: one that the user gave could be another image's there."""
-    if is_local(image.reference, lock.digest):
-        return image
     return msgspec.structs.replace(image, reference=own_name(lock.digest))
 
 
