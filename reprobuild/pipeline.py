@@ -22,7 +22,7 @@ from reprobuild.fleet.page import keep_on_page
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.naming import own_name
-from reprobuild.image.single import Kind, kept_singles, write_singles
+from reprobuild.image.single import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import BUILD, keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
@@ -202,13 +202,14 @@ def build(
         reference = making.tag or own_name(sealed.digest)
         image = _make_image(sealed, out, session, texts, reference, making)
         remember_tree(image, session.store)
-    image = _record(kept_singles(image, former, out, session.say), out)
-    if making.singles:
-        digests = write_singles(
-            image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
-            compressor=making.compressor,
-        )  # fmt: skip
-        image = _record(msgspec.structs.replace(image, **digests), out)
+        image = _record(kept_singles(image, former, out, session.store, session.say), out)
+        if making.singles:
+            digests = write_singles(
+                image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
+                compressor=making.compressor,
+            )  # fmt: skip
+            image = _record(msgspec.structs.replace(image, **digests), out)
+            remember_singles(image, session.store)
     return sealed, image
 
 
