@@ -19,6 +19,7 @@ BEFORE = (
     "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
 )
 OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
+_NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Certificate(Struct, frozen=True, kw_only=True):
@@ -64,9 +65,13 @@ def is_certificate(data: bytes) -> bool:
     if len(data) > LARGEST:
         return False
     try:
-        return msgspec.json.decode(data, type=_Header).version > 0
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _version(data) > 0
+    except _NOT_READ:
         return False
+
+
+def _version(data: bytes) -> int:
+    return msgspec.json.decode(data, type=_Header).version
 
 
 def read_verdict(data: bytes, path: Path | str) -> Verdict:
@@ -80,8 +85,8 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         UsageError: they hold none, or one of another form.
     """
     try:
-        version = msgspec.json.decode(data, type=_Header).version
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        version = _version(data)
+    except _NOT_READ:
         raise UsageError(f"{path} is no certificate of reprobuild, or a damaged one", hint=AGAIN) from None
     if version < VERSION:
         raise UsageError(
@@ -98,7 +103,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         if len({smoke.device for smoke in found.smoke}) < len(found.smoke):
             raise ValueError("one device stands in it twice")
         return found
-    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
+    except _NOT_READ as err:
         raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
 
 
