@@ -1,6 +1,7 @@
 """What a folder of results itself holds of its lock's files: its context has all that the image is made of.
 
 Nothing in the folder is believed: each file is copied while its hash is taken, and kept only where that is the lock's.
+No link in the folder is followed: it could lead to any file of the caller.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import IO
 from reprobuild.archive import CHUNK, TarWriter, read_tar
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
-from reprobuild.guard.plain import open_plain
+from reprobuild.guard.plain import open_within
 from reprobuild.keep import named_files
 from reprobuild.lock import EPOCH, FILES, Lock
 from reprobuild.store import Store
@@ -42,8 +43,9 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
         for name in sorted(names):
             if not missing:
                 return taken
-            path = Path(folder, name)
-            found = _runtime(path, missing, store) if name == _PAYLOAD else _take(path, missing, store)
+            path = Path(folder, name).relative_to(out).as_posix()
+            take = _runtime if name == _PAYLOAD else _take
+            found = take(out, path, missing, store)
             missing.discard(found)
             taken += bool(found)
     return taken
@@ -55,13 +57,14 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
         return False
     wanted = lock.realised.runtime
     places = () if store.has(wanted) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))
-    return store.has(wanted) or any(_runtime(path, (wanted,), store) for path in places)
+    paths = (place.relative_to(out).as_posix() for place in places)
+    return store.has(wanted) or any(_runtime(out, path, (wanted,), store) for path in paths)
 
 
-def _take(path: Path, missing: Collection[str], store: Store) -> str:
+def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:
     """Return the sha256 of a file that was missing, and is in the store now; else nothing."""
     try:
-        source, _ = open_plain(path, links=False)
+        source, _ = open_within(out, path)
     except OSError:
         return ""
     with source:
@@ -84,13 +87,13 @@ def _copy(source: IO[bytes], target: IO[bytes] | None) -> str:
     return digest.hexdigest()
 
 
-def _runtime(path: Path, missing: Collection[str], store: Store) -> str:
+def _runtime(out: Path, path: str, missing: Collection[str], store: Store) -> str:
     """Return the sha256 of the runtime package that an image got, packed again as realising packs it."""
     packed = io.BytesIO()
     writer = TarWriter(packed, EPOCH)
     files: dict[str, bytes] = {}
     try:
-        source, size = open_plain(path, links=False)
+        source, size = open_within(out, path)
         with source:
             for entry, content in read_tar(source) if size <= _LARGEST else ():
                 if entry.path.startswith(_RUNTIME) and entry.type == "file":

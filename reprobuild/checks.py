@@ -11,14 +11,22 @@ from msgspec import Struct
 from reprobuild.brought import take_runtime
 from reprobuild.engines import HINT, find_engine, gpu
 from reprobuild.engines.model import Engine
+from reprobuild.guard.plain import open_plain
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
-from reprobuild.results import REPORT, VERDICT, engine_name
+from reprobuild.results import REPORT, VERDICT, engine_name, refuse_misstated
 from reprobuild.session import Session
 from reprobuild.verify.against import compare_against
-from reprobuild.verify.certificate import read_certificate, refuse_failed, refuse_other, refuse_other_work
+from reprobuild.verify.certificate import (
+    LARGEST,
+    is_certificate,
+    read_certificate,
+    refuse_failed,
+    refuse_other,
+    refuse_other_work,
+)
 from reprobuild.verify.check import Asked, record_of, seed_of, verify_image, work_asked
 from reprobuild.verify.conditions import RUNS
 from reprobuild.verify.expected import expected
@@ -91,7 +99,8 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
     """Load the image and check it; nothing is written into `out`.
 
     Raises:
-        UsageError: the certificate cannot be compared with, a GPU is none, or there is no work to run more often.
+        UsageError: the image is not the one that image.json states, the certificate cannot be compared with, a GPU is
+            none, or there is no work to run more often.
         EngineError: no engine answers, or it fails.
     """
     work = work_asked(lock, checks.work, checks.ignored, checks.runs)
@@ -101,6 +110,7 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
         refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
         refuse_other_work(former, record_of(lock, work) if work else None)
     engine = ready(checks, session)
+    refuse_misstated(image, out, session.store, session.say)
     take_runtime(out, lock, session.store)  # months later, elsewhere, the store may not have it
     wanted = expected(lock, session.store, session.say)
     session.store.release()  # the checks take long, and need nothing of it
@@ -121,11 +131,23 @@ def examine(lock: Lock, image: Image, out: Path, session: Session, checks: Check
 
 
 def _keep(out: Path, session: Session) -> None:
-    """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed."""
+    """Put the certificate aside that the new verdict is about to replace: it may be the only one that passed.
+
+    The directory may be of others. What is no certificate is replaced and never copied, and no link is followed.
+    """
     place = out / VERDICT
-    if not place.is_file():
+    try:
+        stream, _ = open_plain(place, links=False)
+    except FileNotFoundError:
         return
-    former = place.read_bytes()
+    except OSError:
+        former = b""
+    else:
+        with stream:
+            former = stream.read(LARGEST + 1)
+    if not is_certificate(former):
+        session.say(f"{place} was no certificate: it is replaced")
+        return
     aside = out / f"verdict-{hashlib.sha256(former).hexdigest()[:12]}.json"
     write_file(aside, former)
     session.say(f"the certificate of the check before is kept as {aside}")

@@ -23,6 +23,13 @@ from reprobuild.store import Store
 from reprobuild.wheelorder import order_wheels
 from reprobuild.whole import whole_folder
 
+OWN = (
+    "requirements.txt",
+    "install.json",
+    "install.py",
+    "payload.tar",
+)  # what this program makes for a context
+
 
 def write_context(lock: Lock, store: Store, out: Path, texts: dict[str, str]) -> Path:
     """Write `out/context`, whole or not at all, and return it.

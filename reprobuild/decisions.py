@@ -24,6 +24,7 @@ from reprobuild.guard.strings import (
     NamePattern,
     ProjectName,
     Reference,
+    Seed,
     Value,
     VariableName,
     Version,
@@ -99,7 +100,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     drop: tuple[Line, ...] = ()
     accept: tuple[Line, ...] = ()
     profile: Value | None = None  # `check_profile` names those that there are
-    seed: int | None = None
+    seed: Seed | None = None
     workload: WorkloadDecision | None = None
     build: dict[ProjectName, BuildDecision] = {}
     devel: Reference | None = None

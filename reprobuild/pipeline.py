@@ -22,7 +22,7 @@ from reprobuild.fleet.page import keep_on_page
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.naming import own_name
-from reprobuild.image.single import Kind, kept_singles, write_singles
+from reprobuild.image.single import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import BUILD, keep, keeping
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock
@@ -33,7 +33,7 @@ from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.interpreter.standalone import mirrored
-from reprobuild.results import IMAGE, LOCK, former_image
+from reprobuild.results import IMAGE, LOCK, former_image, remember_tree
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -201,13 +201,15 @@ def build(
         former = former_image(out)
         reference = making.tag or own_name(sealed.digest)
         image = _make_image(sealed, out, session, texts, reference, making)
-    image = _record(kept_singles(image, former, out, session.say), out)
-    if making.singles:
-        digests = write_singles(
-            image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
-            compressor=making.compressor,
-        )  # fmt: skip
-        image = _record(msgspec.structs.replace(image, **digests), out)
+        remember_tree(image, session.store)
+        image = _record(kept_singles(image, former, out, session.store, session.say), out)
+        if making.singles:
+            digests = write_singles(
+                image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
+                compressor=making.compressor,
+            )  # fmt: skip
+            image = _record(msgspec.structs.replace(image, **digests), out)
+            remember_singles(image, session.store)
     return sealed, image
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import Image
-from reprobuild.image.layout import read_layout
+from reprobuild.image.layout import layout_digest, read_layout
 from reprobuild.image.naming import local_name
 from reprobuild.keep import is_built_here
 from reprobuild.lock import Lock, conflicts, read_lock
@@ -88,6 +89,57 @@ def read_image(out: Path) -> tuple[Lock, Image]:
             hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
         )
     return lock, image
+
+
+def remember_tree(image: Image, store: Store) -> None:
+    """Note in a store what was computed from the layers of an image: its manifest names them.
+
+    A store that cannot be written to is left as it is: the next check computes it again.
+    """
+    key, value = _tree_key(image), [image.config, image.tree]
+    if store.recall(key) != value:
+        with contextlib.suppress(OSError):
+            store.remember(key, value)
+
+
+def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str], None]) -> None:
+    """Stop where the image of a folder of results is not of the configuration and the tree that its image.json states.
+
+    They are computed from the layers, unless this store remembers them: for an image that was built here, say.
+
+    Args:
+        image: what image.json states; its manifest was compared.
+        out: the folder.
+        store: of this machine.
+        say: is told where the layers are read.
+
+    Raises:
+        UsageError: they are others, or there are no layers.
+        BuildError: the layers are damaged.
+    """
+    stated = [image.config, image.tree]
+    known = store.recall(_tree_key(image))
+    if known is None and (out / image.layout).exists():
+        say(f"reading the layers of {out / image.layout}: its tree is computed, as it was not built here")
+        layout = read_layout(out / image.layout)
+        known = [layout.config_digest, layout_digest(layout)]
+        if known == stated:
+            remember_tree(image, store)
+    if known is None:
+        raise UsageError(
+            f"{out} holds no layers, so that the tree that {IMAGE} states cannot be computed",
+            hint=_rebuild(out),
+        )
+    if known != stated:
+        raise UsageError(f"{out} does not hold the image that its {IMAGE} states", hint=_rebuild(out))
+
+
+def _rebuild(out: Path) -> str:
+    return f"make it of the lock: `reprobuild build {out / LOCK} -o {out}`"
+
+
+def _tree_key(image: Image) -> str:
+    return hashlib.sha256(f"configuration and tree of an image, 1 {image.manifest}".encode()).hexdigest()
 
 
 def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]) -> str:

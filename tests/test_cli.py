@@ -23,14 +23,18 @@ import pytest
 
 from reprobuild import checks, cli, errors, pipeline, running
 from reprobuild.builders import BUILDERS, NATIVE
+from reprobuild.config import image_config
 from reprobuild.engines import ENGINES
 from reprobuild.image.build import Image
-from reprobuild.image.naming import own_name
+from reprobuild.image.layout import layout_digest
+from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock, read_lock, write_lock
 from reprobuild.pipeline import Making
 from reprobuild.snapshot import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
+from tests.image.layouts import image_of, write_image
 from tests.image.made import Made
+from tests.registry.pushing import file, layer
 from tests.snapshot.samples import SECRETS
 from tests.verify.samples import (
     EXPECTED,
@@ -90,14 +94,18 @@ def said(capfd: pytest.CaptureFixture[str]) -> Said:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """A folder of results that has a lock and an image, though no layout."""
+    """A folder of results that has a lock and a small image."""
     return make_results(tmp_path / "out", make_lock())
 
 
 def make_results(out: Path, lock: Lock) -> Path:
     out.mkdir()
     write_lock(lock, out / "reprobuild.lock")
-    image = msgspec.structs.replace(IMAGE, lock=lock.digest)
+    layout = write_image(out / "image", [layer([file("etc/one", b"1")])], image_config(lock))
+    (out / "image" / "index.json").write_bytes(named_index(layout, IMAGE.reference))
+    image = msgspec.structs.replace(
+        image_of(layout), tree=layout_digest(layout), lock=lock.digest, reference=IMAGE.reference
+    )
     (out / "image.json").write_bytes(msgspec.json.encode(image))
     return out
 

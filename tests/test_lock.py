@@ -246,6 +246,11 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
         read_lock(tmp_path / "huge")
 
 
+def seeded(raw: bytes, seed: int) -> bytes:
+    """Return a lock with another seed."""
+    return json.dumps({**json.loads(raw), "seed": seed}).encode()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -257,6 +262,9 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
         (lambda raw: b"{}", "version"),
         (lambda raw: raw.replace(b'"epoch": 1700000000', b'"epoch": "now"'), r"\$\.epoch"),
         (lambda raw: raw.replace(b'"seed"', b'"sead"'), "sead"),
+        (lambda raw: seeded(raw, -5), r"\$\.seed"),
+        (lambda raw: seeded(raw, 1 << 32), r"\$\.seed"),
+        (lambda raw: seeded(raw, 10**400), r"\$\.seed|out of range"),
         (lambda raw: raw.replace(b'"unresolved"', b'"ignored"'), r"\$\.rulings\[.*\]\.outcome"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import io
 import json
 import os
@@ -121,6 +122,24 @@ def test_what_is_changed_in_the_folder_is_not_taken(out: Path, tmp_path: Path) -
     assert done.returncode == 5
     assert "to fetch: 2 files" in done.stderr
     assert changed.name in done.stderr or linked.name in done.stderr
+
+
+@pytest.mark.parametrize("linked", ["context", "context/wheels"])
+def test_nothing_is_taken_through_a_linked_context(linked: str, out: Path, tmp_path: Path) -> None:
+    """The link could lead to any directory of the caller; what is behind it is fetched instead."""
+    (out / linked).rename(tmp_path / "private")
+    (out / linked).symlink_to(tmp_path / "private")
+    done = reprobuild("rebuild", out, "--store", tmp_path / "empty", "--offline")
+    assert done.returncode != 0
+    assert not any(
+        (tmp_path / "empty" / "blobs" / file.name[:2] / file.name).exists() for file in stored(out)
+    )
+
+
+def stored(out: Path) -> list[Path]:
+    """Return the names that the wheels of a context have in a store."""
+    wheels = (out / "context" / "wheels").iterdir()
+    return [Path(hashlib.sha256(path.read_bytes()).hexdigest()) for path in wheels]
 
 
 def test_a_damaged_payload_is_no_runtime_package(out: Path, made: Made, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 _PIECE = 1 << 20
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
@@ -21,11 +22,43 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
     Raises:
         OSError: it cannot be read, or is no plain file.
     """
-    way = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
     try:
-        number = os.open(path, way)
+        number = os.open(path, _READ if links else _READ | os.O_NOFOLLOW)
     except ValueError:
-        raise OSError(errno.EINVAL, "this is no path") from None
+        raise _no_path() from None
+    return _checked(number)
+
+
+def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:
+    """Return a plain file below a directory, open, and its size; no step from the directory to it may be a link.
+
+    Args:
+        top: the directory, to which links may lead.
+        path: relative.
+
+    Raises:
+        OSError: as `open_plain` does; or the path is none below the directory.
+    """
+    *above, last = steps = path.split("/")
+    if not {"", ".", ".."}.isdisjoint(steps) or "\0" in path:
+        raise _no_path()
+    number = os.open(top, _READ | os.O_DIRECTORY)
+    try:
+        for step in above:
+            lower = os.open(step, _READ | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=number)
+            os.close(number)
+            number = lower
+        return _checked(os.open(last, _READ | os.O_NOFOLLOW, dir_fd=number))
+    finally:
+        os.close(number)
+
+
+def _no_path() -> OSError:
+    return OSError(errno.EINVAL, "this is no path")
+
+
+def _checked(number: int) -> tuple[IO[bytes], int]:
+    """Return the plain file of a descriptor, and its size; a descriptor of anything else is closed."""
     found = os.fstat(number)
     if stat.S_ISREG(found.st_mode):
         return os.fdopen(number, "rb"), found.st_size

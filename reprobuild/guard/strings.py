@@ -250,6 +250,9 @@ BundlePath: TypeAlias = Annotated[
 ImageName: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}\Z")]
 """The name of an image as an engine takes it."""
 
+Seed: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+"""A seed: the generators of NumPy take 32 bits."""
+
 Size: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]
 """A number of bytes, lines or layers."""
 

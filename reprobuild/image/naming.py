@@ -1,29 +1,21 @@
 """The name of an image in an engine: which one a directory that others handed over can give.
 
 An engine takes a name from a layout without a question. `docker.io/library/python:3.11` would from then on be the image
-of whoever made the layout. So a name counts only where it follows from the lock, or is below `localhost/`, which no
-registry serves.
+of whoever made the layout, and `localhost/myapp:latest` hides what the user built with Podman. So a name counts only
+where it follows from the lock.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from reprobuild.image.layout import Layout
 from reprobuild.image.oci import MANIFEST, index_json, platform_of
 
-_LOCAL = re.compile(r"localhost(?:/[a-z0-9][a-z0-9._-]{0,127}){1,8}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?")
-
 
 def own_name(lock: str) -> str:
     """Return the name that follows from the digest (hex) of a lock."""
     return f"reprobuild:{lock[:12]}"
-
-
-def is_local(reference: str, lock: str) -> bool:
-    """Tell whether a name can hide no other image: it follows from the lock, or no registry serves it."""
-    return reference == own_name(lock) or _LOCAL.fullmatch(reference) is not None
 
 
 def local_name(reference: str, lock: str, say: Callable[[str], None]) -> str:
@@ -34,7 +26,7 @@ def local_name(reference: str, lock: str, say: Callable[[str], None]) -> str:
         lock: the digest (hex) of its lock.
         say: is told.
     """
-    if is_local(reference, lock):
+    if reference == own_name(lock):
         return reference
     say(
         f"the image names itself {reference[:200]!r}, which could hide another image: it is loaded as {own_name(lock)}"

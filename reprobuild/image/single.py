@@ -17,6 +17,7 @@ from typing import Literal, get_args
 import msgspec
 
 from reprobuild.archive import CHUNK
+from reprobuild.guard.plain import open_plain
 from reprobuild.image import sif
 from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
@@ -24,6 +25,7 @@ from reprobuild.image.flat import Flat, flattened
 from reprobuild.image.layout import Layout, read_layout
 from reprobuild.image.singularity import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.squash import Compressor, find_program, write_squashfs
+from reprobuild.store import Store
 
 Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -34,24 +36,58 @@ def filename(kind: Kind) -> str:
     return f"image.{kind}"
 
 
-def kept_singles(image: Image, former: Image | None, out: Path, say: Callable[[str], None]) -> Image:
-    """Return the image with the files of an earlier run that are still its own; those of another image go.
+def kept_singles(
+    image: Image, former: Image | None, out: Path, store: Store, say: Callable[[str], None]
+) -> Image:
+    """Return the image with the files of an earlier run that are still its own; the others that it named go.
+
+    The folder may be of others. A file is kept where this store remembers that it was written from the image.
 
     Args:
         image: as it was built now.
         former: what the folder of results told before.
         out: the folder of results.
+        store: what `remember_singles` was given.
         say: is told what is removed.
     """
     kept: dict[str, str] = {}
     for kind in KINDS:
         digest, path = getattr(former, kind, ""), out / filename(kind)
-        if digest and former and former.manifest == image.manifest and path.is_file():
+        if not digest or not former or not (path.is_file() or path.is_symlink()):
+            continue
+        if former.manifest != image.manifest:
+            why = "it was of another image"
+        elif not store.recall(_key(image, kind, digest)) or _digest_of(path) != digest:
+            why = f"it is not known to be of this image; write it with --{kind}"
+        else:
             kept[kind] = digest
-        elif digest and path.is_file():
-            path.unlink()
-            say(f"removed {path}: it was of another image")
+            continue
+        path.unlink()
+        say(f"removed {path}: {why}")
     return msgspec.structs.replace(image, **kept)
+
+
+def remember_singles(image: Image, store: Store) -> None:
+    """Note in a store the files that were written from an image."""
+    for kind in KINDS:
+        if digest := getattr(image, kind):
+            store.remember(_key(image, kind, digest), True)
+
+
+def _key(image: Image, kind: Kind, digest: str) -> str:
+    return hashlib.sha256(f"single file of an image, 1 {kind} {image.manifest} {digest}".encode()).hexdigest()
+
+
+def _digest_of(path: Path) -> str:
+    """Return the digest of a plain file; nothing for a link and for what cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open_plain(path, links=False)[0] as stream:
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return f"sha256:{digest.hexdigest()}"
 
 
 def write_singles(

@@ -16,6 +16,7 @@ from reprobuild.guard.strings import (
     Platform,
     Profile,
     ProjectName,
+    Seed,
     Sha256,
     Size,
     Text,
@@ -105,7 +106,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     snapshot: Sha256
     platform: Platform
     epoch: Epoch
-    seed: int | None
+    seed: Seed | None
     profile: Profile
     interpreter: Interpreter
     base: Base

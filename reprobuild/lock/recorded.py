@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.guard.strings import Line, Value
+from reprobuild.guard.strings import Line, Seed, Value
 
 
 class RecordedWorkload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,7 +49,7 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     drop: tuple[Line, ...] = ()
     accept: tuple[Line, ...] = ()
     profile: Line | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     workload: RecordedWorkload | None = None
     build: dict[Line, RecordedBuild] = {}
     devel: Line | None = None

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from reprobuild.errors import BuildError, LockError, ShipError, UsageError
 from reprobuild.explain import LABEL
-from reprobuild.guard.plain import holds
+from reprobuild.guard.plain import holds, open_plain
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, layout_digest, read_layout
-from reprobuild.image.naming import is_local, named_index, own_name
+from reprobuild.image.naming import named_index, own_name
 from reprobuild.lock import Lock
 from reprobuild.render import render
 from reprobuild.report.page import render_html
@@ -60,7 +60,7 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
 
 def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
     """Refuse an image that an engine would take for another one. An index is compared whole: parsers differ."""
-    if not is_local(image.reference, lock.digest):
+    if image.reference != own_name(lock.digest):
         raise ShipError(
             f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
             hint=f"ask for a bundle of this reprobuild: in it the image is {own_name(lock.digest)}",
@@ -122,5 +122,5 @@ def _certificate(out: Path, lock: Lock, image: Image) -> Verdict | None:
     """Return the verdict there, None where there is no certificate of this image."""
     if not (out / VERDICT).exists():
         return None
-    with (out / VERDICT).open("rb") as stream:
+    with open_plain(out / VERDICT, links=False)[0] as stream:
         return certified(stream.read(LARGEST_PAPER + 1), lock, image)

@@ -17,11 +17,12 @@ from reprobuild.errors import BuildError, ShipError, UsageError
 from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import Layout, read_layout
-from reprobuild.image.naming import is_local, named_index, own_name
+from reprobuild.image.naming import named_index, own_name
 from reprobuild.image.single import filename
 from reprobuild.lock import Artefact, Base, Lock
 from reprobuild.report.page import render_html
 from reprobuild.results import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.ship.context_files import context_files
 from reprobuild.ship.provenance import FILE as PROVENANCE
 from reprobuild.ship.provenance import provenance
 from reprobuild.ship.readme import render_readme
@@ -138,7 +139,11 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
     found += _inputs(inputs, store)
     if {"wheels", "debs"} <= parts:
         found += _runtime(out, lock, store)
-    found += _context(out) if "context" in parts else []
+    if "context" in parts:
+        found += [
+            File(path=path, content=content, sha256=sha256)
+            for path, content, sha256 in context_files(out, lock, store)
+        ]
     if "sif" in parts:
         found.append(File(path=filename("sif"), content=_single(out, sif), sha256=sif))
     _refuse_secrets(found)
@@ -148,8 +153,6 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
 
 def for_others(lock: Lock, image: Image) -> Image:
     """Return an image under the name that others take it by: one that the user gave could be another image's there."""
-    if is_local(image.reference, lock.digest):
-        return image
     return msgspec.structs.replace(image, reference=own_name(lock.digest))
 
 
@@ -172,7 +175,7 @@ def _searched(file: File) -> bytes:
     """Return the bytes of a file that are searched for secrets: all, or none."""
     content = file.content
     if isinstance(content, bytes):
-        return content
+        return b"" if file.path.endswith(_ARCHIVES) else content
     if file.path == VERDICT:  # of any size that a certificate can have: what programs said is in it
         return read_plain(content, _LARGEST_VERDICT)
     known = file.path in (LOCK, filename("sif")) or file.path.startswith(_LOOKED_INTO)
@@ -257,18 +260,9 @@ def _in_store(sha256: str) -> str:
     return f"store/blobs/{sha256[:2]}/{sha256}"
 
 
-def _context(out: Path) -> Iterator[File]:
-    folder = out / "context"
-    if not folder.is_dir():
-        raise ShipError(f"{folder} is missing", hint=_AGAIN)
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_dir():
-            yield File(path=path.relative_to(out).as_posix(), content=_present(path))
-
-
 def _single(out: Path, sha256: str) -> Path:
     path = out / filename("sif")
-    if not sha256 or not path.is_file():
+    if not sha256 or path.is_symlink() or not path.is_file():
         raise ShipError(
             f"{out} holds no SIF", hint=f"write it: `reprobuild build {out / LOCK} -o {out} --sif`"
         )

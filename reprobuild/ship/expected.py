@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reprobuild.brought import CONTEXT, take_runtime
-from reprobuild.context import context_blobs, own_files
+from reprobuild.context import OWN, context_blobs, own_files
 from reprobuild.errors import BuildError, ShipError
 from reprobuild.guard.plain import holds
 from reprobuild.image.build import LAYOUT, Image
@@ -28,7 +28,6 @@ from reprobuild.ship.readme import render_readme
 from reprobuild.store import Store, hash_file
 
 README, SIF = "README.md", filename("sif")
-_OWN = ("requirements.txt", "install.json", "install.py", "payload.tar")
 _WALKED = (CONTEXT, "sources")
 HINT = "ask for a bundle of the lock alone, and build from that: `reprobuild build LOCK -o OUT`"
 
@@ -65,7 +64,7 @@ def _inputs(lock: Lock) -> dict[str, str]:
     wanted |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
     if lock.realised:
         wanted |= {f"{CONTEXT}/{path}": sha256 for path, sha256 in context_blobs(lock).items()}
-        wanted |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in _OWN}
+        wanted |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in OWN}
     return wanted
 
 
@@ -79,6 +78,9 @@ def _layout(layout: Layout) -> dict[str, str]:
 def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
     """Yield path and sha256 of each file below the folders whose files a person executes; a link has no sha256."""
     for top in _WALKED:
+        if (out / top).is_symlink():  # nothing behind it is in the directory
+            yield top, "a link"
+            continue
         for folder, folders, names in os.walk(out / top):
             for name in (*names, *folders):
                 path = Path(folder, name)
@@ -116,7 +118,7 @@ def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, byt
     if sizes.keys() >= set(wheels) and take_runtime(out, lock, store):
         with contextlib.suppress(BuildError):  # the runtime package that the lock names is none
             return own_files(lock, store, render(lock), sizes)
-    return {f"{own_folder(lock)}/{name}": b"\0" for name in _OWN}
+    return {f"{own_folder(lock)}/{name}": b"\0" for name in OWN}
 
 
 def unread(members: Members) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ https://github.com/opencontainers/image-spec/blob/v1.1.0/manifest.md#guidelines-
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -90,7 +91,8 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Paper]:
     """Return what goes along with the image of a folder of results.
 
     Raises:
-        ShipError: something looks like a secret; or the certificate there is of another image, or damaged.
+        ShipError: something looks like a secret; or the certificate there is of another image, damaged, or no
+            plain file.
     """
     found = [
         Paper(kind="lock", content=encode(lock)),
@@ -98,9 +100,8 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Paper]:
         Paper(kind="provenance", content=provenance_of(lock, image)),
     ]
     place = out / VERDICT
-    if place.exists():
-        with open_plain(place, links=True)[0] as stream:
-            content = stream.read(LARGEST + 1)
+    if os.path.lexists(place):
+        content = _certificate(place)
         if certified(content, lock, image) is None:
             raise ShipError(
                 f"{place} is no certificate of this image",
@@ -114,6 +115,18 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Paper]:
                 hint="leave what it comes from out, with --drop NAME, and build again",
             )
     return found
+
+
+def _certificate(place: Path) -> bytes:
+    try:
+        stream, _ = open_plain(place, links=False)
+    except OSError:
+        raise ShipError(
+            f"{place} is no plain file, or cannot be read",
+            hint="take it away, and make a certificate with `reprobuild verify OUT`",
+        ) from None
+    with stream:
+        return stream.read(LARGEST + 1)
 
 
 def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:

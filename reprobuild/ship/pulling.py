@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.errors import FetchError, ShipError
+from reprobuild.errors import BuildError, FetchError, ShipError
 from reprobuild.fetch import fetch
+from reprobuild.guard.below import touch_below
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import layout_digest, read_layout
 from reprobuild.image.oci import link_layout
@@ -25,7 +26,7 @@ from reprobuild.registry.manifest import OTHER, find_image
 from reprobuild.registry.reference import Reference, parse_reference
 from reprobuild.registry.repository import Repository
 from reprobuild.render import render
-from reprobuild.results import IMAGE, LOCK, former_image
+from reprobuild.results import IMAGE, LOCK, former_image, remember_tree
 from reprobuild.session import Session
 from reprobuild.ship.alone.unbundle import origin
 from reprobuild.ship.belonging import Belonging, find_lock, lock_named, offers_of, write_believed
@@ -102,10 +103,11 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
         except FetchError as err:
             raise ShipError(str(err), hint=_AGAIN) from None
         out.mkdir(parents=True, exist_ok=True)
-        _begun(out, found.digest).touch()
+        _begin(out, found.digest)
         image = _write_image(lock, found, out, store)
         builder, referrers = write_believed(repository, offers, lock, image, out)
         image = msgspec.structs.replace(image, builder=builder)
+        remember_tree(image, store)
         keep(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
         _begun(out, found.digest).unlink(missing_ok=True)
@@ -128,6 +130,15 @@ def _refuse_other(out: Path, digest: str) -> None:
     ours = former is not None or _begun(out, digest).exists() or not out.exists()
     if not ours and not (out.is_dir() and not any(out.iterdir())):
         raise ShipError(f"{out} is there, and holds something else", hint=_ANOTHER)
+
+
+def _begin(out: Path, digest: str) -> None:
+    """Mark a folder as one that a pull began to fill; a link in the place of the mark is not followed."""
+    place = _begun(out, digest)
+    try:
+        touch_below(out, place.name, mode=0o644)
+    except (BuildError, OSError):
+        raise ShipError(f"{place} is no plain file, and no pull left it", hint=_ANOTHER) from None
 
 
 def _begun(out: Path, digest: str) -> Path:

@@ -14,7 +14,7 @@ from reprobuild.errors import FetchError, ShipError
 from reprobuild.image.build import Image
 from reprobuild.keep import keep
 from reprobuild.lock import Lock
-from reprobuild.results import LOCK, REPORT, VERDICT, read_image
+from reprobuild.results import LOCK, REPORT, VERDICT, read_image, remember_tree
 from reprobuild.ship.alone.unbundle import (
     Bundle,
     Member,
@@ -124,6 +124,7 @@ def unbundle(
         lock, image = read_image(out)
         doubted = tuple(sorted((*doubtful(out, members, lock, image, store), *made_up)))
         _say_doubts(doubted, unread(members), told, say)
+        remember_tree(image, store)  # `look` computed it
         keep(lock, out / LOCK, store, "unbundle")
         whence = origin(file.name, bool(found.signature), found.signer)
         say(whence)

@@ -19,6 +19,7 @@ BEFORE = (
     "name an earlier one: what a check replaces in a folder of results is kept there as verdict-DIGEST.json"
 )
 OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
+_NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Certificate(Struct, frozen=True, kw_only=True):
@@ -55,6 +56,24 @@ def read_certificate(path: Path) -> Certificate:
     return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
 
 
+def is_certificate(data: bytes) -> bool:
+    """Tell whether bytes are those of a certificate, of any version of this program.
+
+    Args:
+        data: at most `LARGEST` of them, or one more.
+    """
+    if len(data) > LARGEST:
+        return False
+    try:
+        return _version(data) > 0
+    except _NOT_READ:
+        return False
+
+
+def _version(data: bytes) -> int:
+    return msgspec.json.decode(data, type=_Header).version
+
+
 def read_verdict(data: bytes, path: Path | str) -> Verdict:
     """Return the verdict that the bytes of a certificate hold.
 
@@ -66,8 +85,8 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         UsageError: they hold none, or one of another form.
     """
     try:
-        version = msgspec.json.decode(data, type=_Header).version
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        version = _version(data)
+    except _NOT_READ:
         raise UsageError(f"{path} is no certificate of reprobuild, or a damaged one", hint=AGAIN) from None
     if version < VERSION:
         raise UsageError(
@@ -84,7 +103,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         if len({smoke.device for smoke in found.smoke}) < len(found.smoke):
             raise ValueError("one device stands in it twice")
         return found
-    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
+    except _NOT_READ as err:
         raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
 
 

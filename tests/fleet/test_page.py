@@ -9,6 +9,7 @@ import pytest
 
 from reprobuild.fleet.page import keep_on_page, on_page, write_down
 from reprobuild.image.build import Image
+from reprobuild.keep import keep
 from reprobuild.net import Net
 from reprobuild.report.page.answers import computes_the_same
 from reprobuild.session import Session
@@ -187,3 +188,28 @@ def test_a_node_that_drifts_and_has_nothing_to_compare_is_named(tmp_path: Path) 
         "bad",
         "Nodes of one platform gave different bytes, or drift: n2.",
     )
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
+    linked: bool, tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What stands there, an error say, would come on the page. Where the image was built here, the caller named it."""
+    verdict, out, private, lock = make_verdict(), tmp_path / "out", tmp_path / "private", make_lock()
+    write(private, a=certificate(), b=certificate())
+    (private / "c.error").write_text("my secret\n")
+    fleet = gathered(private)
+    image = Image(
+        layout="image", reference="r:1", tree=fleet.tree, config="c", manifest=verdict.image, layers=1
+    )
+    out.mkdir()
+    if linked:
+        (out / "fleet").symlink_to(tmp_path)
+    (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    (out / "fleet.json").write_bytes(msgspec.json.encode(fleet))
+    keep_on_page(lock, image, out, session)
+    assert "warning: the nodes are not on report.html" in capsys.readouterr().out
+    assert not (out / "report.html").exists()
+    keep(lock, out / "reprobuild.lock", session.store, "build by native")
+    keep_on_page(lock, image, out, session)
+    assert (out / "report.html").exists()

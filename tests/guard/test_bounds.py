@@ -28,7 +28,6 @@ ALLOWED = {
     "engines/limits.py": (1, _HOST),
     "engines/podman_options.py": (1, _HOST),
     "environments/image.py": (1, "the extraction is bounded"),
-    "checks.py": (1, "the user's own certificate, which is only copied"),
     "explain/__init__.py": (2, "the extraction is bounded"),
     "explain/deeper.py": (3, "the extraction is bounded, and so is what diffoscope writes of it"),
     "guard/sdists.py": (1, "guard.tars bounds what an archive may unpack to"),
@@ -67,6 +66,67 @@ def _is_unbounded(call: ast.Call) -> bool:
             word.arg for word in call.keywords
         }
     return function.attr in ("read_bytes", "read_text", "readlines", "readall")
+
+
+# Modules that name a file of an output directory, with the reads that may follow a link in it, each with its reason.
+_DIRECTORY = {"LOCK", "IMAGE", "VERDICT", "REPORT", "FLEET", "CONTEXT"}
+LINKED = {
+    "builders/apptainer.py": (1, "a layer that was packed into a private directory"),
+    "environments/opening.py": (1, "512 bytes, which decide what the user's argument is"),
+    "explain/__init__.py": (2, "contents that were extracted into a private directory"),
+    "ship/unbundle.py": (1, "a file of the bundle, whose bytes were compared"),
+}  # fmt: skip
+
+
+def linked(source: str) -> int:
+    """Count the reads and copies that follow a link in a module that names a file of an output directory."""
+    tree = ast.parse(source)
+    names = {
+        alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    } | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return sum(_follows(call) for call in calls) if names & _DIRECTORY else 0
+
+
+def _follows(call: ast.Call) -> bool:
+    function = call.func
+    if not isinstance(function, ast.Attribute):
+        return isinstance(function, ast.Name) and function.id == "open"
+    words = [word.value for word in call.args if isinstance(word, ast.Constant)]
+    if function.attr == "open":
+        return not call.args or words[:1] == ["rb"]
+    copies = function.attr in ("copy", "copy2", "copyfile", "copytree")
+    module = isinstance(function.value, ast.Name) and function.value.id == "shutil"
+    resource = "files" in {node.id for node in ast.walk(function.value) if isinstance(node, ast.Name)}
+    return (function.attr == "read_bytes" and not resource) or (copies and module)
+
+
+def test_no_file_of_an_output_directory_is_read_through_a_link() -> None:
+    """A read without a bound was excused as a copy of the user's own file: a link in the directory named any other."""
+    found = {
+        path.relative_to(PACKAGE).as_posix(): count
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "alone" not in path.parts and (count := linked(path.read_text()))
+    }
+    assert found == {name: count for name, (count, _) in LINKED.items()}
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("from reprobuild.results import VERDICT\n(out / VERDICT).read_bytes()", 1),
+        ("from reprobuild.results import LOCK\n(out / LOCK).open()", 1),
+        ("from reprobuild.results import LOCK\npath.open('rb')", 1),
+        ("FLEET = 'fleet.json'\nopen(out / FLEET)", 1),
+        ("from reprobuild.results import LOCK\nimport shutil\nshutil.copyfile(path, part)", 1),
+        ("from reprobuild.results import LOCK\npart.open('xb')", 0),
+        ("from reprobuild.results import LOCK\nopen_plain(path, links=False)", 0),
+        ("from reprobuild.results import LOCK\nfiles('a').joinpath('b').read_bytes()", 0),
+        ("path.read_bytes()", 0),
+    ],
+)
+def test_reads_through_links_are_counted(source: str, count: int) -> None:
+    assert linked(source) == count
 
 
 def test_every_read_has_a_bound_or_a_reason() -> None:

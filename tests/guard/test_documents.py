@@ -62,7 +62,7 @@ ENTRIES = {
     "registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
     "resolve/freeze/pages.py::msgspec.json.Decoder $.files[...]": "_File",
     "snapshot/machine.py:parse:msgspec.json.decode $.machine": "_Machine",
-    "verify/certificate.py:read_verdict:msgspec.json.decode $.determinism": "only whether it is there",
+    "verify/certificate.py:_version:msgspec.json.decode $.determinism": "only whether it is there",
 }
 
 PLACES = places()

@@ -199,11 +199,11 @@ def test_grammars(name: str) -> None:
 
 def test_each_type_has_its_examples() -> None:
     annotated = {name for name, value in vars(module).items() if get_origin(value) is Annotated}
-    assert annotated - {"Size", "Epoch"} == GOOD.keys() == BAD.keys()
+    assert annotated - {"Size", "Epoch", "Seed"} == GOOD.keys() == BAD.keys()
 
 
 def test_numbers() -> None:
-    for kind, last in ((module.Size, 1 << 62), (module.Epoch, 253402300799)):
+    for kind, last in ((module.Size, 1 << 62), (module.Epoch, 253402300799), (module.Seed, (1 << 32) - 1)):
         assert module.is_valid(0, kind)
         assert module.is_valid(last, kind)
         assert not module.is_valid(-1, kind)

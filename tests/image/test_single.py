@@ -23,10 +23,11 @@ from reprobuild.image.build import Image
 from reprobuild.image.enroot import enroot_files
 from reprobuild.image.layout import Layout, layout_tree
 from reprobuild.image.sif import read_sif
-from reprobuild.image.single import kept_singles, write_singles
+from reprobuild.image.single import kept_singles, remember_singles, write_singles
 from reprobuild.image.singularity import apptainer_files, oci_config, scripts
 from reprobuild.image.squash import find_program
 from reprobuild.image.tree import Tree, runtime_part
+from reprobuild.store import Store
 from tests.image.layouts import RUNTIME, image_of, write_image
 from tests.image.made import BASE, file, folder, symlink
 from tests.image.test_flat import TREE
@@ -476,21 +477,45 @@ def test_a_full_disk(layout: Layout, tmp_path: Path, squashfs: dict[str, str]) -
     assert (noise.folder.parent / "image.sif").read_bytes() == b"former"
 
 
-def test_files_of_an_earlier_run(layout: Layout) -> None:
+OF_THIS_IMAGE = f"sha256:{hashlib.sha256(b'of this image').hexdigest()}"
+
+
+def test_files_of_an_earlier_run(layout: Layout, tmp_path: Path) -> None:
     """They stay recorded while the image is theirs, go with it, and nothing else is touched."""
-    out, image, said = layout.folder.parent, image_of(layout), list[str]()
+    out, image, said, store = layout.folder.parent, image_of(layout), list[str](), Store(tmp_path / "store")
     (out / "image.sif").write_bytes(b"of this image")
     (out / "image.sqsh").write_bytes(b"the user's own")
-    former = msgspec.structs.replace(image, sif="sha256:1")
-    assert kept_singles(image, former, out, said.append) == former
-    assert kept_singles(image, None, out, said.append) == image
-    assert kept_singles(former, image, out, said.append) == former
+    former = msgspec.structs.replace(image, sif=OF_THIS_IMAGE)
+    remember_singles(former, store)
+    assert kept_singles(image, former, out, store, said.append) == former
+    assert kept_singles(image, None, out, store, said.append) == image
+    assert kept_singles(former, image, out, store, said.append) == former
     assert said == []
     other = msgspec.structs.replace(image, manifest="sha256:other")
-    assert kept_singles(other, former, out, said.append) == other
+    assert kept_singles(other, former, out, store, said.append) == other
     assert said == [f"removed {out / 'image.sif'}: it was of another image"]
-    assert sorted(path.name for path in out.iterdir()) == ["image", "image.sqsh"]
-    assert kept_singles(image, former, out, said.append) == image
+    assert {path.name for path in out.iterdir()} >= {"image", "image.sqsh"}
+    assert not (out / "image.sif").exists()
+    assert kept_singles(image, former, out, store, said.append) == image
+
+
+@pytest.mark.parametrize("case", ["never written", "other bytes", "a link", "another store"])
+def test_files_that_came_with_a_folder_are_not_adopted(case: str, layout: Layout, tmp_path: Path) -> None:
+    """The image of a folder of others may be honest, and its image.sif not."""
+    out, image, said, store = layout.folder.parent, image_of(layout), list[str](), Store(tmp_path / "store")
+    former = msgspec.structs.replace(image, sif=OF_THIS_IMAGE)
+    place, aside = out / "image.sif", tmp_path / "aside"
+    place.write_bytes(b"evil" if case == "other bytes" else b"of this image")
+    if case == "a link":
+        place.rename(aside)
+        place.symlink_to(aside)
+    if case != "never written":
+        remember_singles(former, Store(tmp_path / "other") if case == "another store" else store)
+    assert kept_singles(image, former, out, store, said.append) == image
+    assert said == [f"removed {place}: it is not known to be of this image; write it with --sif"]
+    assert not place.is_symlink()
+    assert not place.exists()
+    assert aside.exists() == (case == "a link")
 
 
 def test_a_record_from_before_these_files_is_read() -> None:

@@ -52,8 +52,14 @@ def small_runtime(store: Store) -> str:
     return store.add(stream.getvalue())
 
 
-def make_results(folder: Path, size: int = 200_000) -> Results:
-    """Build an image of a wheel of `size` bytes and a source, and write what `build` and `verify` write beside it."""
+def make_results(folder: Path, size: int = 200_000, name: str = f"{LONG}.tar") -> Results:
+    """Build an image of a wheel of `size` bytes and a source, and write what `build` and `verify` write beside it.
+
+    Args:
+        folder: for the store and the folder of results.
+        size: of the wheel.
+        name: of the source's file.
+    """
     made = Made(folder / "made")
     noise = random.Random(5)
     wheel = made.wheel("some", {"some/__init__.py": b"", "some/data": noise.randbytes(size)})
@@ -61,9 +67,7 @@ def make_results(folder: Path, size: int = 200_000) -> Results:
     source = made.source(
         "mylib", [file("mylib.py", b"print(1)\n"), file("README", noise.randbytes(size // 4))]
     )
-    made.sources = [
-        msgspec.structs.replace(source, file=msgspec.structs.replace(source.file, filename=f"{LONG}.tar"))
-    ]
+    made.sources = [msgspec.structs.replace(source, file=msgspec.structs.replace(source.file, filename=name))]
     deb = noise.randbytes(size // 2)
     package = Deb(
         name="bash", version="1-1", architecture="amd64", essential=False,

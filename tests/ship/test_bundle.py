@@ -21,12 +21,12 @@ from reprobuild.render import source_file
 from reprobuild.results import read_image
 from reprobuild.ship.alone import unbundle as form
 from reprobuild.ship.bundle import parse_size
-from reprobuild.ship.contents import parse_parts, program
+from reprobuild.ship.contents import File, _refuse_secrets, parse_parts, program
 from reprobuild.ship.secret_files import beside, refuse_secret_files
 from reprobuild.ship.unbundle import Unbundled, unbundle
 from reprobuild.store import Store, hash_file
 from tests.image.made import Made, file
-from tests.ship.conftest import LONG, Results
+from tests.ship.conftest import LONG, Results, make_results
 
 AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
 ALONE = Path("reprobuild/ship/alone/unbundle.py").absolute()
@@ -219,8 +219,14 @@ def test_a_store_in_the_folder_of_results_is_the_users(results: Results, tmp_pat
 
 
 def bundle_in_two(results: Results, target: Path) -> None:
-    (results.out / "context" / "more").write_bytes(os.urandom(1 << 20))
+    own_file(results.out, "payload.tar").write_bytes(os.urandom(1 << 20))
     results.bundle(target, split=1 << 20)
+
+
+def own_file(out: Path, name: str) -> Path:
+    """Return a file of the context that this program made for it."""
+    (place,) = (out / "context").glob(f"lock-*/{name}")
+    return place
 
 
 def test_files_of_others_are_not_taken_for_parts(results: Results, tmp_path: Path) -> None:
@@ -341,21 +347,18 @@ def test_without_parts_the_inputs_stay_behind(results: Results, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "what", "hint"),
+    ("path", "what", "hint"),
     [
-        ("Dockerfile", None, "out/Dockerfile is missing, or no plain file", AGAIN),
-        ("image", None, "is not an OCI layout with one image", AGAIN),
-        ("context", None, "out/context is missing", AGAIN),
-        ("context/damaged\\name", b"", "no path below a folder", "give the file another name, and build again"),
+        ("Dockerfile", "out/Dockerfile is missing, or no plain file", AGAIN),
+        ("image", "is not an OCI layout with one image", AGAIN),
+        ("context", " is missing, or a link leads to it", AGAIN),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_folder_of_results_is_said(
-    results: Results, tmp_path: Path, path: str, content: bytes | None, what: str, hint: str
+    results: Results, tmp_path: Path, path: str, what: str, hint: str
 ) -> None:
     place = results.out / path
-    if content is not None:
-        place.write_bytes(content)
-    elif place.is_dir():
+    if place.is_dir():
         shutil.rmtree(place)
     else:
         place.unlink()
@@ -385,9 +388,58 @@ def test_what_the_image_does_not_name_does_not_travel(results: Results, tmp_path
     assert stray not in (tmp_path / "b.tar").read_bytes()
 
 
-def test_a_secret_beside_the_context_does_not_travel(results: Results, tmp_path: Path) -> None:
+def test_a_name_that_no_bundle_can_have(tmp_path: Path) -> None:
+    results = make_results(tmp_path / "odd", 2000, "odd\u202ename.tar")
+    with pytest.raises(ShipError, match="no path below a folder") as caught:
+        results.bundle(tmp_path / "b.tar")
+    assert caught.value.hint == "give the file another name, and build again"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_linked_context_is_refused(whole: bool, results: Results, tmp_path: Path) -> None:
+    """It would pack any directory of the caller: the whole, or one step on the way to a file that is named."""
+    private = tmp_path / "private"
+    place = results.out / "context" if whole else own_file(results.out, "install.py").parent
+    place.rename(private)
+    (private / "diary.txt").write_text("my diary\n")
+    place.symlink_to(private)
+    with pytest.raises(ShipError, match=r" is missing, or a link leads to it$") as caught:
+        results.bundle(tmp_path / "to" / "b.tar")
+    assert caught.value.hint == AGAIN
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_only_what_the_lock_names_travels_of_the_context(results: Results, tmp_path: Path) -> None:
+    """The directory may be of others, and of another build."""
+    whole = results.bundle(tmp_path / "a.tar")
     (results.out / "context" / "notes").write_text("first\nAWS_ACCESS_KEY_ID=AKIAIOSFODNN7PLANTED\n")
-    with pytest.raises(ShipError, match=r"^context/notes:2: this looks like a secret ") as caught:
+    (results.out / "context" / "wheels" / ".env").write_text("MODE=plain\n")
+    (results.out / "context" / "more").symlink_to(tmp_path)
+    assert results.bundle(tmp_path / "b.tar").sha256 == whole.sha256
+
+
+def test_a_file_of_the_context_is_held_against_the_lock(results: Results, tmp_path: Path) -> None:
+    (wheel,) = (results.out / "context" / "wheels").iterdir()
+    wheel.unlink()
+    wheel.write_bytes(b"another")
+    with pytest.raises(ShipError, match=" is damaged: the lock names the sha256 "):
+        results.bundle(tmp_path / "to" / "b.tar")
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_a_file_of_the_context_has_a_bound(results: Results, tmp_path: Path) -> None:
+    with own_file(results.out, "install.json").open("wb") as stream:
+        stream.truncate((64 << 20) + 1)
+    with pytest.raises(ShipError, match=r"install\.json has more than 64 MB"):
+        results.bundle(tmp_path / "b.tar")
+
+
+def test_a_secret_in_the_context_does_not_travel(results: Results, tmp_path: Path) -> None:
+    place = own_file(results.out, "requirements.txt")
+    place.write_text("first\nAWS_ACCESS_KEY_ID=AKIAIOSFODNN7PLANTED\n")
+    with pytest.raises(
+        ShipError, match=r"^context/lock-\w+/requirements.txt:2: this looks like a secret "
+    ) as caught:
         results.bundle(tmp_path / "to" / "b.tar")
     assert caught.value.hint == (
         "take the file away, or leave what it comes from out, with --drop NAME, and build again"
@@ -396,10 +448,10 @@ def test_a_secret_beside_the_context_does_not_travel(results: Results, tmp_path:
     assert list((tmp_path / "to").iterdir()) == []
 
 
-def test_a_file_that_is_a_secret_by_name_does_not_travel(results: Results, tmp_path: Path) -> None:
-    (results.out / "context" / ".env").write_text("MODE=plain\n")
+def test_a_file_that_is_a_secret_by_name_does_not_travel() -> None:
+    """No lock names one, and no program makes one: this is the last of several gates."""
     with pytest.raises(ShipError, match=r"^context/\.env: files of this name hold secrets") as caught:
-        results.bundle(tmp_path / "to" / "b.tar")
+        _refuse_secrets([File(path="context/.env", content=b"MODE=plain\n")])
     assert "take the file away" in caught.value.hint
 
 

@@ -151,3 +151,13 @@ def test_an_honest_bundle_of_less_has_no_doubts(results: Results, tmp_path: Path
         results.bundle(file, parts=frozenset(parts))
         assert take(file, out, tmp_path / f"store {number}").doubted == ()
         assert json.loads((out / "bundle.json").read_bytes())["parts"] == sorted(parts)
+
+
+def test_a_linked_context_that_the_bundle_does_not_have_is_refused(results: Results, tmp_path: Path) -> None:
+    """What it leads to can be filled later."""
+    results.bundle(tmp_path / "b.tar", parts=frozenset())
+    take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "o" / "context").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ShipError, match="'context' of the bundle does not follow from its lock"):
+        take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")

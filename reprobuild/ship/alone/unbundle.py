@@ -60,8 +60,6 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _LINE = re.compile("[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]{0,200}")
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
-# A name that hides no image of a registry: it follows from the lock, or no registry serves it.
-_LOCAL = re.compile(r"localhost(?:/[a-z0-9][a-z0-9._-]{0,127}){1,8}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 _PART = re.compile(r"(.+)\.(\d{3,6})")
@@ -1026,7 +1024,7 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     if not os.path.isfile(lock):
         raise Refused("the bundle holds no lock, so its image has no name", NO_BUNDLE)
     own = "reprobuild:%s" % hash_file(lock)[:12]
-    if name != own and not _LOCAL.fullmatch(name):
+    if name != own:
         raise Refused(
             "the image of the bundle names itself %s, which could hide another image" % escaped(name),
             "ask for a bundle of this reprobuild: in it the image is %s" % own,

@@ -1,0 +1,151 @@
+"""verify of an output directory of others: no file of the caller is copied into it, and no digest of it is believed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild import checks
+from reprobuild.checks import Checks, verify
+from reprobuild.config import image_config
+from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.build import Image
+from reprobuild.image.naming import named_index
+from reprobuild.results import IMAGE, VERDICT, read_image
+from reprobuild.verify.certificate import LARGEST, is_certificate
+from tests.image.layouts import write_image
+from tests.registry.pushing import file, layer
+from tests.ship.folders import make_results, make_session
+from tests.verify.samples import PreparedEngine, good_answers
+
+SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----\n"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    make_results(tmp_path / "out", {"etc/one": b"1"}, certificate=False)
+    return tmp_path / "out"
+
+
+def check(out: Path, against: Path | None = None) -> None:
+    """Verify a directory, with an engine of prepared answers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "find_engine", lambda *_, **__: PreparedEngine(good_answers()))
+        verify(
+            *read_image(out), out, make_session(out.parent / "store"), Checks(cpu_only=True, against=against)
+        )
+
+
+def private(tmp_path: Path, content: bytes = SECRET) -> Path:
+    """Return a file that nobody but the caller may read."""
+    path = tmp_path / "id"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    return path
+
+
+def test_a_linked_verdict_is_not_followed(out: Path, tmp_path: Path) -> None:
+    """Neither what is no certificate nor one that the link leads to comes into the directory."""
+    for content in (SECRET, b'{"version": 1, "determinism": {}}'):
+        (out / VERDICT).unlink(missing_ok=True)
+        (out / VERDICT).symlink_to(private(tmp_path, content))
+        check(out)
+        assert not (out / VERDICT).is_symlink()
+        assert list(out.glob("verdict-*")) == []
+        assert (tmp_path / "id").read_bytes() == content
+        (tmp_path / "id").unlink()
+
+
+@pytest.mark.parametrize("content", [SECRET, b"", b"{", b'{"version": "1"}', b"[" * 100_000])
+def test_what_is_no_certificate_is_not_kept_aside(content: bytes, out: Path) -> None:
+    (out / VERDICT).write_bytes(content)
+    check(out)
+    assert list(out.glob("verdict-*")) == []
+    assert is_certificate((out / VERDICT).read_bytes())
+
+
+def test_a_pipe_and_a_file_without_end_are_not_waited_for(out: Path) -> None:
+    os.mkfifo(out / VERDICT)
+    check(out)
+    with (out / VERDICT).open("wb") as stream:
+        stream.truncate(LARGEST + 1)
+    check(out)
+    assert list(out.glob("verdict-*")) == []
+
+
+def test_certificates_of_each_form_are_kept_aside(out: Path) -> None:
+    check(out)
+    first = (out / VERDICT).read_bytes()
+    check(out)
+    (kept,) = out.glob("verdict-*")
+    assert kept.read_bytes() == first
+    (out / VERDICT).write_bytes(b'{"version": 1, "determinism": {"cpu": "identical"}}')
+    check(out)
+    assert len(list(out.glob("verdict-*"))) == 2
+
+
+# --- digests that lie ------------------------------------------------------------------------
+
+
+def lying(out: Path, **stated: str) -> Image:
+    """Put another image into a directory, which states the digests of the former one."""
+    lock, honest = read_image(out)
+    shutil.rmtree(out / "image")
+    layout = write_image(out / "image", [layer([file("etc/evil", b"evil")])], image_config(lock))
+    (out / "image" / "index.json").write_bytes(named_index(layout, honest.reference))
+    own = {"manifest": layout.manifest, "config": layout.config_digest, **stated}
+    (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(honest, **own)))
+    return honest
+
+
+def test_a_tree_that_the_layers_do_not_hold_is_refused(out: Path, tmp_path: Path) -> None:
+    """A certificate would state the tree of the honest image, and `--against` call this one the same."""
+    check(out)
+    certificate = tmp_path / "honest.json"
+    (out / VERDICT).rename(certificate)
+    lying(out)
+    with pytest.raises(
+        UsageError, match=r"out does not hold the image that its image\.json states"
+    ) as caught:
+        check(out, against=certificate)
+    assert caught.value.hint == f"make it of the lock: `reprobuild build {out}/reprobuild.lock -o {out}`"
+    assert not (out / VERDICT).exists()
+
+
+def test_a_configuration_that_is_another_is_refused(out: Path) -> None:
+    _, image = read_image(out)
+    (out / IMAGE).write_bytes(
+        msgspec.json.encode(msgspec.structs.replace(image, config=f"sha256:{'0' * 64}"))
+    )
+    with pytest.raises(UsageError, match="does not hold the image"):
+        check(out)
+
+
+def test_a_tree_without_layers_is_not_believed(out: Path) -> None:
+    shutil.rmtree(out / "image")
+    with pytest.raises(
+        UsageError, match=r"holds no layers, so that the tree that image\.json states cannot be"
+    ):
+        check(out)
+
+
+def test_layers_are_read_once(out: Path) -> None:
+    """As long as the store remembers what they hold; that of another store is not believed."""
+    check(out)
+    shutil.rmtree(out / "image")
+    check(out)
+    (made,) = (out.parent / "store" / "made").iterdir()
+    made.write_bytes(made.read_bytes()[:-1] + b"x")
+    with pytest.raises(UsageError, match="holds no layers"):
+        check(out)
+
+
+def test_a_damaged_layer_is_said(out: Path) -> None:
+    largest = max((out / "image" / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
+    largest.write_bytes(b"x" * largest.stat().st_size)
+    with pytest.raises(BuildError):
+        check(out)
