@@ -76,8 +76,13 @@ class Repository:
         place = str(path.absolute())
         program.fetch(self._bare, place, "+refs/*:refs/from/*", purpose=f"read {path}", env=self._env)
 
-    def fetch_remote(self, url: str, revision: str) -> None:
+    def fetch_remote(self, url: str, revision: str, *, configured: bool = False) -> None:
         """Take one commit from a remote, or all branches and tags where the remote refuses single commits.
+
+        Args:
+            url: its address.
+            revision: the commit.
+            configured: the user named the address, not a snapshot.
 
         Raises:
             LockError: the address leads to a program that is not git's own.
@@ -87,14 +92,14 @@ class Repository:
         try:
             program.fetch(
                 self._bare, url, f"+{revision}:refs/from/asked", depth=1,
-                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env,
+                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
             )  # fmt: skip
         except proc.Failed as err:
             if program.TOO_SLOW in err.stderr:  # it would be as slow again
                 raise
             program.fetch(
                 self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
-                purpose=f"fetch {url}", env=self._fetch_env,
+                purpose=f"fetch {url}", env=self._fetch_env, configured=configured,
             )  # fmt: skip
 
     def commit(self, revision: str, *, refs: bool = True) -> str | None:

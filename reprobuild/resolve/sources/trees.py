@@ -225,7 +225,7 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
             repository.fetch_local(origin.local)
         else:
             assert place is not None
-            repository.fetch_remote(_git_address(line, place), commit)
+            repository.fetch_remote(_git_address(line, place), commit, configured=origin is not None)
     except LockError:
         raise
     except ReproError as err:
