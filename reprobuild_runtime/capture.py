@@ -1416,6 +1416,7 @@ class Repository:
             GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
             GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
             GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
+            GIT_ALLOW_PROTOCOL="none",  # which counts more than `protocol.file.allow` of the repository
             GIT_ALTERNATE_OBJECT_DIRECTORIES=theirs if theirs.startswith('"') else f'"{theirs}"',
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]

@@ -106,7 +106,7 @@ take_packages() {
 editables() {
     local prefix file path
     for prefix in "${VIRTUAL_ENV-}" "${CONDA_PREFIX-}" "$(dirname -- "$(command -v python3)")/.."; do
-        [ -n "$prefix" ] || continue
+        [[ $prefix == /* ]] || continue
         for file in "$prefix"/lib/python*/*-packages/*.dist-info/direct_url.json; do
             if [ -f "$file" ] && grep -q '"editable": *true' "$file"; then
                 path=$(sed -nE 's#.*"url": *"file://([^"]*)".*#\1#p' "$file")
@@ -116,10 +116,11 @@ editables() {
     done | sort -u
 }
 
+# Missing objects are not fetched, which could start a program of the repository's configuration.
 in_repository() { # TOP WORDS...
     local top=$1
     shift
-    timeout 60 git --no-pager -C "$top" -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never "$@"
+    GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none timeout 60 git --no-pager -C "$top" -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never "$@"
 }
 
 # `git diff HEAD`, not `git diff`: that one leaves out what is staged, and then fits no commit.

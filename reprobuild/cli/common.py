@@ -288,7 +288,7 @@ def running() -> tuple[str, dict[str, str]]:
 
     at_start = Path("/proc/self/environ")
     env = capture.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
-    return capture.interpreter(env, sys.executable), env
+    return capture.interpreter(env, sys.executable, note), env
 
 
 def tell(text: str, nl: bool = True) -> None:

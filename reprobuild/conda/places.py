@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from reprobuild.conda.configured import Channels
+
+# Of an address that may lead out of the one above it.
+_WINDING = re.compile(r"%|(^|/)\.\.?(/|$)")
 
 
 class Place(Struct, frozen=True):
@@ -30,16 +34,17 @@ class Meaning:
         self._channels, self._public, self._defaults, self._known = channels, public, defaults, known
 
     def of(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Place]:
-        """Return where a package may come from, whose list tells its channel or none.
+        """Return where a package may come from, whose list tells its channel or none; see `withheld`.
 
         Args:
             captured: a name (`conda-forge`, `pkgs/main`) or an address; None where the list tells none.
             among: what the captured file says of the channels of its environment.
         """
-        if captured is not None and not captured.startswith("<"):  # conda writes `<unknown>`
-            return self._places(captured)
-        names = (*self._channels.order, *among) or ("defaults",)
-        return list({place.url: place for name in names for place in self._places(name)}.values())
+        return [place for place in self._all(captured, among) if not self._is_foreign(place.url)]
+
+    def withheld(self, captured: str | None, among: tuple[str, ...] = ()) -> list[str]:
+        """Return the folders of this machine that only the captured file names: those may be anybody's."""
+        return [place.url for place in self._all(captured, among) if self._is_foreign(place.url)]
 
     def otherwise(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Place]:
         """Return where else to look for what is in none of these: `conda list` leaves the name of defaults out."""
@@ -56,6 +61,26 @@ class Meaning:
                 return url.removeprefix(above)
         alias = self._channels.alias
         return url.removeprefix(f"{alias}/") if alias and url.startswith(f"{alias}/") else url
+
+    def _all(self, captured: str | None, among: tuple[str, ...]) -> list[Place]:
+        if captured is not None and not captured.startswith("<"):  # conda writes `<unknown>`
+            return self._places(captured)
+        names = (*self._channels.order, *among) or ("defaults",)
+        return list({place.url: place for name in names for place in self._places(name)}.values())
+
+    def _is_foreign(self, url: str) -> bool:
+        """Tell whether an address is of this machine's disk, and the configuration names neither it nor one above."""
+        if not url.lower().startswith("file:"):
+            return False
+        own = (
+            *self._channels.addresses,
+            self._public.partition("{name}")[0],
+            self._defaults.partition("{name}")[0],
+        )
+        return not any(
+            url == one or (url.startswith(f"{one}/") and not _WINDING.search(url[len(one) + 1 :]))
+            for one in (address.rstrip("/") for address in own if address)
+        )
 
     def _places(self, captured: str) -> list[Place]:
         name = self.name(captured.rstrip("/"))

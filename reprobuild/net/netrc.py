@@ -14,7 +14,7 @@ from reprobuild.net.model import origin
 Login = tuple[str, str]
 Origin = tuple[str, "str | None", "int | None"]
 
-_FILES = (".netrc", "_netrc")
+FILES = (".netrc", "_netrc")
 _DEFAULT = "default"  # of the entry for every other host
 _USUAL = ("https", 443)
 
@@ -53,7 +53,7 @@ class Netrc:
 def _read(env: Mapping[str, str]) -> dict[str, Login]:
     """Return user and password by host; nothing where there is no file, or one that cannot be read."""
     home = Path(env.get("HOME", "/nonexistent"))
-    places = [Path(env["NETRC"])] if "NETRC" in env else [home / name for name in _FILES]
+    places = [Path(env["NETRC"])] if "NETRC" in env else [home / name for name in FILES]
     path = next((one for one in places if one.exists()), None)
     if path is None:
         return {}

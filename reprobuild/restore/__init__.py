@@ -158,7 +158,7 @@ class _Restored:
                     continue  # said below, for all of them
 
     def _take(self, origin: str, ref: str, purpose: str) -> None:
-        program.fetch(self.target / ".git", origin, ref, env=self.fetch_env, purpose=purpose)
+        program.fetch(self.target / ".git", origin, ref, env=self.fetch_env, purpose=purpose, configured=True)
 
     def _has(self, oid: str) -> bool:
         try:

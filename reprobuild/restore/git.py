@@ -8,12 +8,13 @@ allowed (`protocol.allow` in https://git-scm.com/docs/git-config).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild import proc
 from reprobuild.errors import ReproError
 from reprobuild.proc.failures import failed
+from reprobuild.restore.logins import REFUSED, handed, login_for, without_netrc
 from reprobuild.snapshot.text import escaped
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
@@ -91,8 +92,9 @@ def fetching(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def fetch(
-    repository: Path, place: str, *refs: str, env: Mapping[str, str], purpose: str, depth: int = 0
-) -> None:
+    repository: Path, place: str, *refs: str, env: Mapping[str, str], purpose: str, depth: int = 0,
+    configured: bool = False,
+) -> None:  # fmt: skip
     """Fetch into a repository of ours; end git where it says nothing for `SILENCE` seconds.
 
     Args:
@@ -102,18 +104,44 @@ def fetch(
         env: git's environment.
         purpose: completes "could not ...".
         depth: how many commits of each history; 0 for all.
+        configured: the user named the address, so that any entry of netrc may serve it.
 
     Raises:
         Failed: git exited with another code than 0. TimedOut: it was silent.
     """
+    few = [f"--depth={depth}"] if depth else []
+    words = [f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
+    address = _effective(repository, place, env)
+    if not address.startswith(("http://", "https://")):
+        _fetch(repository, words, env, purpose)
+        return
+    with without_netrc(env) as own:
+        if login := login_for(address, env, configured=configured or address != place):
+            options, variables = handed(address, login)
+            try:
+                _fetch(repository, [*options, *words], {**own, **variables}, purpose)
+                return
+            except proc.Failed as err:
+                if not REFUSED.search(err.stderr):
+                    raise
+        _fetch(repository, words, own, purpose)
+
+
+def _effective(repository: Path, place: str, env: Mapping[str, str]) -> str:
+    """Return the address that git asks in the place of another (`url.BASE.insteadOf` of the user's settings)."""
+    argv = ["git", *OPTIONS, f"--git-dir={repository.absolute()}", "ls-remote", "--get-url", "--", place]
+    said = proc.run(argv, env=env, purpose="read the settings of git", cwd=repository)
+    return said.decode(errors="surrogateescape").rstrip("\n")
+
+
+def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpose: str) -> None:
     said = bytearray()
 
     def take(stream: int, data: bytes) -> None:
         said.extend(data)
         del said[:-_KEPT]
 
-    few = [f"--depth={depth}"] if depth else []
-    argv = ["git", *OPTIONS, f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
+    argv = ["git", *OPTIONS, *words]
     code = proc.stream(
         argv,
         env=env,

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from reprobuild import capture
+from reprobuild.cli import common
 from reprobuild.errors import SnapshotError
 from reprobuild.secrets import strip_credentials
 from reprobuild.snapshot import read_snapshot
-from tests.capture.repositories import BASE, ENV, document, git, new_origin, untouched, write
+from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, untouched, write
 from tests.capture.test_reading import install
 from tests.conftest import reprobuild
 from tests.snapshot.samples import SECRETS
@@ -174,6 +175,49 @@ def test_whose_environment_it_is(name: str, tmp_path: Path) -> None:
     write(tmp_path, "bin/python", b"")
     assert capture.interpreter({name: str(tmp_path)}, sys.executable) == str(tmp_path / "bin" / "python")
     assert capture.interpreter({}, sys.executable) == sys.executable
+
+
+@pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_a_relative_environment_is_not_used(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be a program of the current directory, which may be anybody's."""
+    write(tmp_path, "venv/bin/python", b"")
+    monkeypatch.chdir(tmp_path)
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(name, "venv")
+    assert common.running()[0] == sys.executable
+    said = (
+        f"{name} is not an absolute path and is not used: activate the environment again, or name --python\n"
+    )
+    assert capsys.readouterr().err == said
+    monkeypatch.setenv(name, str(tmp_path / "venv"))
+    assert common.running()[0] == str(tmp_path / "venv/bin/python")
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_objects_start_no_program_of_the_repository(job: dict[str, str], tmp_path: Path) -> None:
+    """git fetches them when it needs them, and the repository's configuration says by which program."""
+    top = tmp_path / "clone"
+    (tmp_path / "trap").write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran'\n")
+    (tmp_path / "trap").chmod(0o755)
+    for setting in (
+        "core.repositoryFormatVersion=1", "extensions.partialClone=origin", "remote.origin.promisor=true",
+        f"remote.origin.uploadpack={tmp_path / 'trap'}", "protocol.allow=always", "protocol.file.allow=always",
+    ):  # fmt: skip
+        git(top, "config", *setting.split("=", 1))
+    blob = git(top, "rev-parse", "HEAD:kept.py").decode().strip()
+    (top / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    run_recipe(tmp_path / "out", job)
+    assert (tmp_path / "out/env.txt").exists()
+    assert not (tmp_path / "ran").exists()
+    subprocess.run(
+        [BASE, PROGRAM, "-o", tmp_path / "other"], cwd=top, env=job, check=True, capture_output=True
+    )
+    assert not (tmp_path / "ran").exists()
+    git(top, "diff", "HEAD", fails=True)
+    assert (tmp_path / "ran").exists(), "git itself would start it"
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,28 @@ def test_a_mirror_stands_for_the_channel_of_its_name() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("captured", "channels", "url"),
+    [
+        ("file:///srv/conda/x", Channels(), None),
+        ("FILE:///srv/conda/x", Channels(), None),
+        ("file:///srv/conda/x", Channels(order=("file:///srv/conda/x",)), "file:///srv/conda/x"),
+        ("file:///srv/conda/x", Channels(order=("file:///srv/conda",)), "file:///srv/conda/x"),
+        ("file:///srv/conda/x", Channels(order=("file:///srv/con",)), None),
+        ("file:///srv/conda/../x", Channels(order=("file:///srv/conda",)), None),
+        ("file:///srv/conda/%2e%2e/x", Channels(order=("file:///srv/conda",)), None),
+        ("../x", Channels(alias="file:///srv/conda"), None),
+        ("x", Channels(alias="file:///srv/conda"), "file:///srv/conda/x"),
+    ],
+)
+def test_a_folder_of_this_machine_is_a_channel_by_configuration_alone(
+    captured: str, channels: Channels, url: str | None
+) -> None:
+    found = meaning(channels)
+    assert [place.url for place in found.of(captured)] == ([url] if url else [])
+    assert bool(found.withheld(captured)) == (url is None)
+
+
 def test_anchors_are_followed_and_a_bomb_of_them_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "condarc"
     path.write_text("x: &x [https://site.test/main]\nchannels: *x\n")

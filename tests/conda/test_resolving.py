@@ -141,6 +141,38 @@ def test_what_cannot_be_the_captured_package_has_a_ruling(
     assert found.glibc == ((2, 99), "conda's newer, conda-list.txt:4")
 
 
+@pytest.mark.parametrize("kind", ["list", "hashed", "unhashed", "export"])
+def test_a_snapshot_opens_no_folder_of_this_machine_as_a_channel(
+    kind: str, server: Served, tmp_path: Path
+) -> None:
+    """Whatever its line looks like; by the user's word it does."""
+    for spec, name in ((PYTHON, "conda-forge"), (NALA, "private")):
+        write_package(spec, tmp_path / name)
+        index_channel(tmp_path / name)
+    forge, private = serve(server, tmp_path / "conda-forge"), tmp_path / "private"
+    (python,) = (tmp_path / "conda-forge").glob("linux-64/python-*")
+    (nala,) = private.glob("noarch/nala-*")
+    explicit = f"@EXPLICIT\n{forge}/linux-64/{python.name}\n{private.as_uri()}/noarch/{nala.name}"
+    lists, file = {
+        "list": (f"python 3.11.2 h1_0 {forge}\nnala 1.0 pyhd8ed1ab_0 {private.as_uri()}\n", "conda-list.txt"),
+        "hashed": (f"{explicit}#{hashlib.md5(nala.read_bytes()).hexdigest()}\n", "conda-explicit.txt"),
+        "unhashed": (f"{explicit}\n", "conda-explicit.txt"),
+        "export": (
+            f"name: x\nchannels:\n- {private.as_uri()}\ndependencies:\n- python=3.11.2=h1_0\n"
+            "- nala=1.0=pyhd8ed1ab_0\n", "environment.yml",
+        ),
+    }[kind]  # fmt: skip
+    found = solve(tmp_path, lists, (forge,), file=file)
+    assert [one.name for one in found.packages] == ["python"]
+    assert ruling(found, "nala").kind == "conda-package"
+    said = (
+        f"a snapshot opens no folder of this machine as a channel; name it with --channel {private.as_uri()}"
+    )
+    assert said in ruling(found, "nala").reason
+    named = solve(tmp_path, lists, (forge, private.as_uri()), file=file)
+    assert ruling(named, "nala").outcome == "pinned"
+
+
 def test_a_version_without_a_build(channel: Path, server: Served, tmp_path: Path) -> None:
     wanted = ("ca-certificates=1", "openssl=1", "python=3.11.2", "binary=1.0")
     rows = "name: x\nchannels: [conda-forge]\ndependencies:\n" + "".join(f"- {one}\n" for one in wanted)

@@ -249,7 +249,8 @@ ROWS = {
     "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
     "reprobuild/resolve/sources/repository.py:Repository._git": Row("git", listen),
     "reprobuild/restore/__init__.py:_Restored.git": Row("git", restored),
-    "reprobuild/restore/git.py:fetch": Row("git", listen),
+    "reprobuild/restore/git.py:_effective": Row("git", listen),
+    "reprobuild/restore/git.py:_fetch": Row("git", listen),
     "reprobuild/running/slurm.py:has_pyxis": Row("srun", lambda s: running_slurm.has_pyxis(s.env)),
     "reprobuild/running/slurm.py:start": Row(
         "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from reprobuild.lock import Artefact
 from reprobuild.net import Net, NotFound
 from reprobuild.resolve.conda.instead import Earlier, near, told
 from reprobuild.snapshot.model import CondaPackage
+from reprobuild.snapshot.text import escaped
 from reprobuild.store import CHUNK, Store
 
 SUBDIRS = {"linux/amd64": "linux-64", "linux/arm64": "linux-aarch64"}
@@ -75,7 +77,13 @@ class Files:
         """
         if package.url and _filename(package.url) is None:
             raise Refused("conda-package", f"its address names no package: {package.url}")
-        return self._at_address(package) if _is_proven(package) else self._listed(package)
+        folders = self._meaning.withheld(package.channel, package.among or ())
+        if folders and not self._places(package):
+            raise Refused("conda-package", _withheld(folders))
+        try:
+            return self._at_address(package) if _is_proven(package) else self._listed(package)
+        except Refused as err:
+            raise Refused(err.kind, f"{err}; {_withheld(folders)}" if folders else str(err)) from None
 
     def _places(self, package: CondaPackage) -> list[Place]:
         return self._meaning.of(package.channel, package.among or ())
@@ -236,6 +244,12 @@ def _differ(one: Listed, other: Listed) -> bool:
 
 def _several(places: Sequence[Place]) -> str:
     return " and ".join(place.url for place in places)
+
+
+def _withheld(folders: Sequence[str]) -> str:
+    """Say that folders are not read, and how they are."""
+    named = " ".join(f"--channel {shlex.quote(escaped(one))}" for one in folders)
+    return f"a snapshot opens no folder of this machine as a channel; name it with {named}"
 
 
 def _nothing(package: CondaPackage, places: Sequence[Place], others: Sequence[Listed]) -> str:

@@ -10,8 +10,10 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reprobuild import proc
 from reprobuild.errors import LockError
@@ -27,17 +29,20 @@ _QUIET = {
 # A bundle or clone may belong to another user; it is only read. A file, since the git at the other end of a
 # local fetch sees neither `-c` nor GIT_CONFIG_COUNT.
 _CONFIG = "[safe]\n\tdirectory = *\n"
-_MOST = 8 << 30  # bytes of what git writes: the files of a tree together
+_LISTING = 128 << 20  # bytes of what git writes, but for the files of a tree
+AT_ONCE = 64 << 20  # bytes of files in memory
+_HEADER = 128  # git's line before each of them, and the end of line behind it
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
 class Blob(Struct, frozen=True, kw_only=True):
-    """One path of a git tree: mode (`100644`, `100755`, `120000`, `160000`), object id, path."""
+    """One path of a git tree: mode (`100644`, `100755`, `120000`, `160000`), object id, path, bytes (of `sized`)."""
 
     mode: str
     id: str
     path: str
+    size: int = 0
 
 
 class Repository:
@@ -63,12 +68,12 @@ class Repository:
 
     def _git(
         self, *arguments: str, purpose: str, stdin: bytes | None = None, bare: bool = True,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None, most: int = _LISTING, output: Path | None = None,
     ) -> bytes:  # fmt: skip
         place = ("--git-dir", str(self._bare), "--work-tree", str(self._work)) if bare else ()
         return proc.run(
             ["git", *program.OPTIONS, *place, *arguments], env=env or self._env, purpose=purpose, stdin=stdin,
-            cwd=self._work, missing=LockError, most=_MOST,
+            cwd=self._work, missing=LockError, most=most, output=output,
         )  # fmt: skip
 
     def fetch_local(self, path: Path) -> None:
@@ -76,8 +81,13 @@ class Repository:
         place = str(path.absolute())
         program.fetch(self._bare, place, "+refs/*:refs/from/*", purpose=f"read {path}", env=self._env)
 
-    def fetch_remote(self, url: str, revision: str) -> None:
+    def fetch_remote(self, url: str, revision: str, *, configured: bool = False) -> None:
         """Take one commit from a remote, or all branches and tags where the remote refuses single commits.
+
+        Args:
+            url: its address.
+            revision: the commit.
+            configured: the user named the address, not a snapshot.
 
         Raises:
             LockError: the address leads to a program that is not git's own.
@@ -87,14 +97,14 @@ class Repository:
         try:
             program.fetch(
                 self._bare, url, f"+{revision}:refs/from/asked", depth=1,
-                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env,
+                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
             )  # fmt: skip
         except proc.Failed as err:
             if program.TOO_SLOW in err.stderr:  # it would be as slow again
                 raise
             program.fetch(
                 self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
-                purpose=f"fetch {url}", env=self._fetch_env,
+                purpose=f"fetch {url}", env=self._fetch_env, configured=configured,
             )  # fmt: skip
 
     def commit(self, revision: str, *, refs: bool = True) -> str | None:
@@ -173,6 +183,20 @@ class Repository:
             found.append(Blob(mode=mode, id=oid, path=path.decode("utf-8", "surrogateescape")))
         return sorted(found, key=lambda blob: blob.path)
 
+    def sized(self, blobs: Sequence[Blob]) -> list[Blob]:
+        """Return blobs with their sizes; a submodule, whose commit is elsewhere, has none."""
+        ids = dict.fromkeys(blob.id for blob in blobs if blob.mode != "160000")
+        request = "".join(f"{id_}\n" for id_ in ids).encode()
+        words = ("cat-file", "--batch-check=%(objectsize)", "--buffer")
+        out = self._git(*words, purpose="read the sizes of a tree's files", stdin=request)
+        sizes = dict(zip(ids, map(int, out.split()), strict=True))
+        return [replace(blob, size=sizes.get(blob.id, 0)) for blob in blobs]
+
+    def packed(self) -> int:
+        """Return how many bytes the objects have on the disk."""
+        folder = self._bare / "objects"
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
     def apply(self, commit: str, patch: bytes, name: str, strip: int = 1) -> str:
         """Return the tree id of the commit with a patch applied.
 
@@ -231,11 +255,36 @@ class Repository:
                 return commit
         return None
 
-    def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, bytes]]:
-        """Yield each blob with its bytes, in the order given."""
+    def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, IO[bytes]]]:
+        """Yield each blob, whose size is known, with its bytes, in the order given; a stream is good until the next."""
+        start = 0
+        while start < len(blobs):
+            if blobs[start].size > AT_ONCE:
+                yield from self._large(blobs[start])
+                start += 1
+                continue
+            end, size = start, 0
+            while end < len(blobs) and size + blobs[end].size <= AT_ONCE:
+                size += blobs[end].size
+                end += 1
+            yield from self._small(blobs[start:end], size)
+            start = end
+
+    def _small(self, blobs: list[Blob], size: int) -> Iterator[tuple[Blob, IO[bytes]]]:
         request = "".join(f"{blob.id}\n" for blob in blobs).encode()
-        stream = io.BytesIO(self._git("cat-file", "--batch", purpose="read a tree's files", stdin=request))
+        most = size + _HEADER * len(blobs)
+        out = self._git("cat-file", "--batch", purpose="read a tree's files", stdin=request, most=most)
+        stream = io.BytesIO(out)
         for blob in blobs:
             header = stream.readline().decode().split()
-            yield blob, stream.read(int(header[2]))
+            yield blob, io.BytesIO(stream.read(int(header[2])))
             stream.read(1)
+
+    def _large(self, blob: Blob) -> Iterator[tuple[Blob, IO[bytes]]]:
+        """Yield a blob that git writes to the disk piece by piece."""
+        path = self._folder / "large"
+        words = ("-c", f"core.bigFileThreshold={AT_ONCE}", "cat-file", "blob", blob.id)
+        self._git(*words, purpose="read a large file", output=path)
+        with path.open("rb") as stream:
+            yield blob, stream
+        path.unlink()

@@ -22,6 +22,7 @@ from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.settings.places import Placed, place_repositories, source_path, text_of
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
+from reprobuild.resolve.sources.large import checked_blobs, secret_in
 from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.patching import patch_of, patched
 from reprobuild.resolve.sources.repository import Repository
@@ -100,6 +101,7 @@ def _of_line(line: Requirement, given: Given) -> _Made:
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
         full = _bring(repository, line, origin, commit)
+        checked_blobs(repository, full, name)
         patch = patch_of(line, given.patches, repository, full)
         tree = patched(repository, full, patch)
         blank = _blank(line, name)
@@ -225,7 +227,7 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
             repository.fetch_local(origin.local)
         else:
             assert place is not None
-            repository.fetch_remote(_git_address(line, place), commit)
+            repository.fetch_remote(_git_address(line, place), commit, configured=origin is not None)
     except LockError:
         raise
     except ReproError as err:
@@ -265,7 +267,7 @@ def _keep(
     Returns:
         The source, and a ruling for each file that looks like a secret and was accepted.
     """
-    blobs = repository.blobs(source.tree)
+    blobs = checked_blobs(repository, source.tree, source.name)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
         raise LockError(
@@ -279,13 +281,14 @@ def _keep(
         for directory in parents(blob.path for blob in blobs):
             writer.directory(directory)
         for blob, content in repository.contents(blobs):
-            if why := _secret_in(blob.path, content, link=blob.mode == "120000"):
+            if why := secret_in(blob, content):
                 doubtful[blob.path] = why
+            content.seek(0)
             if blob.mode == "120000":
-                writer.symlink(blob.path, content.decode("utf-8", "surrogateescape"))
+                writer.symlink(blob.path, content.read(blob.size).decode("utf-8", "surrogateescape"))
             else:
                 mode = 0o755 if blob.mode == "100755" else 0o644
-                writer.add(Entry(path=blob.path, type="file", mode=mode, size=len(content)), content)
+                writer.add(Entry(path=blob.path, type="file", mode=mode, size=blob.size), content)
         writer.close()
     kept = _accepted(source.name, doubtful, given.accept)
     size, sha256 = path.stat().st_size, hash_file(path)
@@ -296,14 +299,6 @@ def _keep(
 
 def _hash_of(patch: Patch | None) -> str | None:
     return hashlib.sha256(patch.content).hexdigest() if patch else None
-
-
-def _secret_in(path: str, content: bytes, link: bool) -> str:
-    """Return where a file looks like a secret, and by which rule; empty where it does not."""
-    found = secrets.find(content, most=1)
-    if found:
-        return f":{found[0][0]}: this looks like a secret ({found[0][1]})"
-    return ": files of this name hold secrets" if not link and secrets.secret_file(path, content) else ""
 
 
 def _accepted(name: str, doubtful: Mapping[str, str], accept: Collection[str]) -> tuple[Ruling, ...]:
