@@ -51,10 +51,15 @@ def silent() -> Iterator[str]:
                 while True:
                     taken.append(server.accept()[0])
 
-        threading.Thread(target=take, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        for one in taken:
-            one.close()
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # closing alone does not end `accept`
+            thread.join()
+            for one in taken:
+                one.close()
 
 
 @pytest.mark.parametrize("address", [*HELPERS, *SCHEMES, *OPTIONS])
