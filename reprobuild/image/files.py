@@ -57,6 +57,14 @@ class Files(Protocol):
         """Say whether there is a file of that name."""
         ...
 
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has.
+
+        Raises:
+            OSError: there is none.
+        """
+        ...
+
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         """Give a file's bytes from its beginning.
 
@@ -74,6 +82,9 @@ class Folder:
 
     def has(self, name: str) -> bool:
         return is_valid(name, RelativePath) and (self._folder / name).is_file()
+
+    def size(self, name: str) -> int:
+        return (self._folder / name).stat().st_size
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
@@ -128,6 +139,12 @@ class Archive:
     def has(self, name: str) -> bool:
         return self._place(name) is not None
 
+    def size(self, name: str) -> int:
+        place = self._place(name)
+        if place is None:
+            raise FileNotFoundError(f"{name} is missing")
+        return place[1]
+
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         place = self._place(name)
@@ -151,7 +168,7 @@ def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
     return stream, "none"
 
 
-def _unpack(content: IO[bytes], target: Path, path: Path) -> None:
+def unpack(content: IO[bytes], target: Path, path: Path) -> None:
     """Write the uncompressed bytes of an archive, of which a small one may hold very many.
 
     Raises:
@@ -182,7 +199,7 @@ def open_archive(path: Path, scratch: Path) -> Archive:
             content, packing = inflated(stream, start)
             if packing != "none":
                 unpacked = scratch / "archive.tar"
-                _unpack(content, unpacked, path)
+                unpack(content, unpacked, path)
         return Archive(unpacked)
     except DAMAGED as err:
         raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

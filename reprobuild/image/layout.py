@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard.allowance import Allowance
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Digest, Key, Line, MediaType, Text, Value
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
@@ -37,6 +38,19 @@ class Layout(Struct, frozen=True, kw_only=True):
     config_digest: str
     config: dict[str, Any]
     layers: tuple[tuple[str, str, str], ...]
+
+    def allowance(self) -> Allowance:
+        """Return what its layers may hold: as often as all of them are read.
+
+        Raises:
+            BuildError: a layer is missing.
+        """
+        try:
+            return Allowance(
+                sum(self.blob(digest).stat().st_size for digest in {layer[1] for layer in self.layers})
+            )
+        except OSError as err:
+            raise BuildError(f"{self.folder} lacks a layer: {err}", hint=MAKE_AGAIN) from None
 
     def blob(self, digest: str) -> Path:
         """Return the file of a digest in hex."""
@@ -135,13 +149,16 @@ def _checked(read: Callable[[str], bytes], digest: str) -> bytes:
 
 
 @contextlib.contextmanager
-def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[IO[bytes]]:
+def open_layer(
+    layout: Layout, index: int, *, packed: bool = False, allowance: Allowance | None = None
+) -> Iterator[IO[bytes]]:
     """Give the uncompressed tar of a layer; what is not read is read at the end, and its hash checked.
 
     Args:
         layout: where the layer is.
         index: its place, the lowest is 0.
         packed: check the blob by the digest in the manifest, too.
+        allowance: `Layout.allowance`; no bound counts without.
 
     Raises:
         BuildError: see `open_packed`.
@@ -149,7 +166,7 @@ def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[
     kind, digest, diff_id = layout.layers[index]
     origin = f"layer {digest} of {layout.folder}"
     with open_packed(
-        layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else ""
+        layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else "", allowance=allowance
     ) as stream:
         yield stream
 
@@ -161,9 +178,10 @@ def layout_tree(layout: Layout) -> Tree:
         BuildError: see `open_layer` and `tree.merge`.
     """
     listings: list[list[Entry]] = []
+    allowance = layout.allowance()
     for index, (_, digest, _) in enumerate(layout.layers):
-        with open_layer(layout, index) as stream:
-            listings.append(list(list_tar(stream, f"layer {digest} of {layout.folder}")))
+        with open_layer(layout, index, allowance=allowance) as stream:
+            listings.append(list(list_tar(stream, f"layer {digest} of {layout.folder}", allowance)))
     try:
         return merge(listings)
     except BuildError as err:
