@@ -7,6 +7,7 @@ what the first said: https://pkg.go.dev/encoding/json#Unmarshal.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ def _fields(names: str, **inner: Fields) -> Fields:
     return {**dict.fromkeys(names.split(), _ANY), **inner}
 
 
-_RUNTIME = _fields(
+RUNTIME = _fields(
     "Hostname Domainname User AttachStdin AttachStdout AttachStderr ExposedPorts Tty OpenStdin StdinOnce Env Cmd "
     "ArgsEscaped Image Volumes WorkingDir Entrypoint NetworkDisabled MacAddress OnBuild Labels StopSignal "
     "StopTimeout Shell Memory MemorySwap CpuShares",
@@ -31,7 +32,7 @@ _RUNTIME = _fields(
 )
 CONFIG = _fields(
     "id parent comment created container docker_version author architecture variant os os.version os.features Size",
-    config=_RUNTIME, container_config=_RUNTIME, rootfs=_fields("type diff_ids"),
+    config=RUNTIME, container_config=RUNTIME, rootfs=_fields("type diff_ids"),
     history=_fields("created created_by author comment empty_layer"),
 )  # fmt: skip
 _DESCRIPTOR = _fields(
@@ -39,7 +40,10 @@ _DESCRIPTOR = _fields(
     platform=_fields("architecture os os.version os.features variant features"),
 )
 MANIFEST = _fields(
-    "schemaVersion mediaType artifactType annotations", config=_DESCRIPTOR, layers=_DESCRIPTOR, subject=_DESCRIPTOR
+    "schemaVersion mediaType artifactType annotations",
+    config=_DESCRIPTOR,
+    layers=_DESCRIPTOR,
+    subject=_DESCRIPTOR,
 )
 INDEX = _fields(
     "schemaVersion mediaType artifactType annotations", manifests=_DESCRIPTOR, subject=_DESCRIPTOR
@@ -66,8 +70,7 @@ def parse_image_json(raw: bytes, fields: Fields) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"its JSON has the key {twice[:60]!r} twice")
     return found
 
@@ -81,9 +84,9 @@ def _check_places(value: Any) -> None:
     left, total = [(value, 0)], 0
     while left:
         item, length = left.pop()
-        if isinstance(item, dict):
+        if isinstance(item, dict) and item:
             left += [(inner, length + len(key) + 1) for key, inner in item.items()]
-        elif isinstance(item, list):
+        elif isinstance(item, list) and item:
             left += [(inner, length + 8) for inner in item]
         else:
             total += length

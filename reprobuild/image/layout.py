@@ -17,7 +17,9 @@ from msgspec import Struct
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard import jsons
 from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.jsons import parse_image_json
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Digest, Key, Line, MediaType, Text, Value
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
@@ -74,13 +76,15 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
         BuildError: see `read_layout`.
     """
     try:
-        index = msgspec.json.decode(read("index.json"), type=_Index)
+        index = msgspec.convert(parse_image_json(read("index.json"), jsons.INDEX), type=_Index)
         (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
         while found.kind == INDEX:  # one image may stand in an index of its own
-            (found,) = msgspec.json.decode(_checked(read, found.digest), type=_Index).manifests
-        manifest = msgspec.json.decode(_checked(read, found.digest), type=_Manifest)
-        raw = _checked(read, manifest.config.digest)
-        diff_ids = [checked_hex(digest) for digest in msgspec.json.decode(raw, type=_Config).rootfs.diff_ids]
+            inner = parse_image_json(_checked(read, found.digest), jsons.INDEX)
+            (found,) = msgspec.convert(inner, type=_Index).manifests
+        stated = parse_image_json(_checked(read, found.digest), jsons.MANIFEST)
+        manifest = msgspec.convert(stated, type=_Manifest)
+        config = parse_image_json(_checked(read, manifest.config.digest), jsons.CONFIG)
+        diff_ids = [checked_hex(digest) for digest in msgspec.convert(config, type=_Config).rootfs.diff_ids]
         layers = [(layer.kind, checked_hex(layer.digest)) for layer in manifest.layers]
         pairs = zip(layers, diff_ids, strict=True)
         return Layout(
@@ -88,7 +92,7 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
             reference=(found.annotations or {}).get(REFERENCE, ""),
             manifest=found.digest,
             config_digest=manifest.config.digest,
-            config=msgspec.json.decode(raw),
+            config=config,
             layers=tuple((kind, digest, diff_id) for (kind, digest), diff_id in pairs),
         )
     except (OSError, ValueError, KeyError, RecursionError, msgspec.MsgspecError) as err:

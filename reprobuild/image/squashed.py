@@ -7,7 +7,6 @@ unpacking would need. A SIF of ours holds the runtime configuration; a squashfs 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from reprobuild import proc
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
+from reprobuild.guard.jsons import RUNTIME, parse_image_json
 from reprobuild.image.files import CUT_SHORT, Folder, written
 from reprobuild.image.opened import LARGEST_JSON, Opened, Packed, check_configuration
 from reprobuild.image.sif import JSON, MAGIC, Sif, read_sif
@@ -115,7 +115,7 @@ def _document(path: Path, sif: Sif) -> dict[str, Any]:
 
 def _json(path: Path, raw: bytes) -> Any:
     try:
-        return check_configuration({"config": json.loads(raw)})["config"]
+        return check_configuration({"config": parse_image_json(raw, RUNTIME)})["config"]
     except (ValueError, RecursionError) as err:
         raise BuildError(f"{path} is a damaged image: {CONFIG}: {err}", hint=CUT_SHORT) from None
 
