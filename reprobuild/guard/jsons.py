@@ -1,7 +1,7 @@
 """JSON of images, read as every engine reads it, or refused.
 
-Engines read it by Go's `encoding/json`, which takes keys without regard to case, and lets a key that stands twice add to
-what the first said: https://pkg.go.dev/encoding/json#Unmarshal.
+Engines read it by Go's `encoding/json`, which takes keys without regard to case, and lets a key that stands twice add
+to what the first said: https://pkg.go.dev/encoding/json#Unmarshal.
 """
 
 from __future__ import annotations
