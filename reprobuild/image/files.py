@@ -168,8 +168,9 @@ def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
     return stream, "none"
 
 
-def unpack(content: IO[bytes], target: Path, path: Path) -> None:
-    """Write the uncompressed bytes of an archive, of which a small one may hold very many.
+@contextlib.contextmanager
+def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give a function that writes what `path` unpacks to into a scratch file; a small one may hold very many bytes.
 
     Raises:
         BuildError: they are more than `guard.names.most_bytes`, or than the disk has room for.
@@ -177,12 +178,16 @@ def unpack(content: IO[bytes], target: Path, path: Path) -> None:
     packed, total = path.stat().st_size, 0
     with written(target) as write:
         room = shutil.disk_usage(target.parent).free
-        while chunk := content.read(CHUNK):
+
+        def take(chunk: bytes) -> None:
+            nonlocal total
             total += len(chunk)
             check_total(total, packed, str(path))
             if total > room:
                 raise BuildError(f"{path} has more bytes than {target.parent} has room for", hint=NO_SPACE)
             write(chunk)
+
+        yield take
 
 
 def open_archive(path: Path, scratch: Path) -> Archive:
@@ -199,7 +204,9 @@ def open_archive(path: Path, scratch: Path) -> Archive:
             content, packing = inflated(stream, start)
             if packing != "none":
                 unpacked = scratch / "archive.tar"
-                unpack(content, unpacked, path)
+                with bounded(unpacked, path) as write:
+                    while chunk := content.read(CHUNK):
+                        write(chunk)
         return Archive(unpacked)
     except DAMAGED as err:
         raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None
