@@ -76,15 +76,16 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
         BuildError: see `read_layout`.
     """
     try:
-        index = msgspec.convert(parse_image_json(read("index.json"), jsons.INDEX), type=_Index)
+        index = msgspec.json.decode(_plain(read("index.json"), jsons.INDEX), type=_Index)
         (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
         while found.kind == INDEX:  # one image may stand in an index of its own
-            inner = parse_image_json(_checked(read, found.digest), jsons.INDEX)
-            (found,) = msgspec.convert(inner, type=_Index).manifests
-        stated = parse_image_json(_checked(read, found.digest), jsons.MANIFEST)
-        manifest = msgspec.convert(stated, type=_Manifest)
-        config = parse_image_json(_checked(read, manifest.config.digest), jsons.CONFIG)
-        diff_ids = [checked_hex(digest) for digest in msgspec.convert(config, type=_Config).rootfs.diff_ids]
+            inner = _plain(_checked(read, found.digest), jsons.INDEX)
+            (found,) = msgspec.json.decode(inner, type=_Index).manifests
+        stated = _plain(_checked(read, found.digest), jsons.MANIFEST)
+        manifest = msgspec.json.decode(stated, type=_Manifest)
+        raw = _checked(read, manifest.config.digest)
+        config = parse_image_json(raw, jsons.CONFIG)
+        diff_ids = [checked_hex(digest) for digest in msgspec.json.decode(raw, type=_Config).rootfs.diff_ids]
         layers = [(layer.kind, checked_hex(layer.digest)) for layer in manifest.layers]
         pairs = zip(layers, diff_ids, strict=True)
         return Layout(
@@ -135,6 +136,12 @@ class _Runtime(Struct, rename="pascal"):
 class _Config(Struct):
     rootfs: _RootFS
     config: _Runtime | None = None
+
+
+def _plain(raw: bytes, fields: jsons.Fields) -> bytes:
+    """Return a document that every reader reads as we do."""
+    parse_image_json(raw, fields)
+    return raw
 
 
 def _small(path: Path) -> bytes:
