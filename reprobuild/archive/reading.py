@@ -8,6 +8,8 @@ from typing import IO
 
 from reprobuild.archive.entries import Entry, entry_of, hashed
 from reprobuild.guard import tars
+from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.layers import layer_members
 from reprobuild.guard.names import check_name, check_target
 
 
@@ -42,16 +44,18 @@ def read_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[tuple[Entry
         yield entry_of(info), content
 
 
-def list_tar(stream: IO[bytes], origin: str = "the tar") -> Iterator[Entry]:
-    """Yield each entry of a tar stream with the hash of its content, which is read in pieces.
+def list_tar(
+    stream: IO[bytes], origin: str = "the tar", allowance: Allowance | None = None
+) -> Iterator[Entry]:
+    """Yield each entry of a layer with the hash of its content, which is read in pieces.
 
-    `origin` is what the user knows the tar by.
+    `origin` is what the user knows the tar by; for `allowance` see `guard.layers.layer_members`.
 
     Raises:
         ValueError: a member is of a kind that a layer cannot hold.
-        BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.tars.members`.
+        BuildError, and those of `guard.tars.UNREADABLE`: its name leads out, or see `guard.layers`.
     """
-    for info, opened in members(stream, origin):
+    for info, opened in layer_members(stream, origin, allowance):
         entry = entry_of(info)
         if entry.path:
             check_name(entry.path, origin)

@@ -20,7 +20,7 @@ from reprobuild.guard.names import HOSTILE, MOST_MEMBERS, check_total
 UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionError, EOFError)
 
 # Two longest paths and the longest extended attribute.
-_LONGEST_HEADER = 128 << 10
+LONGEST_HEADER = 128 << 10
 # CPython before 3.11.10 needs quadratic time for them: https://github.com/python/cpython/issues/121285
 _DIGITS = re.compile(rb"\d{100}")
 _PIECE = 1 << 20
@@ -62,7 +62,7 @@ class CarefulInfo(tarfile.TarInfo):
         # The entry point for subclasses, as a comment in tarfile.py names it.
         if self.size < 0:
             raise tarfile.ReadError("a member has a negative size")
-        if self.type in _EXTENSIONS and self.size > _LONGEST_HEADER:
+        if self.type in _EXTENSIONS and self.size > LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {self.size} bytes describes one member")
         stream = tar.fileobj
         if self.type in _PAX and stream is not None:

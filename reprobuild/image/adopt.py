@@ -8,14 +8,15 @@ does not depend on the size of files: a layer is read, written and compressed in
 from __future__ import annotations
 
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from reprobuild.archive import CHUNK, Entry, TarWriter, entry_of
+from reprobuild.archive import Entry, TarWriter, entry_of
 from reprobuild.config import instant
 from reprobuild.errors import BuildError
+from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.layers import layer_members
 from reprobuild.image.blobs import LEVEL, Layer, LayerSink, keep_layer
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.foreign import Foreign, ForeignLayer
@@ -58,8 +59,10 @@ def adopt(
         store = Store(scratch)
         layers: list[Layer] = []
         tree: Tree = {}
+        allowance = Allowance()
         for number, layer in enumerate(foreign.layers, start=1):
-            kept, listing = _rewritten(layer, f"{builder}, layer {number}", builder, epoch, store, level)
+            title = f"{builder}, layer {number}"
+            kept, listing = _rewritten(layer, title, builder, epoch, store, level, allowance)
             layers.append(kept)
             tree = merge([listing], below=tree or None)
         if check is not None:
@@ -73,14 +76,14 @@ def adopt(
 
 
 def _rewritten(
-    layer: ForeignLayer, title: str, builder: str, epoch: int, store: Store, level: int
+    layer: ForeignLayer, title: str, builder: str, epoch: int, store: Store, level: int, allowance: Allowance
 ) -> tuple[Layer, list[Entry]]:
     listing: list[Entry] = []
 
     def write(sink: LayerSink) -> list[Entry]:
         writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
         with layer.open() as stream:
-            _copy(stream, writer, title, builder)
+            _copy(stream, writer, title, builder, allowance)
         writer.close()
         listing.extend(writer.listing)
         return []  # the listing of an adopted layer is not kept
@@ -88,25 +91,23 @@ def _rewritten(
     return keep_layer(write, title, store, level), listing
 
 
-def _copy(stream: IO[bytes], writer: TarWriter, title: str, builder: str) -> None:
+def _copy(
+    stream: IO[bytes], writer: TarWriter, title: str, builder: str, allowance: Allowance | None = None
+) -> None:
     """Copy the entries of a tar that a layer may hold, and leave out what the builder left behind.
 
     Raises:
         BuildError: an entry would leave the root, or there are too many.
         ValueError, tarfile.TarError: the tar is damaged, or an entry is of a kind that no layer can hold.
     """
-    with tarfile.open(
-        fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape", bufsize=CHUNK
-    ) as tar:
-        for info in tar:
-            entry = entry_of(info)
-            _check(entry, title)
-            if is_left_over(entry, builder) or entry == Entry(path="", type="directory", mode=0o755):
-                continue
-            content = tar.extractfile(info) if entry.type == "file" else None
-            writer.add(entry, content)
-            if len(writer.listing) > MOST_ENTRIES:
-                raise BuildError(f"{title} has more than {MOST_ENTRIES} entries", hint=UNSAFE_HINT)
+    for info, content in layer_members(stream, title, allowance):
+        entry = entry_of(info)
+        _check(entry, title)
+        if is_left_over(entry, builder) or entry == Entry(path="", type="directory", mode=0o755):
+            continue
+        writer.add(entry, content if entry.type == "file" else None)
+        if len(writer.listing) > MOST_ENTRIES:
+            raise BuildError(f"{title} has more than {MOST_ENTRIES} entries", hint=UNSAFE_HINT)
 
 
 def _check(entry: Entry, title: str) -> None:

@@ -57,6 +57,14 @@ class Files(Protocol):
         """Say whether there is a file of that name."""
         ...
 
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has.
+
+        Raises:
+            OSError: there is none.
+        """
+        ...
+
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         """Give a file's bytes from its beginning.
 
@@ -74,6 +82,9 @@ class Folder:
 
     def has(self, name: str) -> bool:
         return is_valid(name, RelativePath) and (self._folder / name).is_file()
+
+    def size(self, name: str) -> int:
+        return (self._folder / name).stat().st_size
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
@@ -128,6 +139,12 @@ class Archive:
     def has(self, name: str) -> bool:
         return self._place(name) is not None
 
+    def size(self, name: str) -> int:
+        place = self._place(name)
+        if place is None:
+            raise FileNotFoundError(f"{name} is missing")
+        return place[1]
+
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         place = self._place(name)
@@ -151,8 +168,9 @@ def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
     return stream, "none"
 
 
-def _unpack(content: IO[bytes], target: Path, path: Path) -> None:
-    """Write the uncompressed bytes of an archive, of which a small one may hold very many.
+@contextlib.contextmanager
+def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Give a function that writes what `path` unpacks to into a scratch file; a small one may hold very many bytes.
 
     Raises:
         BuildError: they are more than `guard.names.most_bytes`, or than the disk has room for.
@@ -160,12 +178,16 @@ def _unpack(content: IO[bytes], target: Path, path: Path) -> None:
     packed, total = path.stat().st_size, 0
     with written(target) as write:
         room = shutil.disk_usage(target.parent).free
-        while chunk := content.read(CHUNK):
+
+        def take(chunk: bytes) -> None:
+            nonlocal total
             total += len(chunk)
             check_total(total, packed, str(path))
             if total > room:
                 raise BuildError(f"{path} has more bytes than {target.parent} has room for", hint=NO_SPACE)
             write(chunk)
+
+        yield take
 
 
 def open_archive(path: Path, scratch: Path) -> Archive:
@@ -182,7 +204,9 @@ def open_archive(path: Path, scratch: Path) -> Archive:
             content, packing = inflated(stream, start)
             if packing != "none":
                 unpacked = scratch / "archive.tar"
-                _unpack(content, unpacked, path)
+                with bounded(unpacked, path) as write:
+                    while chunk := content.read(CHUNK):
+                        write(chunk)
         return Archive(unpacked)
     except DAMAGED as err:
         raise BuildError(f"{path} is no tar of an image: {err}", hint=CUT_SHORT) from None

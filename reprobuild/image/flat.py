@@ -29,6 +29,7 @@ from msgspec import Struct
 
 from reprobuild.archive import CHUNK, Entry, index_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard.allowance import Allowance
 from reprobuild.image.layout import MAKE_AGAIN, Layout, open_layer
 from reprobuild.image.tree import DAMAGED, Tree, merge
 from reprobuild.layering.merge import Located
@@ -101,8 +102,11 @@ def flattened(layout: Layout, folder: Path) -> Iterator[Flat]:
     """
     with contextlib.ExitStack() as stack:
         spools = tuple(stack.enter_context(_spool(folder)) for _ in layout.layers)
+        allowance = layout.allowance()
         with ThreadPoolExecutor(WORKERS) as pool:
-            listings = list(pool.map(lambda index: _unpack(layout, index, spools[index]), range(len(spools))))
+            listings = list(
+                pool.map(lambda index: _unpack(layout, index, spools[index], allowance), range(len(spools)))
+            )
         merged = merge(listings)
         for path, entry in merged.items():
             _check(path, entry, layout)
@@ -124,9 +128,9 @@ def _spool(folder: Path) -> IO[bytes]:
         raise _no_room(folder, err) from None
 
 
-def _unpack(layout: Layout, index: int, spool: IO[bytes]) -> list[Entry]:
+def _unpack(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[Entry]:
     """Write the tar of a layer into a file, and return what is in it."""
-    with open_layer(layout, index, packed=True) as stream:
+    with open_layer(layout, index, packed=True, allowance=allowance) as stream:
         while chunk := stream.read(CHUNK):
             try:
                 spool.write(chunk)
@@ -136,7 +140,7 @@ def _unpack(layout: Layout, index: int, spool: IO[bytes]) -> list[Entry]:
         spool.flush()
     except OSError as err:
         raise _no_room(layout.folder.parent, err) from None
-    return _listing(layout, index, spool)
+    return _listing(layout, index, spool, allowance)
 
 
 def _no_room(folder: Path, err: OSError) -> BuildError:
@@ -146,15 +150,14 @@ def _no_room(folder: Path, err: OSError) -> BuildError:
     )
 
 
-def _listing(layout: Layout, index: int, spool: IO[bytes]) -> list[Entry]:
-    spool.seek(0)
+def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[Entry]:
+    digest = layout.layers[index][1]
     try:
         return [
             Located(layer=index, offset=offset, **msgspec.structs.asdict(entry))
-            for entry, offset in index_tar(spool)
+            for entry, offset in index_tar(spool, f"layer {digest} of {layout.folder}", allowance)
         ]
     except (tarfile.TarError, ValueError) as err:
-        digest = layout.layers[index][1]
         raise BuildError(
             f"layer {digest} of {layout.folder} cannot be read: {err}", hint=MAKE_AGAIN
         ) from None

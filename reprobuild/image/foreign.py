@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import posixpath
 import re
 import tarfile
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from reprobuild.archive import normal
 from reprobuild.errors import BuildError
+from reprobuild.guard.jsons import CONFIG, SAVED, parse_image_json
 from reprobuild.image.layout import checked_hex, open_packed, parse_layout, read_layout
 from reprobuild.image.oci import LAYER
 
@@ -81,12 +81,12 @@ def _from_archive(members: _Members) -> Foreign:
 def _from_docker_archive(members: _Members) -> Foreign:
     """Read what `docker save` writes: https://github.com/moby/docker-image-spec, "Combined Image JSON"."""
     try:
-        (image,) = json.loads(members.read("manifest.json"))
+        (image,) = parse_image_json(members.read("manifest.json"), SAVED)
         text = members.read(image["Config"])
         stated = re.search("[0-9a-f]{64}", image["Config"])
         if stated and hashlib.sha256(text).hexdigest() != stated[0]:
             raise ValueError(f"the bytes of {image['Config']} are others")
-        config = json.loads(text)
+        config = parse_image_json(text, CONFIG)
         diff_ids = [checked_hex(digest) for digest in config["rootfs"]["diff_ids"]]
         layers = [
             (LAYER, str(name), diff_id) for name, diff_id in zip(image["Layers"], diff_ids, strict=True)

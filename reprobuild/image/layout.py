@@ -17,6 +17,9 @@ from msgspec import Struct
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.guard import jsons
+from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.jsons import parse_image_json
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Digest, Key, Line, MediaType, Text, Value
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
@@ -37,6 +40,19 @@ class Layout(Struct, frozen=True, kw_only=True):
     config_digest: str
     config: dict[str, Any]
     layers: tuple[tuple[str, str, str], ...]
+
+    def allowance(self) -> Allowance:
+        """Return what its layers may hold: as often as all of them are read.
+
+        Raises:
+            BuildError: a layer is missing.
+        """
+        try:
+            return Allowance(
+                sum(self.blob(digest).stat().st_size for digest in {layer[1] for layer in self.layers})
+            )
+        except OSError as err:
+            raise BuildError(f"{self.folder} lacks a layer: {err}", hint=MAKE_AGAIN) from None
 
     def blob(self, digest: str) -> Path:
         """Return the file of a digest in hex."""
@@ -60,12 +76,15 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
         BuildError: see `read_layout`.
     """
     try:
-        index = msgspec.json.decode(read("index.json"), type=_Index)
+        index = msgspec.json.decode(_plain(read("index.json"), jsons.INDEX), type=_Index)
         (found,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
         while found.kind == INDEX:  # one image may stand in an index of its own
-            (found,) = msgspec.json.decode(_checked(read, found.digest), type=_Index).manifests
-        manifest = msgspec.json.decode(_checked(read, found.digest), type=_Manifest)
+            inner = _plain(_checked(read, found.digest), jsons.INDEX)
+            (found,) = msgspec.json.decode(inner, type=_Index).manifests
+        stated = _plain(_checked(read, found.digest), jsons.MANIFEST)
+        manifest = msgspec.json.decode(stated, type=_Manifest)
         raw = _checked(read, manifest.config.digest)
+        config = parse_image_json(raw, jsons.CONFIG)
         diff_ids = [checked_hex(digest) for digest in msgspec.json.decode(raw, type=_Config).rootfs.diff_ids]
         layers = [(layer.kind, checked_hex(layer.digest)) for layer in manifest.layers]
         pairs = zip(layers, diff_ids, strict=True)
@@ -74,7 +93,7 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
             reference=(found.annotations or {}).get(REFERENCE, ""),
             manifest=found.digest,
             config_digest=manifest.config.digest,
-            config=msgspec.json.decode(raw),
+            config=config,
             layers=tuple((kind, digest, diff_id) for (kind, digest), diff_id in pairs),
         )
     except (OSError, ValueError, KeyError, RecursionError, msgspec.MsgspecError) as err:
@@ -119,6 +138,12 @@ class _Config(Struct):
     config: _Runtime | None = None
 
 
+def _plain(raw: bytes, fields: jsons.Fields) -> bytes:
+    """Return a document that every reader reads as we do."""
+    parse_image_json(raw, fields)
+    return raw
+
+
 def _small(path: Path) -> bytes:
     """Return the content of a JSON file; registries take none that is larger."""
     seen = path.stat()
@@ -135,13 +160,16 @@ def _checked(read: Callable[[str], bytes], digest: str) -> bytes:
 
 
 @contextlib.contextmanager
-def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[IO[bytes]]:
+def open_layer(
+    layout: Layout, index: int, *, packed: bool = False, allowance: Allowance | None = None
+) -> Iterator[IO[bytes]]:
     """Give the uncompressed tar of a layer; what is not read is read at the end, and its hash checked.
 
     Args:
         layout: where the layer is.
         index: its place, the lowest is 0.
         packed: check the blob by the digest in the manifest, too.
+        allowance: `Layout.allowance`; no bound counts without.
 
     Raises:
         BuildError: see `open_packed`.
@@ -149,7 +177,7 @@ def open_layer(layout: Layout, index: int, *, packed: bool = False) -> Iterator[
     kind, digest, diff_id = layout.layers[index]
     origin = f"layer {digest} of {layout.folder}"
     with open_packed(
-        layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else ""
+        layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else "", allowance=allowance
     ) as stream:
         yield stream
 
@@ -161,9 +189,10 @@ def layout_tree(layout: Layout) -> Tree:
         BuildError: see `open_layer` and `tree.merge`.
     """
     listings: list[list[Entry]] = []
+    allowance = layout.allowance()
     for index, (_, digest, _) in enumerate(layout.layers):
-        with open_layer(layout, index) as stream:
-            listings.append(list(list_tar(stream, f"layer {digest} of {layout.folder}")))
+        with open_layer(layout, index, allowance=allowance) as stream:
+            listings.append(list(list_tar(stream, f"layer {digest} of {layout.folder}", allowance)))
     try:
         return merge(listings)
     except BuildError as err:

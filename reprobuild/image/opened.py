@@ -8,7 +8,6 @@ Changeset Format").
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from reprobuild.errors import BuildError, UsageError
+from reprobuild.guard import jsons
 from reprobuild.image.files import CUT_SHORT, DAMAGED, Files, Folder, open_archive
 from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
 
@@ -104,9 +104,9 @@ def _parsed(read: Any, name: str) -> Opened:
 
 
 def _read_oci(files: Files, name: str, form: str) -> Opened:
-    index = _object(_small(files, "index.json"))
+    index = _object(_small(files, "index.json"), jsons.INDEX)
     found = _the_image(files, index, name)
-    manifest = _object(_blob(files, found["digest"]))
+    manifest = _object(_blob(files, found["digest"]), jsons.MANIFEST)
     config = _configuration(_blob(files, manifest["config"]["digest"]))
     diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
     layers = tuple(
@@ -146,13 +146,13 @@ def _images(files: Files, index: dict[str, Any], depth: int) -> Iterator[dict[st
         if item.get("mediaType") in INDEXES:
             if not depth:
                 raise ValueError("its indexes are nested too deep")
-            yield from _images(files, _object(_blob(files, item["digest"])), depth - 1)
+            yield from _images(files, _object(_blob(files, item["digest"]), jsons.INDEX), depth - 1)
         elif item.get("mediaType", MANIFEST) in MANIFESTS:
             yield item
 
 
 def _read_docker(files: Files, name: str) -> Opened:
-    listed = _shallow(json.loads(_small(files, "manifest.json")))
+    listed = _shallow(jsons.parse_image_json(_small(files, "manifest.json"), jsons.SAVED))
     if len(listed) != 1:
         raise BuildError(f"{name} holds {len(listed)} images", hint=ONE_IMAGE)
     (found,) = listed
@@ -194,8 +194,8 @@ def _blob(files: Files, digest: str) -> bytes:
     return content
 
 
-def _object(raw: bytes) -> dict[str, Any]:
-    value = _shallow(json.loads(raw))
+def _object(raw: bytes, fields: jsons.Fields) -> dict[str, Any]:
+    value = _shallow(jsons.parse_image_json(raw, fields))
     if not isinstance(value, dict):
         raise ValueError("a JSON file of it is no object")
     return value
@@ -215,7 +215,7 @@ def _shallow(value: Any) -> Any:
 
 def _configuration(raw: bytes) -> dict[str, Any]:
     """Return the image configuration, checked."""
-    return check_configuration(_object(raw))
+    return check_configuration(_object(raw, jsons.CONFIG))
 
 
 def check_configuration(document: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from tarfile import TarInfo
@@ -15,11 +15,13 @@ from typing import IO, cast
 import msgspec
 from msgspec import Struct
 
-from reprobuild.archive import CHUNK, Entry, entry_of, hashed, members
+from reprobuild.archive import CHUNK, Entry, entry_of, hashed
 from reprobuild.errors import BuildError
+from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.layers import layer_members
 from reprobuild.image.blobs import Lane
 from reprobuild.image.files import CUT_SHORT, DAMAGED, inflated, written
-from reprobuild.image.opened import Opened
+from reprobuild.image.opened import Opened, Packed
 from reprobuild.image.tree import Tree, merge, tree_digest
 
 # Seconds since 1970, some 3000 years in either direction.
@@ -30,8 +32,9 @@ _ODD = re.compile(r"(^|/)(\.{0,2})(/|$)")
 class _Hashed:
     """Reads a stream, counts what passes, and hashes it in a thread of its own, in large pieces."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], count: Callable[[int], None] | None = None) -> None:
         self._stream = stream
+        self._count = count
         self._digest = hashlib.sha256()
         self._lane = Lane(self._digest.update)
         self._pieces: list[bytes] = []
@@ -49,6 +52,8 @@ class _Hashed:
         self._pieces.append(chunk)
         self._gathered += len(chunk)
         self.size += len(chunk)
+        if self._count is not None:
+            self._count(len(chunk))
         if self._gathered >= CHUNK:
             self._emit()
         return chunk
@@ -74,11 +79,12 @@ class Packing(Struct):
 
 
 @contextlib.contextmanager
-def open_layer(image: Opened, index: int) -> Iterator[tuple[IO[bytes], Packing]]:
+def open_layer(image: Opened, index: int, allowance: Allowance) -> Iterator[tuple[IO[bytes], Packing]]:
     """Give the tar of a layer; what is left of it is read at the end, and both hashes are then checked.
 
     Raises:
-        BuildError: it is damaged, or is not what manifest and configuration say; the message names it.
+        BuildError: it is damaged, is not what manifest and configuration say, or unpacks to more than the image may;
+            the message names it.
     """
     layer = image.layers[index]
     named = f"layer {index + 1} of {image.name} ({layer.digest or layer.diff_id})"
@@ -88,7 +94,7 @@ def open_layer(image: Opened, index: int) -> Iterator[tuple[IO[bytes], Packing]]
             start = stream.read(4)
         with image.files.open(layer.file) as stream, _Hashed(stream) as packed:
             content, packing.method = inflated(cast("IO[bytes]", packed), start)
-            with _Hashed(content) as unpacked:
+            with _Hashed(content, lambda size: allowance.take_bytes(size, named)) as unpacked:
                 yield cast("IO[bytes]", unpacked), packing
                 digests = unpacked.finish(), packed.finish()
             packing.size = packed.size
@@ -98,13 +104,13 @@ def open_layer(image: Opened, index: int) -> Iterator[tuple[IO[bytes], Packing]]
         raise BuildError(f"{named} is not what the image states", hint=CUT_SHORT)
 
 
-def verify_layer(image: Opened, index: int) -> Packing:
+def verify_layer(image: Opened, index: int, allowance: Allowance) -> Packing:
     """Read a layer for its hashes alone, and return how it is packed.
 
     Raises:
         BuildError: see `open_layer`.
     """
-    with open_layer(image, index) as (_, packing):
+    with open_layer(image, index, allowance) as (_, packing):
         pass
     return packing
 
@@ -134,6 +140,18 @@ class Scanned(Struct, frozen=True, kw_only=True):
 Known = dict[str, list[Member]]
 
 
+def packed_size(image: Opened) -> int:
+    """Return how many bytes the layers of an image have, packed; a file counts once.
+
+    Raises:
+        BuildError: a layer is gone.
+    """
+    try:
+        return sum(image.files.size(file) for file in {layer.file for layer in image.layers})
+    except OSError as err:
+        raise BuildError(f"{image.name} cannot be read: {err}", hint=CUT_SHORT) from None
+
+
 def scan(image: Opened, known: Known) -> Scanned:
     """Read every layer of an image once.
 
@@ -146,16 +164,20 @@ def scan(image: Opened, known: Known) -> Scanned:
         BuildError: a layer is damaged, is not what the image states, or leads out of the image.
     """
     layers, packing = [], []
+    allowance, seen = Allowance(packed_size(image)), dict[Packed, Packing]()
     for index, layer in enumerate(image.layers):
+        origin = f"layer {index + 1} of {image.name}"
         found = known.get(layer.diff_id)
-        if found is not None:
-            packing.append(verify_layer(image, index))
-        else:
-            origin = f"layer {index + 1} of {image.name}"
-            with open_layer(image, index) as (stream, packed):
-                found = [_member(info, content) for info, content in members(stream, origin)]
+        if found is None:
+            with open_layer(image, index, allowance) as (stream, packed):
+                found = [_member(info, content) for info, content in layer_members(stream, origin, allowance)]
             known[layer.diff_id] = found
-            packing.append(packed)
+        else:
+            packed = seen.get(layer) or verify_layer(image, index, allowance)
+            for member in found:
+                allowance.take_member(len(member.entry.path) + len(member.entry.target), origin)
+        seen[layer] = packed
+        packing.append(packed)
         layers.append(found)
     tree = merge((member.entry for member in layer) for layer in layers)
     return Scanned(
@@ -228,7 +250,7 @@ def fetch_contents(scanned: Scanned, wanted: Set[str], folder: Path) -> None:
 
 
 def _fetch(stream: IO[bytes], layer: list[Member], missing: set[str], folder: Path) -> None:
-    for (_, content), member in zip(members(stream), layer, strict=False):
+    for (_, content), member in zip(layer_members(stream, "the layer"), layer, strict=False):
         digest = member.entry.sha256
         if digest in missing and content is not None:
             missing.discard(digest)

@@ -7,15 +7,15 @@ unpacking would need. A SIF of ours holds the runtime configuration; a squashfs 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reprobuild import proc
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
-from reprobuild.image.files import CUT_SHORT, Folder, written
+from reprobuild.guard.jsons import RUNTIME, parse_image_json
+from reprobuild.image.files import CUT_SHORT, Folder, bounded, written
 from reprobuild.image.opened import LARGEST_JSON, Opened, Packed, check_configuration
 from reprobuild.image.sif import JSON, MAGIC, Sif, read_sif
 from reprobuild.image.squash import Compressor
@@ -24,6 +24,8 @@ SQUASHFS = b"hsqs"
 CONFIG = "oci-config.json"
 INSTALL = "install squashfs-tools-ng, which has it, or compare the folders of results"
 _MAGIC_AT = 32
+_COMPLAINT = 4096
+_SECONDS = 3600
 _COMPRESSOR_AT = 20
 _COMPRESSORS: Mapping[int, Compressor] = {1: "gzip", 6: "zstd"}
 
@@ -68,7 +70,7 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
         An image whose `manifest` is the sha256 of the file, since nothing in it names one.
 
     Raises:
-        BuildError: it is damaged.
+        BuildError: it is damaged, or unpacks to too much.
         EngineError: `sqfs2tar` is absent.
     """
     plain = _begins(path, SQUASHFS)
@@ -81,15 +83,32 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
         _cut(path, sif.system.offset, sif.system.size, squashfs)
     tree = scratch / "tree.tar"
     argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
-    try:
-        proc.run(argv, env=env, purpose=f"read {path}", output=tree, hint=INSTALL)
-    except proc.Failed as err:
-        raise BuildError(f"{path} is a damaged image: {err}", hint=CUT_SHORT) from None
+    _run_bounded(argv, env, path, tree)
     layer = Packed(file=tree.name, diff_id=_sha256(tree))
     return Opened(
         name=str(path), form="squashfs" if plain else "SIF", files=Folder(scratch), layers=(layer,),
         documents={"config": document}, config_digest="", manifest=f"sha256:{_sha256(path)}",
     )  # fmt: skip
+
+
+def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target: Path) -> None:
+    """Write what the program prints, which a small file can make endless; it is ended at the bound."""
+    complaint = b""
+    with bounded(target, path) as write:
+
+        def take(stream: int, piece: bytes) -> None:
+            nonlocal complaint
+            if stream == 1:
+                write(piece)
+            else:
+                complaint = (complaint + piece)[-_COMPLAINT:]
+
+        code = proc.stream(argv, env=env, purpose=f"read {path}", sink=take, timeout=_SECONDS, hint=INSTALL)
+    if code:
+        said = complaint.decode(errors="replace").strip()
+        raise BuildError(
+            f"{path} is a damaged image: `{argv[0]}` ended with code {code}: {said}", hint=CUT_SHORT
+        )
 
 
 def _document(path: Path, sif: Sif) -> dict[str, Any]:
@@ -115,7 +134,7 @@ def _document(path: Path, sif: Sif) -> dict[str, Any]:
 
 def _json(path: Path, raw: bytes) -> Any:
     try:
-        return check_configuration({"config": json.loads(raw)})["config"]
+        return check_configuration({"config": parse_image_json(raw, RUNTIME)})["config"]
     except (ValueError, RecursionError) as err:
         raise BuildError(f"{path} is a damaged image: {CONFIG}: {err}", hint=CUT_SHORT) from None
 

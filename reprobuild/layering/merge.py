@@ -9,7 +9,7 @@ import msgspec
 
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
-from reprobuild.guard.names import check_name
+from reprobuild.guard.names import HOSTILE, check_name
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -17,6 +17,11 @@ DAMAGED = "the layer is damaged, or its builder broke the image specification; b
 
 _ODD = re.compile(r"(^|/)\.{0,2}(/|$)")  # such a path stays as it is, for those who refuse it
 _MOST_LINKS = 40  # as Linux has it, path_resolution(7)
+# Folders that no layer writes and that stand above a path: builders write nearly all. Each costs half a kilobyte.
+MOST_IMPLIED = 500_000
+MOST_IMPLIED_TEXT = 64 << 20
+# Names on the way to folders that are not there yet, or lie behind links.
+MOST_STEPS = 20_000_000
 
 Tree = dict[str, Entry]
 
@@ -39,8 +44,8 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     leads within the tree, as where containerd applies layers to one root; with `follow` off it is refused.
 
     Raises:
-        BuildError: a hard link's target is not there, a path is below what is not a directory, or links lead in a
-            circle.
+        BuildError: a hard link's target is not there, a path is below what is not a directory, links lead in a
+            circle, or following paths takes too much.
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -64,6 +69,7 @@ class _Growing:
         self.tree = dict(below)
         self._follow = follow
         self._children: dict[str, set[str]] = {}
+        self._implied, self._implied_text, self._steps = 0, 0, 0
         for path in self.tree:
             self._join(path)
 
@@ -109,6 +115,7 @@ class _Growing:
     def _make_parents(self, path: str) -> None:
         above = path.rpartition("/")[0]
         while above not in self.tree:
+            self._count_implied(above)
             self.tree[above] = Entry(path=above, type="directory", mode=0o755)
             self._join(above)
             above = above.rpartition("/")[0]
@@ -116,6 +123,12 @@ class _Growing:
             raise BuildError(
                 f"a layer writes below /{above}, which is a {self.tree[above].type}", hint=DAMAGED
             )
+
+    def _count_implied(self, path: str) -> None:
+        self._implied += 1
+        self._implied_text += len(path)
+        if self._implied > MOST_IMPLIED or self._implied_text > MOST_IMPLIED_TEXT:
+            raise BuildError("its layers write below very many folders that none of them has", hint=HOSTILE)
 
     def _resolved(self, entry: Entry, path: str) -> Entry:
         """Return the entry as the digest sees it."""
@@ -144,7 +157,10 @@ class _Growing:
     def _real(self, path: str) -> str:
         """Return where a folder is once all links are followed, never out of the tree."""
         real, left, links = "", path.split("/")[::-1], 0
+        self._steps += len(left)
         while left:
+            if self._steps > MOST_STEPS:
+                raise BuildError("its layers have very long ways to their folders", hint=HOSTILE)
             part = left.pop()
             if part == "..":
                 real = real.rpartition("/")[0]
@@ -158,5 +174,7 @@ class _Growing:
                 if links > _MOST_LINKS:
                     raise BuildError(f"a layer writes below /{path}, whose links have no end", hint=DAMAGED)
                 real = "" if entry.target.startswith("/") else real
-                left += entry.target.split("/")[::-1]
+                more = entry.target.split("/")[::-1]
+                self._steps += len(more)
+                left += more
         return real

@@ -15,6 +15,7 @@ import zstandard
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
+from reprobuild.guard.allowance import Allowance
 
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 
@@ -32,15 +33,18 @@ def checked_hex(digest: str) -> str:
 
 
 class _Checked:
-    """Reads a stream and hashes what passes."""
+    """Reads a stream, hashes what passes, and counts it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], count: Callable[[int], None] | None = None) -> None:
         self._stream = stream
+        self._count = count
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         chunk = self._stream.read(size)
         self.digest.update(chunk)
+        if self._count is not None:
+            self._count(len(chunk))
         return chunk
 
 
@@ -53,6 +57,7 @@ def open_packed(
     *,
     packed: str = "",
     again: str = MAKE_AGAIN,
+    allowance: Allowance | None = None,
 ) -> Iterator[IO[bytes]]:
     """Give what a blob holds, uncompressed; what is not read is read at the end, and its hash checked.
 
@@ -63,9 +68,11 @@ def open_packed(
         origin: what the user knows the blob by.
         packed: the sha256 (hex) of the packed bytes, to be checked, too.
         again: what helps against damage.
+        allowance: of the image that the blob is of; no bound counts without.
 
     Raises:
-        BuildError: the blob is missing or damaged, is not what its diff_id says, or is of an unknown kind.
+        BuildError: the blob is missing or damaged, is not what its diff_id says, is of an unknown kind, or unpacks to
+            more than the image may.
     """
     packing = kind.rpartition("+")[2] if "+" in kind else "gzip" if kind.endswith(".gzip") else ""
     if packing not in ("", "zstd", "gzip"):
@@ -80,7 +87,7 @@ def open_packed(
                 )
             elif packing == "gzip":
                 stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
-            plain = _Checked(stream)
+            plain = _Checked(stream, (lambda size: allowance.take_bytes(size, origin)) if allowance else None)
             yield cast("IO[bytes]", plain)
             for rest in (plain, source) if packed else (plain,):
                 while rest.read(CHUNK):

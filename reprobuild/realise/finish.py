@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import IO
@@ -42,6 +43,8 @@ def rewrite(found: Path, tree: Path, epoch: int, hint: str = _HOSTILE) -> list[E
             writer = TarWriter(target, epoch)
             for info in tars.members(tar, _TREE):
                 entry = entry_of(info)
+                if min(entry.uid, entry.gid) < 0:
+                    raise tarfile.ReadError(f"{info.name!r} has a negative owner")
                 _check(entry, hint)
                 top, leftover = entry.path.partition("/")[0], leftover_of(entry)
                 if leftover and (leftover.action == "remove" or entry.type != "file"):

@@ -19,6 +19,8 @@ from msgspec import structs
 from reprobuild.archive import CHUNK, Entry, TarWriter, entry_of
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
+from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.layers import layer_members
 from reprobuild.guard.names import HOSTILE, check_name, check_target, most_bytes
 from reprobuild.layering.merge import Located, Tree, merge
 from reprobuild.layering.packed import open_packed
@@ -49,10 +51,10 @@ def flatten(
     """
     with contextlib.ExitStack() as stack:
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=scratch)) for _ in image.layers]
-        listings = []
+        listings, allowance = [], Allowance()
         for number, layer in enumerate(image.layers):
             _spool(layer, store, spools[number], scratch)
-            listings.append(_listed(layer, number, spools[number]))
+            listings.append(_listed(layer, number, spools[number], allowance))
         try:
             merged = merge(listings)
         except BuildError as err:
@@ -84,19 +86,17 @@ def _spool(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> 
         spool.flush()
 
 
-def _listed(layer: ImageLayer, number: int, spool: IO[bytes]) -> list[Entry]:
+def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[Entry]:
     name = layer.file.filename
-    spool.seek(0)
     found: list[Entry] = []
     try:
-        with tars.open_stream(spool, "r:") as tar:
-            for info in tars.members(tar, name):
-                entry = entry_of(info)
-                if entry.path:
-                    check_name(entry.path, name)
-                if entry.type == "symlink":
-                    check_target(entry.target, entry.path, name)
-                found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+        for info, _ in layer_members(spool, name, allowance):
+            entry = entry_of(info)
+            if entry.path:
+                check_name(entry.path, name)
+            if entry.type == "symlink":
+                check_target(entry.target, entry.path, name)
+            found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
     except tars.UNREADABLE as err:
         raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
     return found

@@ -465,4 +465,4 @@ def test_layers_of_any_bytes(tmp_path: Path) -> None:
     for case in range(CASES):
         layout = make_layout(tmp_path / str(case), mutated(tar, chance))
         ended["failed" if attempt(layout, tmp_path) is None else "read"] += 1
-    assert min(ended.values()) > 5, ended
+    assert min(ended.values()) > 2, ended

@@ -13,7 +13,9 @@ from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
 from reprobuild.archive import Entry, entry_of
 from reprobuild.errors import BuildError, LockError
 from reprobuild.guard import tars
-from reprobuild.guard.names import HOSTILE, check_name
+from reprobuild.guard.allowance import Allowance
+from reprobuild.guard.layers import layer_members
+from reprobuild.guard.names import HOSTILE, check_name, check_total
 from reprobuild.layering.merge import Located, Tree, merge
 from reprobuild.layering.packed import open_packed
 from reprobuild.lock import BaseImage, ImageLayer, dpkg_name
@@ -73,7 +75,8 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
         FetchError: a layer is not in the store.
     """
     texts: dict[tuple[int, int], bytes] = {}
-    listings = [_listed(layer, number, store, texts) for number, layer in enumerate(image.layers)]
+    allowance = Allowance()
+    listings = [_listed(layer, number, store, texts, allowance) for number, layer in enumerate(image.layers)]
     try:
         tree = merge(listings)
     except BuildError as err:
@@ -89,23 +92,26 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
     )  # fmt: skip
 
 
-def _listed(layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes]) -> list[Entry]:
+def _listed(
+    layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes], allowance: Allowance
+) -> list[Entry]:
     """Return what is in a layer, and put the texts that are wanted of it into `texts`."""
     name, found = layer.file.filename, list[Entry]()
     path = store.verified(layer.file.sha256, name)
     with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
         try:
-            with tars.open_stream(stream) as tar:
-                for info in tars.members(tar, name, packed=path.stat().st_size):
-                    entry = entry_of(info)
-                    if entry.path:
-                        check_name(entry.path, name)
-                    found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
-                    if entry.type == "file" and entry.path.endswith(_ENDS):
-                        if entry.size > _LONGEST:
-                            raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
-                        opened = tar.extractfile(info)
-                        texts[number, info.offset_data] = opened.read() if opened else b""
+            total = 0
+            for info, content in layer_members(stream, name, allowance):
+                total += info.size
+                check_total(total, path.stat().st_size, name)
+                entry = entry_of(info)
+                if entry.path:
+                    check_name(entry.path, name)
+                found.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
+                if content is not None and entry.path.endswith(_ENDS):
+                    if entry.size > _LONGEST:
+                        raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
+                    texts[number, info.offset_data] = content.read()
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
     return found

@@ -1,0 +1,120 @@
+"""Small images that would take gigabytes of memory or disk, or hours, are refused at a bound."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from reprobuild.archive import Entry
+from reprobuild.errors import BuildError
+from reprobuild.guard import allowance
+from reprobuild.guard.names import HOSTILE, most_bytes
+from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.opened import open_path
+from reprobuild.image.scan import Known, scan
+from reprobuild.image.squashed import open_squashed
+from reprobuild.layering import merge as merging
+from reprobuild.layering.merge import merge
+from tests.image.layouts import write_image
+from tests.image.made import file
+
+
+def refused(folder: Path, scratch: Path, words: str) -> None:
+    """Both readers of layouts refuse an image."""
+    with pytest.raises(BuildError, match=words) as caught:
+        scan(open_path(folder, scratch), Known())
+    assert caught.value.hint == HOSTILE
+    with pytest.raises(BuildError, match=words):
+        layout_digest(read_layout(folder))
+
+
+def deep(number: int) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for index in range(number):
+            tar.addfile(tarfile.TarInfo(f"{index:06d}/" + "a/" * 2042 + "a"))
+    return stream.getvalue()
+
+
+def test_deep_folders_that_no_layer_has(tmp_path: Path) -> None:
+    """An image of 2 kB, which took gigabytes: each folder above a path is a path of its own."""
+    write_image(tmp_path / "image", [deep(150)])
+    refused(tmp_path / "image", tmp_path, "very many folders")
+    write_image(tmp_path / "small", [deep(2)])
+    assert len(scan(open_path(tmp_path / "small", tmp_path), Known()).tree) == 2 * 2044 + 1
+
+
+def test_many_folders_that_no_layer_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "MOST_IMPLIED", 5)
+    entries = [Entry(path=f"{number}/f", type="file", mode=0o644) for number in range(6)]
+    assert len(merge([entries[:5]])) == 11
+    with pytest.raises(BuildError, match="very many folders"):
+        merge([entries])
+
+
+def test_long_ways_through_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [Entry(path="l", type="symlink", mode=0o777, target="a/" * 2000 + "a")]
+    paths = [Entry(path=f"l/.wh.{number}", type="file", mode=0o644) for number in range(200)]
+    monkeypatch.setattr(merging, "MOST_STEPS", 200_000)
+    with pytest.raises(BuildError, match="very long ways"):
+        merge([links, paths])
+    assert len(merge([links, paths[:90]])) == 2
+
+
+def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers of an image count together, and a file that is there once counts once."""
+    zeros = [file("zeros", bytes(1 << 20))]
+    for count in (2, 9):
+        write_image(tmp_path / str(count), [zeros] * count)
+    monkeypatch.setattr(allowance, "SMALLEST_BOUND", 5 << 20)
+    first, many = (tmp_path / "2", tmp_path / "9")
+    assert layout_digest(read_layout(first)) == scan(open_path(first, tmp_path), Known()).digest
+    with pytest.raises(BuildError, match=r"is of an image of \d+ bytes that unpacks to more than \d+"):
+        layout_digest(read_layout(many))
+
+
+def test_one_layer_many_times_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_image(tmp_path / "image", [[file("zeros", bytes(1 << 20))]] * 20)
+    monkeypatch.setattr(allowance, "SMALLEST_BOUND", 3 << 20)
+    assert len(scan(open_path(tmp_path / "image", tmp_path), Known()).packing) == 20
+
+
+def test_members_and_names_of_all_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_image(
+        tmp_path / "image", [[file(f"f{number}{index}", b"") for index in range(4)] for number in range(3)]
+    )
+    monkeypatch.setattr(allowance, "MOST_PATHS", 11)
+    refused(tmp_path / "image", tmp_path, "more than 11 members")
+    monkeypatch.setattr(allowance, "MOST_PATHS", 12)
+    scan(open_path(tmp_path / "image", tmp_path), Known())
+    monkeypatch.setattr(allowance, "MOST_TEXT", 30)
+    refused(tmp_path / "image", tmp_path, "whose names need more than 30 bytes")
+
+
+def test_a_squashfs_that_unpacks_to_too_much(tmp_path: Path, squashfs: Mapping[str, str]) -> None:
+    """One of 4 kB with a file of holes filled TMPDIR."""
+    (tmp_path / "tree").mkdir()
+    with (tmp_path / "tree" / "hole").open("wb") as stream:
+        stream.truncate(1 << 30)
+    small = tmp_path / "small.sqsh"
+    argv = ["mksquashfs", tmp_path / "tree", small, "-quiet", "-no-progress"]
+    subprocess.run([str(word) for word in argv], env=dict(squashfs), check=True, capture_output=True)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with pytest.raises(BuildError, match="unpacks to more than") as caught:
+        open_squashed(small, scratch, squashfs)
+    assert caught.value.hint == HOSTILE
+    assert sum(path.stat().st_size for path in scratch.iterdir()) <= most_bytes(small.stat().st_size)
+
+
+def test_a_long_key_above_many_values(tmp_path: Path) -> None:
+    """The place of each value repeats the key: `diff` took gigabytes for 120 kB."""
+    with pytest.raises(BuildError, match="the places of values in its JSON"):
+        write_image(tmp_path / "image", [[]], **{"k" * 60_000: [0] * 30_000})
+    with pytest.raises(BuildError, match="the places of values in its JSON"):
+        open_path(tmp_path / "image", tmp_path)
