@@ -1,4 +1,4 @@
-"""A job that ran in a repository from which nothing is installed: its files are in the image, and it starts there."""
+"""A job without torch, in a repository from which nothing is installed: its files are in the image, and it is checked."""
 
 from __future__ import annotations
 
@@ -26,9 +26,24 @@ def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path)
         f"clone={top}",
     )
     done = reprobuild("from-snapshot", tmp_path / "snapshot", "-o", out, "--store", test_store, *decisions)
-    # Without torch nothing shows that a drift would be seen; the round trip has its own answer.
+    # Without torch there is no smoke test, and the lock has no workload; the round trip has its own answer.
     assert done.returncode == 9, done.stderr + done.stdout
+    assert "let `reprobuild verify OUT --command LINE --artefact PATH` run your own work" in done.stdout
     assert "round trip: explained" in done.stdout
     ran = reprobuild("run", out, "--", "sh", "-c", "pwd; cat new/x.txt; python3 kept.py well")
     assert ran.stdout == "/src/clone\nuntracked\nran well\n", ran.stderr
     assert ", changed, the folder of the job" in (out / "Dockerfile").read_text()
+    check_own_work(out, test_store)
+
+
+def check_own_work(out: Path, store: Path) -> None:
+    """Follow the hint of an image without torch: the job itself is the check, and decides."""
+    verify = ("verify", out, "--store", store, "--runs", "3", "--artefact", "{out}/said.txt", "--command")
+    same = reprobuild(*verify, "python3 kept.py well >{out}/said.txt")
+    assert same.returncode == 0, same.stderr + same.stdout
+    alone = "determinism: cpu identical (your work, 3 runs), gpu not-applicable, collectives not-applicable"
+    assert alone in same.stdout
+    assert "N = 3, too few to bound the share of runs that drift; --runs 30 bounds it by 10%" in same.stdout
+    other = reprobuild(*verify, "head -c 9 /dev/urandom | od >{out}/said.txt")
+    assert other.returncode == 8, other.stderr + other.stdout
+    assert "runs 2, 3 of 3 beside the first" in other.stdout
