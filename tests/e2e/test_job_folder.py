@@ -1,4 +1,4 @@
-"""A job without torch, in a repository from which nothing is installed: its files are in the image, and it is checked."""
+"""A job without torch in a repository of its own: its files are in the image, and it is its own check."""
 
 from __future__ import annotations
 
