@@ -86,6 +86,7 @@ DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
 SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
+MOST_COMMITS = 1000  # of a branch that a remote may delete: more of them are not bundled
 SAID = 10  # warnings on the terminal
 NAMED = 3  # files that were left out, of a repository, on the terminal
 REPOSITORIES = 64
@@ -1654,8 +1655,9 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # where a remote has all there is
-    searched = False
-    if unmerged or facts["unpushed"] or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}:
+    searched = _bundle_branch(repository, head, facts, unmerged, moved)
+    differs = unmerged or not head.commit or {head.tree} != {facts["index"], facts["worktree"]}
+    if not searched and (differs or facts["unpushed"]):
         facts["bundle"] = _bundle(repository, facts, unmerged, moved)
         searched = True
     if facts["base"] == head.commit and facts["worktree"] == head.tree:
@@ -1663,7 +1665,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     else:
         facts["diff"] = _diff(repository, facts, name + (".diff" if installed else ".patch"), moved)
     if searched:  # last of all: where there is no time for it, nothing else is lost
-        new = _new_blobs(staged, files) if facts["unpushed"] == 0 and head.commit else None
+        new = _new_blobs(staged, files) if facts["prerequisites"] == [head.commit] else None
         facts.update(_search(repository, facts, new))
     return Taken(facts, files=moved)
 
@@ -1910,6 +1912,55 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
     }
 
 
+# Branches that others are merged into. A remote deletes those others after the merge.
+_LASTING = ("HEAD", "main", "master", "trunk", "develop", "default")
+
+
+def _lasting(repository: Repository, head: Head) -> Optional[List[str]]:
+    """Return the commits of lasting branches of remotes that the commits since then rest on.
+
+    None where no such branch is known, or too many commits came since.
+    """
+    names = (f"refs/remotes/*/{name}" for name in _LASTING)
+    ends = set(repository.git("for-each-ref", "--format=%(objectname)", *names).decode().split())
+    if head.commit is None or not ends:
+        return None
+    words = ("rev-list", "--boundary", f"--max-count={MOST_COMMITS + 1}", head.commit, "--not", *sorted(ends))
+    rows = repository.git(*words).decode().split()
+    boundary = sorted(row[1:] for row in rows if row.startswith("-"))
+    commits = len(rows) - len(boundary)
+    if commits > MOST_COMMITS:
+        return None
+    return boundary if commits else [head.commit]
+
+
+def _bundle_branch(
+    repository: Repository,
+    head: Head,
+    facts: Dict[str, Any],
+    unmerged: List[Tuple[bytes, bytes, bytes, bytes]],
+    moved: Dict[str, str],
+) -> bool:
+    """Bundle the commits of a pushed branch that is merged into no lasting one; return whether that was done.
+
+    Half of the time that is left is for it: the bundle of what no remote has comes after, and matters more.
+    """
+    context = repository.context
+    repository.context = context._replace(deadline=context.deadline - context.left() / 2)
+    try:
+        rest = _lasting(repository, head)
+        if rest is None or rest == facts["prerequisites"]:
+            return False
+        bundle = _bundle(repository, dict(facts, prerequisites=rest), unmerged, moved)
+        if bundle["file"]:
+            facts.update(prerequisites=rest, bundle=bundle)
+        return bool(bundle["file"])
+    except GaveUp:
+        return False
+    finally:
+        repository.context = context
+
+
 def _holder(repository: Repository, commit: str) -> str:
     """Return the name of a remote that has the commit; `origin` where it is one of several."""
     holders = _holders(repository, commit)
@@ -2102,8 +2153,8 @@ def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -
 def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
     if entry is not None and entry.mode == b"120000" and repository.config.get("core.symlinks") == "false":
         return entry.mode
-    if repository.config.get("core.filemode") == "false":
-        return entry.mode if entry is not None and entry.mode.startswith(b"100") else b"100644"
+    if repository.config.get("core.filemode") == "false" and entry is not None:
+        return entry.mode if entry.mode.startswith(b"100") else b"100644"
     return b"100755" if mode & stat.S_IXUSR else b"100644"
 
 

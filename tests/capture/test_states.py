@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 
+from reprobuild.snapshot.captured import read_captured
+from reprobuild_runtime import capture
 from tests.capture.repositories import git, new_origin, place, proved, write
 
 NAMES = [
@@ -129,3 +133,64 @@ def test_any_state_is_restored(state: str, side: bool, done: list[tuple[str, str
             step(top, *one)
         note(repr(git(top, "status", "--porcelain", fails=True)))
         proved(top, folder, origin)
+
+
+def pushed_branch(folder: Path, commits: int = 2) -> tuple[Path, Path]:
+    """Return a clone on a branch with commits of its own that are pushed, and the bare repository."""
+    top, origin = new_origin(folder), folder / "origin.git"
+    main = git(top, "rev-parse", "--abbrev-ref", "HEAD").decode().strip()
+    git(top, "branch", "-m", main, "main")
+    git(top, "push", "-q", "origin", "main")
+    git(top, "fetch", "-q", "--prune")
+    git(top, "checkout", "-q", "-b", "feature")
+    for number in range(commits):
+        write(top, "feature.py", f"step = {number}\n".encode())
+        git(top, "add", "-A")
+        git(top, "commit", "-qm", f"step {number}")
+    git(top, "push", "-q", "origin", "feature")
+    return top, origin
+
+
+@pytest.mark.parametrize("dirty", [False, True])
+def test_a_branch_that_the_remote_deletes_after_its_merge(dirty: bool, tmp_path: Path) -> None:
+    """A squashed merge leaves none of its commits with the remote: the bundle has them."""
+    top, origin = pushed_branch(tmp_path)
+    if dirty:
+        write(top, "kept.py", b"changed\n")
+    git(origin, "branch", "-D", "feature")
+    git(origin, "reflog", "expire", "--expire=now", "--all")
+    git(origin, "gc", "-q", "--prune=now")
+    snapshot = proved(top, tmp_path, origin)
+    (repository,) = read_captured(snapshot).repositories
+    main = git(top, "rev-parse", "main").decode().strip()
+    assert repository.prerequisites == (main,)
+    assert repository.base == repository.head != main  # what a remote has, as far as the clone knows
+
+
+def test_a_branch_that_is_merged_needs_no_bundle(tmp_path: Path) -> None:
+    top, origin = pushed_branch(tmp_path)
+    git(top, "push", "-q", "origin", "feature:main")
+    git(top, "fetch", "-q")
+    snapshot = proved(top, tmp_path, origin)
+    (repository,) = read_captured(snapshot).repositories
+    assert (repository.bundle, repository.prerequisites) == (None, (repository.head,))
+
+
+def test_a_branch_of_very_many_commits_is_left_to_its_remote(tmp_path: Path) -> None:
+    top, origin = pushed_branch(tmp_path)
+    with mock.patch.object(capture, "MOST_COMMITS", 1):
+        snapshot = proved(top, tmp_path, origin)
+    (repository,) = read_captured(snapshot).repositories
+    assert (repository.bundle, repository.prerequisites) == (None, (repository.head,))
+
+
+def test_a_new_script_stays_executable_where_git_does_not_look(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    git(top, "config", "core.fileMode", "false")
+    write(top, "tool.sh", b"#!/bin/sh\n")
+    (top / "tool.sh").chmod(0o755)
+    write(top, "plain.txt", b"1\n")
+    (top / "plain.txt").chmod(0o644)
+    proved(top, tmp_path, tmp_path / "origin.git")
+    assert (tmp_path / "again" / "tool.sh").stat().st_mode & 0o111 == 0o111
+    assert (tmp_path / "again" / "plain.txt").stat().st_mode & 0o111 == 0

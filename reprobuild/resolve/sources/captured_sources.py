@@ -162,10 +162,18 @@ def _of_this_machine(one: Repository) -> str | None:
     return next((remote.url for remote in one.remotes if remote.url and is_local(remote.url)), None)
 
 
+# Of some files that the capture names, the tree has other bytes than the disk had.
+_IN_TREE = {
+    "filtered": "the source tree has git's own form of it, or is without it where git does not track it",
+    "changed-meanwhile": "the source tree has the bytes that were read",
+}
+
+
 def rule_losses(one: Repository, captured: Captured) -> Iterator[Ruling]:
     """Yield a ruling for each file of a repository, or of one inside of it, whose content is not in the snapshot."""
     for file in one.left_out:
-        reason = f"not captured ({escaped(file.reason)}); the source tree is without it"
+        tree = _IN_TREE.get(file.reason, "the source tree is without it")
+        reason = f"not captured ({escaped(file.reason)}); {tree}"
         yield _lost(one, file.path, reason, "file-left-out")
     if one.left_out_count > len(one.left_out):
         rest = one.left_out_count - len(one.left_out)
