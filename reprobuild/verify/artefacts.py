@@ -64,6 +64,7 @@ class Index(Struct, frozen=True, kw_only=True):
     there: dict[Text, tuple[Text, ...]]
     failed: Text
     pid: int = 0
+    last: int = 0
     zone: int = 0
     others: tuple[Text, ...] = ()
     other: int = 0

@@ -401,7 +401,8 @@ def _ask(
 def _facts(index: Index) -> dict[str, float | int | str]:
     """Return what tells a time, a host and a process of one run from others."""
     return {
-        "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "zone": index.zone,
+        "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "last": index.last,
+        "zone": index.zone,
     }  # fmt: skip
 
 

@@ -7,14 +7,14 @@ folder stands for all files in it. Afterwards FOLDER holds `index.json` and the 
 nothing else, so that no more than is compared is brought out of the container, and no name that the command chose.
 Files are linked where that can be, and copied elsewhere. `index.json` is
 
-    {"code", "began", "ended", "host", "pid", "zone",
+    {"code", "began", "ended", "host", "pid", "last", "zone",
      "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
      "there": {PATTERN that matched nothing: [names beside it]}, "others": [names], "other": number, "failed": ""}
 
 with `kind` one of file, folder (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
 unreadable; `written` is false for a file that was there before the command and did not change. `pid` is the number of
-the command's own process, `zone` the seconds by which the container's clock is ahead of UTC, and `others` are files of
-FOLDER that no pattern named.
+the command's own process, `last` the last number that a process of the run can have, `zone` the seconds by which the
+container's clock is ahead of UTC, and `others` are files of FOLDER that no pattern named.
 """
 
 import glob
@@ -184,6 +184,15 @@ def clear(folder: str) -> None:
         os.rmdir(part)
 
 
+def last_process(first: int) -> int:
+    """Return the last number that the system gave to a process since the first one of the run."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return max(first, child - 1)  # numbers may have begun anew
+
+
 def main(argv: "List[str]") -> int:
     """Run the command, put aside what it wrote, and return its exit code."""
     end = argv.index("--")
@@ -199,6 +208,7 @@ def main(argv: "List[str]") -> int:
         "ended": time.time(),
         "host": os.uname().nodename,
         "pid": children[0],
+        "last": last_process(children[0]),
         "zone": time.localtime(began).tm_gmtoff,
     }
     index.update(files=[], there={}, others=[], other=0, failed="")

@@ -3,7 +3,7 @@
     python -I compare.py OPTIONS.json
 
 with {"one": FOLDER, "two": FOLDER, "files": [{"name": "out.ckpt", "one": "0", "two": "3"}], "ignore": [KEY...],
-      "runs": [{"began", "ended", "host", "pid", "zone"}, {...}]}
+      "runs": [{"began", "ended", "host", "pid", "zone", "last"}, {...}]}
 
 gives {"ran": true, "files": [{"name", "verdict", "format", "count", "details", "excused", "counts", "warnings",
 "notes"}]}, or {"ran": false, "why"}. Nothing in the files is run. Where a file cannot be read as what it seems to be,
@@ -219,6 +219,7 @@ def answer(text: str) -> "Dict[str, Any]":
                 str(run["host"]),
                 int(run.get("pid", 0)),
                 int(run.get("zone", 0)),
+                int(run.get("last", 0)),
             )
             for run in ask["runs"]
         ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 IGNORED = "ignored"
 _LONGEST = 1 << 17  # characters of a text in which anything is excused
 _TOKENS = 12  # of an envelope
+_PROCESS = re.compile(r"pid[ =:](\d{1,10})")
 _WORDY = 8  # characters of a host's name that no other text has by chance
 _NUMBER = r"[-+]?(?:\d[\w.]*(?:[eE][-+]\d+)?|\.\d+)"
 # Bounded, and begun at no letter within a word, so that a long line without any key is not read over and over.
@@ -136,7 +137,7 @@ class Rules:
         if kind == "host":
             return bool(first.host) and (one, two) == (first.host, second.host)
         if kind == "process":
-            return 0 < first.pid == one and 0 < second.pid == two and not isinstance(one, bool)
+            return first.owns(one) and second.owns(two)
         return all(isinstance(value, str) and _RANDOM.fullmatch(value) for value in (one, two))
 
     def texts(self, one: str, two: str, line: bool = True) -> "List[Excuse]":
@@ -212,9 +213,10 @@ class Rules:
         end = moments.of_day_at(text, begin, run)
         if end is not None and self._level.match(text, end):
             return "time", end
-        own = ["pid%s%d" % (between, run.pid) for between in " =:"] if run.pid else []
+        named = _PROCESS.match(text, begin)
+        own = named.group() if named and run.owns(int(named.group(1))) else ""
         host = run.host if after or len(run.host) >= _WORDY else ""
-        for kind, word in (("host", host), *(("process", word) for word in own)):
+        for kind, word in (("host", host), ("process", own)):
             end = begin + len(word)
             if word and text.startswith(word, begin) and not _inside_word(text, begin, end):
                 return kind, end

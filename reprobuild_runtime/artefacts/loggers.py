@@ -192,7 +192,7 @@ def possible(form: "Any", value: "Any", run: "Run") -> bool:
     if form == "moment":
         return moments.whole(value, run)
     if form in ("process", "thread"):
-        return type(value) is int and (value == run.pid if form == "process" else value >= _LEAST_THREAD)
+        return type(value) is int and (run.owns(value) if form == "process" else value >= _LEAST_THREAD)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return False
     text = repr(value) if isinstance(value, float) else str(value)

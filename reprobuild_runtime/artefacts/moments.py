@@ -37,16 +37,24 @@ _OF_DAY = re.compile(_CLOCK)
 
 
 class Run:
-    """One of the two runs: its begin and end in seconds since 1970, its host, its process and its zone.
+    """One of the two runs: its begin and end in seconds since 1970, its host, its processes and its zone.
 
     Args:
         pid: the number of the command's own process; 0 if it is not known.
         zone: seconds by which the clock of the container is ahead of UTC.
+        last: the last number that a process of the run can have.
     """
 
-    def __init__(self, began: float, ended: float, host: str, pid: int = 0, zone: int = 0) -> None:
+    def __init__(
+        self, began: float, ended: float, host: str, pid: int = 0, zone: int = 0, last: int = 0
+    ) -> None:
         self.began, self.ended, self.host = began - SLACK, ended + SLACK, host
         self.pid, self.zones = pid, {0, zone}
+        self.last = max(pid, last)
+
+    def owns(self, process: "Any") -> bool:
+        """Tell whether a number is that of a process of the run: the command's own, or one that began later."""
+        return type(process) is int and 0 < self.pid <= process <= self.last
 
     def moment(self, seconds: float) -> bool:
         """Tell whether a time lies within the run."""

@@ -101,8 +101,17 @@ def test_what_no_pattern_names_is_listed(tmp_path: Path) -> None:
 def test_the_number_of_the_commands_own_process_is_known(tmp_path: Path) -> None:
     _, index = collected(tmp_path, "echo $$ >pid; date +%z >zone", "pid")
     assert (tmp_path / "work" / "pid").read_text().strip() == str(index["pid"])
+    assert index["last"] >= index["pid"]
     sign, hours, minutes = (
         (tmp_path / "work" / "zone").read_text()[:1],
         *(int((tmp_path / "work" / "zone").read_text()[at : at + 2]) for at in (1, 3)),
     )
     assert index["zone"] == (hours * 3600 + minutes * 60) * (-1 if sign == "-" else 1)
+
+
+def test_processes_that_the_command_starts_are_of_the_run(tmp_path: Path) -> None:
+    """`sh -c` starts the program in a process of its own, and launchers start theirs later still."""
+    inner = "sh -c 'echo $$ >inner' && sh -c 'echo $$ >later'; true"
+    _, index = collected(tmp_path, inner, "inner")
+    numbers = [int((tmp_path / "work" / name).read_text()) for name in ("inner", "later")]
+    assert index["pid"] < numbers[0] < numbers[1] <= index["last"]

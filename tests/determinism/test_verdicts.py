@@ -274,3 +274,22 @@ def test_a_time_without_a_zone_is_one_of_the_container(tmp_path: Path, zone: int
     assert found["verdict"] == verdict
     found = compared(tmp_path, *text("08:20:01 INFO x", "08:20:02 INFO x"), runs=runs)
     assert found["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("pair", "verdict"),
+    [
+        (record("pid", 47, 45), "identical"),
+        (record("pid", 50, 60), "identical"),
+        (record("pid", 50, 61), "drift"),
+        (record("pid", 43, 45), "drift"),
+        (record("pid", 47.0, 45.0), "drift"),
+        (text(f"{ONE} pid 47 INFO step 1", f"{TWO} pid 46 INFO step 1"), "identical"),
+        (text(f"{ONE} pid 47 INFO step 1", f"{TWO} pid 99 INFO step 1"), "drift"),
+    ],
+    ids=str,
+)
+def test_processes_of_a_run_are_its_own(pair: tuple[str, bytes, bytes], verdict: str, tmp_path: Path) -> None:
+    """A command starts others: the numbers since its own one are of the run."""
+    runs = [{**RUNS[0], "last": 50}, {**RUNS[1], "last": 60}]
+    assert compared(tmp_path, *pair, runs=runs)["verdict"] == verdict
