@@ -166,7 +166,7 @@ def test_others_are_compared_in_a_container_that_has_both() -> None:
     assert found.verdict == "drift"
     assert seen["files"] == [{"name": NAME, "one": "0", "two": "0"}]
     assert (seen["ignore"], seen["bytes"]) == (["lr"], [b"one", b"two"])
-    assert seen["runs"] == [{"began": 1.0, "ended": 2.0, "host": "h", "pid": 0, "zone": 0}] * 2
+    assert seen["runs"] == [{"began": 1.0, "ended": 2.0, "host": "h", "pid": 0, "last": 0, "zone": 0}] * 2
 
 
 @pytest.mark.parametrize(
