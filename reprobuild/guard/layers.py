@@ -23,6 +23,12 @@ _BUFFER = 1 << 18
 _KINDS = frozenset(b"0123456\0")
 _SPARSE = "GNU.sparse."
 _XATTR = "SCHILY.xattr."
+# What overlayfs keeps of its own in a layer's folder: a member could make a folder opaque, or lead it elsewhere.
+_OVERLAY = (f"{_XATTR}trusted.overlay.", f"{_XATTR}user.overlay.")
+# Names of AUFS: containerd and moby skip `.wh..wh.*` at the root, and find hard links into `.wh..wh.plnk` elsewhere.
+_AUFS = ".wh..wh."
+_OPAQUE = ".wh..wh..opq"
+_NO_WHITEOUTS = frozenset((".wh.", ".wh..", ".wh..."))  # of "", "." and ".."
 # A slash in front, `./`, and a slash behind are no part of the path.
 _LONGEST_NAME = LONGEST_PATH + 4
 _EXTENSIONS = {tarfile.XHDTYPE: "pax", tarfile.GNUTYPE_LONGNAME: "name", tarfile.GNUTYPE_LONGLINK: "link"}
@@ -186,6 +192,7 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
         raise BuildError(f"{origin} holds the path {name[:60]!r}... of {len(name)} bytes", hint=HOSTILE)
     if len(link) > LONGEST_PATH:
         check_target(link, name, origin)
+    _check_meaning(name, pax, origin)
     info.type = _kind(header, name, renamed="path" in pax or "name" in extensions)
     info.mode, info.devmajor, info.devminor = header.mode, *header.device
     info.uid, info.gid = (pax.number(key, getattr(header, key)) for key in ("uid", "gid"))
@@ -194,6 +201,25 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
     info.uname, info.gname = (pax.get(key) or parse_text(getattr(header, key)) for key in ("uname", "gname"))
     info.offset_data = place
     return info
+
+
+def _check_meaning(name: str, pax: Pax, origin: str) -> None:
+    """Refuse names and attributes that stand for more than themselves, but whiteouts of files and opaque folders."""
+    if ".wh." in name:
+        parts = name.rstrip("/").split("/")
+        last = len(parts) - 1
+        for number, part in enumerate(parts):
+            aufs = part.startswith(_AUFS) and (part != _OPAQUE or number < last)
+            if aufs or part in _NO_WHITEOUTS:
+                raise BuildError(
+                    f"{origin} holds {name!r}, which engines take for different things", hint=HOSTILE
+                )
+    for key in pax:
+        if key.startswith(_OVERLAY):
+            raise BuildError(
+                f"{origin} holds {name!r} with the attribute {key[len(_XATTR) :]!r} of overlay mounts",
+                hint=HOSTILE,
+            )
 
 
 def _one_of(plain: bytes, key: str, kind: str, pax: Pax, extensions: dict[str, bytes]) -> str:

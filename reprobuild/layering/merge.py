@@ -10,10 +10,11 @@ import msgspec
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_name
+from reprobuild.layering.order import DAMAGED as DAMAGED
+from reprobuild.layering.order import Written
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
-DAMAGED = "the layer is damaged, or its builder broke the image specification; build the image again"
 
 _ODD = re.compile(r"(^|/)\.{0,2}(/|$)")  # such a path stays as it is, for those who refuse it
 _MOST_LINKS = 40  # as Linux has it, path_resolution(7)
@@ -44,8 +45,9 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     leads within the tree, as where containerd applies layers to one root; with `follow` off it is refused.
 
     Raises:
-        BuildError: a hard link's target is not there, a path is below what is not a directory, links lead in a
-            circle, or following paths takes too much.
+        BuildError: a hard link's target is not there or has other metadata, a path is below what is not a directory,
+            links lead in a circle, following paths takes too much, or a whiteout stands behind an entry of its layer
+            that engines delete by it.
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -53,12 +55,17 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
         for whiteout, entry in entries:
             if not whiteout and entry.type == "directory" and growing.has_link(entry.path):
                 growing.put(entry)  # whiteouts below it do not mean where the link led
-        for whiteout, entry in entries:
-            if whiteout:
-                growing.remove(entry.path)
-        for whiteout, entry in entries:
+        victims = {n: growing.remove(entry.path) for n, (whiteout, entry) in enumerate(entries) if whiteout}
+        last, written = max(victims, default=-1), Written()
+        for number, (whiteout, entry) in enumerate(entries):
             if not whiteout:
-                growing.put(entry)
+                place = growing.put(entry)
+                if number < last:
+                    written.add((entry.path, place), number)
+        first = next((number for number, (whiteout, _) in enumerate(entries) if not whiteout), last)
+        for number, places in victims.items():
+            if number > first:
+                growing.check_order(entries[number][1].path, places, written, number)
     return dict(sorted(growing.tree.items()))
 
 
@@ -78,8 +85,8 @@ class _Growing:
         former = self.tree.get(path)
         return former is not None and former.type == "symlink"
 
-    def put(self, entry: Entry) -> None:
-        """Put an entry in its place, with the folders above it."""
+    def put(self, entry: Entry) -> str:
+        """Put an entry in its place, with the folders above it; return the place."""
         path = self._place(entry.path)
         former = self.tree.get(path)
         if former is not None and former.type == "directory" and entry.type != "directory":
@@ -87,18 +94,36 @@ class _Growing:
         self._make_parents(path)
         self.tree[path] = self._resolved(entry, path)
         self._join(path)
+        return path
 
-    def remove(self, path: str) -> None:
-        """Remove what a whiteout means, where that is there."""
+    def remove(self, path: str) -> set[str]:
+        """Remove what a whiteout means, where that is there; return the path that it names, and its place."""
+        victim, place = self._victim(path)
+        if victim is None:
+            return set()
+        self._clear(place)
+        if not path.endswith(OPAQUE) and place and place in self.tree:
+            del self.tree[place]
+            self._children[place.rpartition("/")[0]].discard(place)
+        return {victim, place}
+
+    def check_order(self, path: str, places: set[str], written: Written, number: int) -> None:
+        """Refuse a whiteout behind entries that it would delete; `places` are what `remove` returned."""
+        victim, place = self._victim(path)
+        if victim is not None and path.endswith(OPAQUE):
+            written.check_opaque(path, {*places, place}, number)
+        elif victim is not None:
+            written.check_whiteout(path, {*places, place}, number)
+
+    def _victim(self, path: str) -> tuple[str | None, str]:
+        """Return the path that a whiteout names, and where that is now; None if it names no path."""
         folder, _, name = path.rpartition("/")
         if name == WHITEOUT or _ODD.search(path):
-            return  # of nothing
-        victim = folder if name == OPAQUE else f"{folder}/{name[len(WHITEOUT) :]}".lstrip("/")
-        victim = self._real(victim) if name == OPAQUE else self._place(victim)
-        self._clear(victim)
-        if name != OPAQUE and victim and victim in self.tree:
-            del self.tree[victim]
-            self._children[victim.rpartition("/")[0]].discard(victim)
+            return None, ""
+        if name == OPAQUE:
+            return folder, self._real(folder)
+        victim = f"{folder}/{name[len(WHITEOUT) :]}".lstrip("/")
+        return victim, self._place(victim)
 
     def _join(self, path: str) -> None:
         if path:
@@ -141,6 +166,11 @@ class _Growing:
             raise BuildError(
                 f"/{entry.path} is a hard link to /{entry.target}, which is no file", hint=DAMAGED
             )
+        if not _agree(entry, target):
+            raise BuildError(
+                f"/{entry.path} is a hard link to /{entry.target} with another mode, owner or attribute",
+                hint=DAMAGED,
+            )
         return msgspec.structs.replace(target, path=path)
 
     def _place(self, path: str) -> str:
@@ -178,3 +208,12 @@ class _Growing:
                 self._steps += len(more)
                 left += more
         return real
+
+
+def _agree(link: Entry, target: Entry) -> bool:
+    """Tell whether the header of a hard link says the same as its file's: engines apply it to both names.
+
+    GNU tar repeats no attributes. The mode of a symbolic link has no meaning.
+    """
+    same = (link.uid, link.gid) == (target.uid, target.gid) and link.xattrs in ((), target.xattrs)
+    return same and (target.type == "symlink" or link.mode == target.mode)

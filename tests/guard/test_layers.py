@@ -105,6 +105,18 @@ def paths(content: bytes) -> list[str]:
         (member(kind=b"S", magic=GNU), "a sparse file"),
         (pax((b"path", b"a\0b")) + member(), "unsafe path"),
         (pax((b"path", b"a/" * 2100)) + member(), "of 4200 bytes"),
+        (member(b".wh..wh.plnk/5"), "engines take for different"),
+        (header(b"./.wh..wh.plnk/", kind=b"5"), "engines take for different"),
+        (member(b".wh..wh.aufs"), "engines take for different"),
+        (member(b"etc/.wh..wh.x"), "engines take for different"),
+        (member(b"etc/.wh..wh..opq.x"), "engines take for different"),
+        (member(b".wh..wh..opq/x"), "engines take for different"),
+        (member(b"etc/.wh."), "engines take for different"),
+        (member(b"etc/.wh.."), "engines take for different"),
+        (member(b"etc/.wh..."), "engines take for different"),
+        (header(b"etc/.wh../", kind=b"5"), "engines take for different"),
+        (pax((b"SCHILY.xattr.trusted.overlay.opaque", b"y")) + member(), "'trusted.overlay.opaque' of overlay mounts"),
+        (pax((b"SCHILY.xattr.user.overlay.redirect", b"/x")) + member(), "'user.overlay.redirect' of overlay mounts"),
     ],
 )  # fmt: skip
 def test_what_readers_take_for_different_trees_is_refused(content: bytes, words: str) -> None:
@@ -123,12 +135,13 @@ def test_what_builders_write_is_read() -> None:
             pax((b"path", b"pax"), (b"mtime", b"1.5"), (b"size", b"20"), (b"uid", b"70000")) + member(b"x"),
             pax((b"SCHILY.xattr.user.x", b"a\0b")) + long(b"both\0") + member(b"x", magic=GNU),
             long(b"l" * 200 + b"\0") + long(b"t" * 200 + b"\0", b"K") + header(b"x", kind=b"2", magic=GNU, link=b"y"),
-            header(b"hard", kind=b"1", link=b"plain"), header(b"null", kind=b"3", device=b"0000001\00000003\0"),
+            header(b"hard", kind=b"1", link=b"plain"), member(b"a/.wh..x"),
+            member(b"a/.wh..wh..opq"), header(b"null", kind=b"3", device=b"0000001\00000003\0"),
             member(b"large", uid=b"\x80\0\0\0\0\x20\0\0", mtime=b"\xff" * 12), member(b"spaces", mode=b"   755 \0"),
         )
     )  # fmt: skip
-    expected = ["plain", "opt/ustar", "gnu", "old", "folder", "pax", "both", "l" * 200, "hard", "null", "large",
-                "spaces"]  # fmt: skip
+    expected = ["plain", "opt/ustar", "gnu", "old", "folder", "pax", "both", "l" * 200, "hard", "a/.wh..x",
+                "a/.wh..wh..opq", "null", "large", "spaces"]  # fmt: skip
     for end in (END, b"", bytes(512)):
         assert paths(content + end) == expected
     found = {entry.path: entry for entry in list_tar(io.BytesIO(content + END))}

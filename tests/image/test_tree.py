@@ -36,7 +36,7 @@ def test_the_digest_is_of_these_lines() -> None:
     entries = listing(
         file("f", b"x", 0o4755, uid=1, gid=2, xattrs=(("user.a", "00ff"),)),
         symlink("l", "f"),
-        (Entry(path="h", type="hardlink", mode=0o644, target="f"), b""),
+        (Entry(path="h", type="hardlink", mode=0o4755, uid=1, gid=2, target="f"), b""),
         (Entry(path="null", type="char", mode=0o666, device=(1, 3)), b""),
         file("d/é", b""),
     )
@@ -187,6 +187,102 @@ def test_layers_that_no_engine_can_unpack(entries: list[tuple[Entry, bytes]], wo
     assert caught.value.hint == (
         "the layer is damaged, or its builder broke the image specification; build the image again"
     )
+
+
+def linked(**fields: object) -> tuple[Entry, bytes]:
+    values = {"mode": 0o755, "uid": 1, "gid": 2, "target": "f", **fields}
+    return Entry(path="h", type="hardlink", **values), b""  # type: ignore[arg-type]  # fields by name
+
+
+CAPABLE = (("security.capability", "01"),)
+REFUSED = "the layer is damaged, or its builder broke the image specification; build the image again"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"mode": 0o4755}, {"mode": 0o777}, {"uid": 0}, {"gid": 0}, {"xattrs": (("user.a", "00"),)},
+     {"xattrs": (("security.capability", "02"),)}],
+)  # fmt: skip
+def test_a_hard_link_whose_header_engines_apply_to_its_file_is_refused(fields: dict[str, object]) -> None:
+    """chown, setxattr and chmod of the second name change the one file: 0755 may become 04755."""
+    target = file("f", b"x", 0o755, uid=1, gid=2, xattrs=CAPABLE)
+    with pytest.raises(BuildError, match="hard link to /f with another mode, owner or attribute") as caught:
+        merge([listing(target, linked(**fields))])
+    assert caught.value.hint == REFUSED
+    with pytest.raises(BuildError, match="hard link to /f with another"):
+        merge([listing(target), listing(linked(**fields))])
+
+
+def test_a_hard_link_as_builders_write_it_is_its_file() -> None:
+    """Go's `archive/tar` repeats the attributes, GNU tar does not; the mode of a symbolic link has no meaning."""
+    target = file("f", b"x", 0o755, uid=1, gid=2, xattrs=CAPABLE)
+    for fields in ({}, {"xattrs": CAPABLE}):
+        tree = merge([listing(target, linked(**fields))])
+        assert msgspec.structs.replace(tree["h"], path="f") == tree["f"]
+    link = (Entry(path="h", type="hardlink", mode=0o755, target="s"), b"")
+    assert merge([listing(symlink("s", "x"), link)])["h"].type == "symlink"
+
+
+OLD = [
+    folder("etc"),
+    file("etc/x", b"old"),
+    folder("etc/s"),
+    folder("d"),
+    file("d/a", b""),
+    symlink("l", "etc"),
+]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [file("etc/x", b""), file("etc/.wh.x", b"")],
+        [file("etc/new", b""), file("etc/.wh.new", b"")],
+        [file("etc/s/new", b""), file("etc/.wh.s", b"")],
+        [file("etc/s/new", b""), file(".wh.etc", b"")],
+        [file("etc/s/new", b""), file("etc/.wh..wh..opq", b"")],
+        [file("etc/s/new", b""), file(".wh..wh..opq", b"")],
+        [file("etc/s/t/new", b""), folder("q"), file("etc/.wh..wh..opq", b"")],
+        [file("etc/x", b""), file("l/.wh.x", b"")],
+        [file("l/x", b""), file("etc/.wh.x", b"")],
+        [file("l/x", b""), file(".wh.l", b"")],
+        [file("etc/x", b""), file("l/.wh..wh..opq", b"")],
+        [symlink("m", "etc"), file("etc/x", b""), file("m/.wh.x", b"")],
+        [(Entry(path="etc/h", type="hardlink", mode=0o644, target="d/a"), b""), file("etc/.wh.h", b"")],
+    ],
+)
+def test_a_whiteout_behind_what_it_deletes_is_refused(entries: list[tuple[Entry, bytes]]) -> None:
+    """The specification keeps the entry, and containerd and moby delete it."""
+    with pytest.raises(BuildError, match=r"\.wh\..* behind an entry that engines delete by it") as caught:
+        merge([listing(*OLD), listing(*entries)])
+    assert caught.value.hint == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("entries", "paths"),
+    [
+        ([folder("etc"), file("etc/.wh.x", b""), file("etc/y", b""), file(".wh.d", b"")], "etc etc/s etc/y l"),
+        ([file("etc/.wh.x", b""), file("etc/x", b"")], "d d/a etc etc/s etc/x l"),
+        ([folder("etc"), file("etc/.wh..wh..opq", b""), folder("etc/s"), file("etc/s/n", b"")],
+         "d d/a etc etc/s etc/s/n l"),
+        # `.config` sorts before the marker: what AUFS keeps in its folders, walked in order.
+        ([folder("etc"), file("etc/.config", b""), folder("etc/-"), file("etc/-/n", b""),
+          file("etc/.wh..wh..opq", b"")], "d d/a etc etc/- etc/-/n etc/.config l"),
+        ([folder("l"), file("l/.wh..wh..opq", b""), file("l/n", b"")], "d d/a etc etc/s etc/x l l/n"),
+        ([file("d-b", b""), file(".wh.d", b"")], "d-b etc etc/s etc/x l"),
+    ],
+)  # fmt: skip
+def test_whiteouts_as_builders_order_them(entries: list[tuple[Entry, bytes]], paths: str) -> None:
+    assert sorted(merge([listing(*OLD), listing(*entries)])) == ["", *paths.split()]
+
+
+def test_whiteouts_behind_many_entries_take_time_that_grows_with_their_number() -> None:
+    deep = "/".join("d" * 40)
+    entries = [Entry(path=f"{deep}/{number}/f", type="file", mode=0o644) for number in range(20_000)]
+    whiteouts = [Entry(path=f"{deep}/{number}/.wh.g", type="file", mode=0o644) for number in range(20_000)]
+    begun = time.monotonic()
+    assert len(merge([[*entries, *whiteouts]])) == 40_041
+    assert time.monotonic() - begun < 10
 
 
 def test_a_listing_comes_back_as_it_was() -> None:

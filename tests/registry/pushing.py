@@ -51,9 +51,9 @@ def folder(path: str, mode: int = 0o755, uid: int = 0, gid: int = 0) -> Member:
     return info, b""
 
 
-def link(path: str, target: str, kind: bytes = tarfile.SYMTYPE) -> Member:
+def link(path: str, target: str, kind: bytes = tarfile.SYMTYPE, mode: int = 0o777, uid: int = 0) -> Member:
     info = tarfile.TarInfo(path)
-    info.type, info.linkname, info.mode = kind, target, 0o777
+    info.type, info.linkname, info.mode, info.uid, info.gid = kind, target, mode, uid, uid
     return info, b""
 
 

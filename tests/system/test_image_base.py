@@ -48,7 +48,7 @@ TOP = [
     file("opt/vendor/tool", b"#!/bin/sh\n", mode=0o4755, uid=1000, gid=1000),
     file("opt/vendor/secret", b"s", mode=0o400, uid=1000, gid=42),
     file("opt/vendor/one", b"linked", uid=7, gid=7),
-    link("opt/vendor/two", "opt/vendor/one", tarfile.LNKTYPE),
+    link("opt/vendor/two", "opt/vendor/one", tarfile.LNKTYPE, mode=0o644, uid=7),
     file("opt/vendor/capable", b"c", mode=0o755, capability=CAPABILITY),
     link("opt/vendor/dangling", "/nowhere"),
     folder("usr/share/doc/tar"),
