@@ -84,9 +84,19 @@ def instant(epoch: int) -> str:
     return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def sorted_settings(settings: Iterable[str]) -> list[str]:
+    """Return the variables of an image configuration, sorted.
+
+    Engines differ in which value a name that stands twice has, so these are sorted by name alone and keep their order.
+    """
+    pairs = sorted(settings)
+    names = [pair.partition("=")[0] for pair in pairs]
+    return pairs if len({*names}) == len(names) else sorted(settings, key=lambda pair: pair.partition("=")[0])
+
+
 def environment_lines(config: Mapping[str, Any]) -> list[str]:
     """Return lines for sh that set the variables of an image configuration, as `%environment` has them."""
-    pairs = (pair.partition("=") for pair in sorted(config.get("Env") or ()))
+    pairs = (pair.partition("=") for pair in sorted_settings(config.get("Env") or ()))
     return [f"export {name}={shlex.quote(value)}" for name, _, value in pairs]
 
 

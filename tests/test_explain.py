@@ -241,6 +241,7 @@ TOKEN = "hf_" + "Ab1" * 12
         ({"Env": ["A=1"]}, {"Env": ["A=2"]}, [("runtime", "Env A", "1", "2")]),
         ({"Env": ["A=1"]}, {"Env": []}, [("runtime", "Env A", "1", None)]),
         ({"Env": ["A=1", "B=2"]}, {"Env": ["B=2", "A=1"]}, [("config", "/config/Env", *MEANS_THE_SAME)]),
+        ({"Env": ["A=1", "A=2"]}, {"Env": ["A=2", "A=1"]}, [("runtime", "Env A", "2", "1")]),
         ({"Env": ["A=1", "A=1"]}, {"Env": ["A=1"]}, [("runtime", "Env, repeated names", "2 settings", "1 settings")]),
         ({"Env": [f"HF_TOKEN={TOKEN}"]}, {"Env": ["HF_TOKEN=x"]}, [("runtime", "Env HF_TOKEN", *TWO_SECRETS)]),
         ({"Cmd": ["a"]}, {"Cmd": ["b"]}, [("runtime", "Cmd", '["a"]', '["b"]')]),

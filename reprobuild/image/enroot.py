@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprobuild.archive import Entry
-from reprobuild.config import runscript_lines
+from reprobuild.config import runscript_lines, sorted_settings
 from reprobuild.image.singularity import Own, check_names
 
 # What enroot does not hand on as it stands: it fills `${NAME}` in from the host, takes a pair of quotes off,
@@ -31,7 +31,7 @@ def enroot_files(config: Mapping[str, Any]) -> Own:
     check_names(config)
     plain: list[tuple[str, str]] = []
     changed: list[tuple[str, str]] = []
-    for pair in sorted(config.get("Env") or ()):
+    for pair in sorted_settings(config.get("Env") or ()):
         name, _, value = pair.partition("=")
         (changed if _CHANGED.search(value) or name.startswith("ENROOT_") else plain).append((name, value))
     exports = [f"export {name}={shlex.quote(value)}" for name, value in changed]

@@ -25,6 +25,7 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.archive import Entry, EntryType
+from reprobuild.config import sorted_settings
 from reprobuild.errors import BuildError
 
 
@@ -96,7 +97,7 @@ def cleaned_config(config: Mapping[str, Any], builder: str) -> dict[str, Any]:
     """
     kept = {name: config[name] for name in RUNTIME if config.get(name)}
     if "Env" in kept:
-        kept["Env"] = sorted(kept["Env"])
+        kept["Env"] = sorted_settings(kept["Env"])
     strange = sorted(
         name for name in config if config[name] and name not in (*RUNTIME, *OF_THE_BUILD, "Labels")
     )

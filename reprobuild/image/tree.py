@@ -11,7 +11,8 @@ The digest is taken over lines, each JSON without spaces, non-ASCII escaped, end
    that stands above a path is root's and 0755; so is the root. Bytes of a path that are not UTF-8 are the
    surrogates of PEP 383.
 2. one object with sorted keys: Cmd, Entrypoint, Env (sorted), ExposedPorts (sorted), StopSignal, User,
-   Volumes (sorted), WorkingDir; what is absent is [] or "", and WorkingDir is "/".
+   Volumes (sorted), WorkingDir; what is absent is [] or "", and WorkingDir is "/". An Env with a name twice is
+   sorted by names alone, and the values of a name keep their order.
 
 Times are not in it (all are the epoch), nor the sizes of directories, nor how files are split into layers.
 Labels are not, because no program in the container sees them and builders add their own.
@@ -28,6 +29,7 @@ from typing import Any
 import msgspec
 
 from reprobuild.archive import Entry
+from reprobuild.config import sorted_settings
 from reprobuild.layering.merge import DAMAGED as DAMAGED
 from reprobuild.layering.merge import Tree as Tree
 from reprobuild.layering.merge import merge as merge
@@ -63,7 +65,7 @@ def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "Cmd": list(config.get("Cmd") or ()),
         "Entrypoint": list(config.get("Entrypoint") or ()),
-        "Env": sorted(config.get("Env") or ()),
+        "Env": sorted_settings(config.get("Env") or ()),
         "ExposedPorts": sorted(config.get("ExposedPorts") or ()),
         "StopSignal": config.get("StopSignal") or "",
         "User": config.get("User") or "",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
-from reprobuild.image.tree import merge, tree_digest
+from reprobuild.image.tree import merge, runtime_part, tree_digest
 from reprobuild.listing import decode_listing, encode_listing
 from tests.image.made import BASE, file, folder, make_tar, symlink
 
@@ -101,6 +101,21 @@ def test_any_change_of_the_configuration_changes_the_digest(key: str) -> None:
 def test_any_change_of_a_word_changes_the_digest(key: str) -> None:
     tree = merge([listing(*BASE)])
     assert tree_digest(tree, {**CONFIG, key: "other"}) != tree_digest(tree, CONFIG)
+
+
+def test_the_order_of_two_values_of_one_variable_changes_the_digest() -> None:
+    """Engines take the last one, or the first."""
+    tree = merge([listing(*BASE)])
+    plain, evil = ({**CONFIG, "Env": ["Z=1", f"P=/{a}", f"P=/{b}", "P1="]} for a, b in ("ue", "eu"))
+    assert tree_digest(tree, plain) != tree_digest(tree, evil)
+    assert tree_digest(tree, {**CONFIG, "Env": [*plain["Env"][1:], "Z=1"]}) == tree_digest(tree, plain)
+    assert runtime_part(plain)["Env"] == ["P=/u", "P=/e", "P1=", "Z=1"]
+
+
+@given(st.dictionaries(st.text(alphabet="A_.0-", min_size=1), st.sampled_from(["", "=", "=1", "=="])))
+def test_variables_that_stand_once_are_sorted_as_ever(variables: dict[str, str]) -> None:
+    settings = [f"{name}{value}" for name, value in variables.items()]
+    assert runtime_part({"Env": settings})["Env"] == sorted(settings)
 
 
 def test_what_no_program_sees_does_not_count() -> None:
