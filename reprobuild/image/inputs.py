@@ -45,12 +45,16 @@ class _Record(Struct, frozen=True):
 
 
 class Origins(Struct, frozen=True):
-    """Where the paths of an image come from: `paths` as dpkg and pip have it, `versions` as they say."""
+    """Where the paths of an image come from: `paths` as dpkg and pip have it, `versions` as they say.
+
+    `sources` has the sources by their folders, and `built` what `built_paths` returned.
+    """
 
     paths: dict[str, Input]
     versions: dict[Input, str]
     sources: dict[str, Input]
     lock: Lock | None
+    built: frozenset[tuple[str, str]] = frozenset()
 
 
 def wanted(tree: Tree, largest: int) -> set[str]:
@@ -104,7 +108,7 @@ def read_origins(tree: Tree, read: Callable[[Entry], bytes | None], lock: Lock |
             if name:
                 paths.setdefault(path, ("system", name))
     sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
-    return Origins(paths, versions, sources, lock)
+    return Origins(paths, versions, sources, lock, built_paths(lock))
 
 
 def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
@@ -170,10 +174,10 @@ def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
 
 def candidates(path: str, origins: Origins) -> list[Input]:
     """Return the inputs that can have brought a path, the nearest first; none where nobody knows it."""
-    for folder, source in origins.sources.items():
-        if path == folder or path.startswith(f"{folder}/"):
-            built = [("realised", f"compiled parts of {source[1]}")]
-            return [source, *(built if _is_built(path[len(folder) + 1 :], source[1], origins.lock) else [])]
+    folder = "/".join(path.split("/", 2)[:2])  # a source stands at /src/NAME
+    if source := origins.sources.get(folder):
+        parts = [("realised", f"compiled parts of {source[1]}")]
+        return [source, *(parts if (source[1], path[len(folder) + 1 :]) in origins.built else [])]
     lock = origins.lock
     if path == FILES[1:] or path.startswith(f"{FILES[1:]}/") or path.endswith(HOOK):
         return [*_told(path, lock), RUNTIME]
@@ -193,10 +197,10 @@ def candidates(path: str, origins: Origins) -> list[Input]:
     return [BASE]
 
 
-def _is_built(path: str, source: str, lock: Lock | None) -> bool:
-    """Tell whether a path below a source was put there by its build."""
+def built_paths(lock: Lock | None) -> frozenset[tuple[str, str]]:
+    """Return (source, path below it) of each file that the build of a source put there."""
     builds = lock.realised.builds if lock and lock.realised else ()
-    return any(path in one.files for one in builds if one.name == source)
+    return frozenset((build.name, path) for build in builds for path in build.files)
 
 
 def _in_tree(path: str, lock: Lock) -> bool:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ import pytest
 from reprobuild.archive import list_tar
 from reprobuild.context import write_context
 from reprobuild.image.build import build_image
-from reprobuild.image.inputs import Origins, candidates
+from reprobuild.image.inputs import Origins, built_paths, candidates
 from reprobuild.image.layout import layout_tree, read_layout
 from reprobuild.lock import Built, Lock
 from reprobuild.payload import origin, pack_runtime
@@ -88,9 +89,23 @@ def test_it_is_no_part_of_the_tree_that_was_captured(lock: Lock, made: Made, tmp
 
 
 def test_a_difference_in_it_is_known_by_its_input(lock: Lock) -> None:
-    origins = Origins({}, {}, {"src/proj": ("source", "proj")}, lock)
+    origins = Origins({}, {}, {"src/proj": ("source", "proj")}, lock, built_paths(lock))
     assert candidates("src/proj/top.so", origins) == [
         ("source", "proj"),
         ("realised", "compiled parts of proj"),
     ]
     assert candidates("src/proj/pkg/__init__.py", origins) == [("source", "proj")]
+
+
+def test_many_paths_of_many_sources_take_time_that_grows_with_their_number(lock: Lock) -> None:
+    count = 20_000
+    sources = {f"src/p{number}": ("source", f"p{number}") for number in range(count)}
+    built = frozenset((f"p{number}", "a.so") for number in range(count))
+    origins = Origins({}, {}, sources, lock, built)
+    begun = time.monotonic()
+    for number in range(count):
+        owner = ("source", f"p{number}")
+        assert candidates(f"src/p{number}", origins) == [owner]
+        assert candidates(f"src/p{number}/a.so", origins)[0] == owner
+        assert candidates(f"usr/bin/p{number}", origins)[0][0] == "realised"
+    assert time.monotonic() - begun < 5  # looking at each source for each path took minutes
