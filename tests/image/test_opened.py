@@ -8,6 +8,7 @@ import json
 import os
 import random
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import zstandard
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, ReproError, UsageError
 from reprobuild.guard.names import most_bytes
+from reprobuild.image.indexes import MOST_DESCRIPTORS
 from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.oci import names
 from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
 from reprobuild.image.scan import Scanned, fetch_contents, scan
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
@@ -104,17 +107,111 @@ def test_the_same_layer_is_parsed_once_and_checked_twice(layout: Path, tmp_path:
         scan(open_path(other, tmp_path), known)
 
 
+STATEMENT = "vnd.docker.reference.type"
+UNKNOWN = {"os": "unknown", "architecture": "unknown"}
+
+
+def attested(index: Any, other: str, **more: Any) -> Any:
+    """Return an index that lists a manifest of another digest as BuildKit lists an attestation, but for `more`."""
+    (found,) = index["manifests"]
+    notes = {STATEMENT: "attestation-manifest", "vnd.docker.reference.digest": found["digest"]}
+    row = {**found, "digest": other, "annotations": notes, "platform": UNKNOWN, **more}
+    row["annotations"] = {**notes, **more.get("annotations", {})}
+    return {**index, "manifests": [row, found]}
+
+
+def with_other(layout: Path, tmp_path: Path) -> str:
+    """Put all blobs of another image beside those of a layout, and return the digest of its manifest."""
+    other = make_layout(tmp_path / "other", [*BASE, file("opt/evil", b"e")])
+    for blob in (other / "blobs" / "sha256").iterdir():
+        put(layout / "blobs" / "sha256", blob.read_bytes())
+    return read_layout(other).manifest
+
+
 def test_attestations_and_platforms_that_are_not_there(layout: Path, tmp_path: Path) -> None:
     wanted = read(layout, tmp_path / "s").image.manifest
+    other = with_other(layout, tmp_path)
 
     def change(index: Any) -> Any:
-        (found,) = index["manifests"]
-        attestation = {**found, "annotations": {"vnd.docker.reference.type": "attestation-manifest"}}
+        attestation, found = attested(index, other)["manifests"]
         absent = {**found, "digest": f"sha256:{'0' * 64}"}
         return {**index, "manifests": [attestation, absent, found, found]}
 
     changed_json(layout, "index.json", change)
     assert read(layout, tmp_path / "s").image.manifest == wanted
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"annotations": {STATEMENT: "x"}},
+        {"annotations": {"vnd.docker.reference.digest": f"sha256:{'1' * 64}"}},
+        {"annotations": names("small:1")},
+        {"annotations": {"io.containerd.image.name": "example.org/small:1"}},
+        {"platform": {"os": "linux", "architecture": "amd64"}},
+    ],
+)
+def test_an_image_that_claims_to_be_an_attestation(more: Any, layout: Path, tmp_path: Path) -> None:
+    """Engines load it: it is no statement on another image."""
+    other = with_other(layout, tmp_path)
+    changed_json(layout, "index.json", lambda index: attested(index, other, **more))
+    one = "export one image, of one platform, into the file"
+    fails(layout, tmp_path, "layout holds 2 images", one)
+
+
+def test_a_name_for_a_manifest_of_an_unknown_type(layout: Path, tmp_path: Path) -> None:
+    other = with_other(layout, tmp_path)
+    rows: list[dict[str, Any]] = []
+
+    def change(index: Any) -> Any:
+        return {**index, "manifests": [*index["manifests"][:1], *rows]}
+
+    rows[:] = [{"mediaType": "application/x", "digest": other}]
+    changed_json(layout, "index.json", change)
+    assert read(layout, tmp_path / "s").image.manifest != other
+    rows[0]["annotations"] = names("small:1")
+    changed_json(layout, "index.json", change)
+    fails(layout, tmp_path, "names an image of the unknown type 'application/x'")
+
+
+def test_an_archive_whose_two_manifests_state_different_images(layout: Path, tmp_path: Path) -> None:
+    """Docker reads index.json or manifest.json, by its image store."""
+    wanted = read_layout(layout)
+    with_other(layout, tmp_path)
+    other = read_layout(tmp_path / "other")
+
+    def row(image: Any, *more: str) -> dict[str, Any]:
+        layers = [f"blobs/sha256/{digest}" for _, digest, _ in image.layers]
+        return {
+            "Config": f"blobs/sha256/{image.config_digest[7:]}",
+            "RepoTags": ["small:1"],
+            "Layers": [*layers, *more],
+        }
+
+    def archive(*rows: Any) -> Path:
+        (layout / "manifest.json").write_text(json.dumps(rows))
+        return archived(layout, tmp_path / "both.tar")
+
+    assert read(archive(row(wanted)), tmp_path / "s").digest == layout_digest(wanted)
+    other_layers = {**row(wanted), "Layers": row(other)["Layers"]}
+    blob = f"blobs/sha256/{wanted.layers[0][1]}"
+    for bad in (row(other), other_layers, row(wanted, blob), {**row(wanted), "Layers": None}, {}):
+        fails(archive(bad), tmp_path, "manifest.json and index.json state different images")
+    swapped = [row(wanted)["Layers"][1], row(wanted)["Layers"][0]]
+    fails(archive({**row(wanted), "Layers": swapped}), tmp_path, "state different images")
+    for rows in ([row(wanted), row(other)], []):
+        fails(archive(*rows), tmp_path, "manifest.json does not state one image")
+
+
+def test_manifests_of_one_image_by_other_names_of_its_files(layout: Path, tmp_path: Path) -> None:
+    """Programs that keep the names of older archives beside an index."""
+    both = tmp_path / "both.tar"
+    with tarfile.open(saved(layout, tmp_path / "saved.tar")) as old, tarfile.open(both, "w") as tar:
+        for info in old:
+            tar.addfile(info, old.extractfile(info) if info.isreg() else None)
+        tar.add(layout, arcname=".")
+    found = read(both, tmp_path / "s")
+    assert (found.image.form, found.digest) == ("OCI archive", layout_digest(read_layout(layout)))
 
 
 def test_an_index_in_an_index(layout: Path, tmp_path: Path) -> None:
@@ -127,6 +224,22 @@ def test_an_index_in_an_index(layout: Path, tmp_path: Path) -> None:
         if depth < 4:
             assert read(layout, tmp_path / "s").image.manifest == wanted
     fails(layout, tmp_path, "its indexes are nested too deep")
+
+
+def test_nested_indexes_that_repeat_each_other_are_read_once(layout: Path, tmp_path: Path) -> None:
+    """Four levels of thirty equal entries would be 810 000 images, and take minutes."""
+    wanted = read(layout, tmp_path / "s").image.manifest
+    index = json.loads((layout / "index.json").read_bytes())
+    (row,) = index["manifests"]
+    for _ in range(4):
+        digest = put(layout / "blobs" / "sha256", json.dumps({"manifests": [row] * 30}).encode())
+        row = {"mediaType": "application/vnd.oci.image.index.v1+json", "digest": f"sha256:{digest}"}
+    (layout / "index.json").write_text(json.dumps({**index, "manifests": [row] * 30}))
+    begin = time.process_time()
+    assert read(layout, tmp_path / "s").image.manifest == wanted
+    assert time.process_time() - begin < 5
+    (layout / "index.json").write_text(json.dumps({**index, "manifests": [row] * (MOST_DESCRIPTORS + 1)}))
+    fails(layout, tmp_path, "its indexes list more than 10000 manifests")
 
 
 # --- what is no image ------------------------------------------------------------------------
