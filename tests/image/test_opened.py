@@ -449,6 +449,62 @@ def test_a_link_of_docker_save_is_followed(layout: Path, tmp_path: Path) -> None
     assert read(path, tmp_path / "s").digest == layout_digest(read_layout(layout))
 
 
+def outer(layout: Path, *more: tuple[str, bytes, bytes, str], first: bool = False) -> bytes:
+    """Return a layout as a tar, with members of (name, type, content, target) behind it, or before it."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        if not first:
+            tar.add(layout, arcname=".")
+        for name, kind, content, target in more:
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname = kind, len(content), target
+            tar.addfile(info, io.BytesIO(content))
+        if first:
+            tar.add(layout, arcname=".")
+    return stream.getvalue()
+
+
+FILE, LINK, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE
+GLOBAL = b"21 path=ignored.json\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            [("other.json", FILE, b"{}", ""), ("index.json", LINK, b"", "other.json")],
+            "holds 'index.json' twice",
+        ),
+        ([("index.json", FILE, b"{}", "")], "holds 'index.json' twice"),
+        ([("x/../index.json", FILE, b"{}", "")], "leads out of it"),
+        ([("/manifest.json", FILE, b"[]", "")], "leads out of it"),
+        (
+            [("x", LINK, b"", "."), ("x/manifest.json", FILE, b"[]", "")],
+            "'x' as a folder, and as a file or a link",
+        ),
+        ([("index.json", FOLDER, b"", "")], "'index.json' as a folder, and as a file or a link"),
+        ([("g", tarfile.XGLTYPE, GLOBAL, ""), ("index.json", FILE, b"{}", "")], "global header"),
+        ([("/".join("a" * 40), FILE, b"", "")], "has more than 32 parts"),
+    ],
+    ids=["link", "file", "dots", "slash", "through", "folder", "global", "deep"],
+)
+def test_members_of_an_archive_that_programs_unpack_otherwise(
+    more: list[tuple[str, bytes, bytes, str]], words: str, layout: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "twice.tar").write_bytes(outer(layout, *more))
+    fails(tmp_path / "twice.tar", tmp_path, words)
+    (tmp_path / "twice.tar").write_bytes(outer(layout, *more, first=True))
+    fails(tmp_path / "twice.tar", tmp_path, words)
+
+
+def test_equal_files_and_folders_may_stand_in_an_archive_twice(layout: Path, tmp_path: Path) -> None:
+    """Some builders write a layer as often as an image has it."""
+    index = (layout / "index.json").read_bytes()
+    rows = [("blobs/", FOLDER, b"", ""), ("index.json", FILE, index, "")]
+    (tmp_path / "twice.tar").write_bytes(outer(layout, *rows))
+    assert read(tmp_path / "twice.tar", tmp_path / "s").digest == layout_digest(read_layout(layout))
+
+
 def header(name: str, kind: bytes, size: int, body: bytes = b"") -> bytes:
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
