@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import posixpath
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tarfile import TarInfo
 from typing import IO, Protocol, cast
 
 import zstandard
@@ -16,6 +18,7 @@ import zstandard
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
+from reprobuild.guard.layers import layer_members
 from reprobuild.guard.names import check_total
 from reprobuild.guard.strings import RelativePath, is_valid
 
@@ -24,6 +27,7 @@ CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
 DAMAGED = (OSError, zlib.error, zstandard.ZstdError, *tars.UNREADABLE)
 # Links in an archive that lead to links; `docker save` makes one.
 MOST_LINKS = 8
+MOST_DEEP = 32  # parts of a name; images need three
 
 
 @contextlib.contextmanager
@@ -110,24 +114,58 @@ class Part:
 class Archive:
     """The members of an uncompressed tar, by name; links between members are followed, and only those.
 
+    Programs that unpack it must see the same files: a name stands in it once, and leads through no link.
+
     Raises:
-        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.tars.members`.
+        BuildError, and those of `guard.tars.UNREADABLE`: see `guard.layers.layer_members`.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._places: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
-        with path.open("rb") as stream, tars.open_stream(stream, "r:") as tar:
-            for info in tars.members(tar, str(path)):
-                name = posixpath.normpath(info.name)
-                if info.isreg():
-                    self._places[name] = (info.offset_data, info.size)
+        folders = set()
+        with path.open("rb") as stream:
+            for info, _ in layer_members(stream, str(path)):
+                name = _plain(info.name)
+                if info.isdir():
+                    folders.add(name)
+                elif name in self._links or (name in self._places and not self._is_again(info)):
+                    raise ValueError(f"it holds {name[:100]!r} twice")
+                elif info.isreg():
+                    self._places.setdefault(name, (info.offset_data, info.size))
                 elif info.issym():
                     target = posixpath.join(posixpath.dirname(name), info.linkname)
                     self._links[name] = posixpath.normpath(target)
                 elif info.islnk():
-                    self._links[name] = posixpath.normpath(info.linkname)
+                    self._links[name] = _plain(info.linkname)
+        self._check_folders(folders)
+
+    def _is_again(self, info: TarInfo) -> bool:
+        """Tell whether a member is the file of its name once more, as some builders write equal layers."""
+        offset, size = self._places[_plain(info.name)]
+        return (
+            info.isreg()
+            and info.size == size
+            and self._digest(offset, size) == self._digest(info.offset_data, size)
+        )
+
+    def _digest(self, offset: int, size: int) -> bytes:
+        with self._path.open("rb") as stream:
+            stream.seek(offset)
+            part, digest = Part(stream, size), hashlib.sha256()
+            while chunk := part.read(CHUNK):
+                digest.update(chunk)
+        return digest.digest()
+
+    def _check_folders(self, folders: set[str]) -> None:
+        """Refuse a name that is a folder, too, or that leads through a file or a link."""
+        for name in (*folders, *self._places, *self._links):
+            above = name if name in folders else posixpath.dirname(name)
+            while above:
+                if above in self._places or above in self._links:
+                    raise ValueError(f"it holds {above[:100]!r} as a folder, and as a file or a link")
+                above = posixpath.dirname(above)
 
     def _place(self, name: str) -> tuple[int, int] | None:
         for _ in range(MOST_LINKS):
@@ -153,6 +191,20 @@ class Archive:
         with self._path.open("rb") as stream:
             stream.seek(place[0])
             yield cast("IO[bytes]", Part(stream, place[1]))
+
+
+def _plain(name: str) -> str:
+    """Return the path of a member; no program takes it for another.
+
+    Raises:
+        ValueError: it leads out, which some programs follow, some cut and some refuse; or it is too deep.
+    """
+    parts = name.split("/")
+    if len(parts) > MOST_DEEP:
+        raise ValueError(f"the name {name[:100]!r} has more than {MOST_DEEP} parts")
+    if name.startswith("/") or ".." in parts:
+        raise ValueError(f"the name {name[:100]!r} leads out of it")
+    return posixpath.normpath(name)
 
 
 def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:

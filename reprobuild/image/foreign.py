@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import posixpath
 import re
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from msgspec import Struct
 
-from reprobuild.archive import normal
 from reprobuild.errors import BuildError
 from reprobuild.guard.jsons import CONFIG, SAVED, parse_image_json
-from reprobuild.image.layout import checked_hex, open_packed, parse_layout, read_layout
+from reprobuild.image.files import DAMAGED, Archive
+from reprobuild.image.layout import Layout, checked_hex, open_packed, parse_layout, read_layout
 from reprobuild.image.oci import LAYER
+from reprobuild.image.saved import SAVED_MANIFEST, check_saved
 
 AGAIN = "the builder was interrupted, or wrote another form: build the image again"
 # JSON files of an image have some kilobytes; one that is larger is not what it says.
@@ -60,22 +59,31 @@ def open_foreign(path: Path) -> Iterator[Foreign]:
         yield _from_layers(layout.config, layout.layers, open_file, str(path))
         return
     try:
-        tar = tarfile.TarFile(path, encoding="utf-8", errors="surrogateescape")
-    except (tarfile.TarError, OSError) as err:
+        members = _Members(path)
+    except DAMAGED as err:
         raise BuildError(f"{path} is not the archive of an image: {err}", hint=AGAIN) from None
-    with tar:
-        yield _from_archive(_Members(tar, path))
+    yield _from_archive(members)
 
 
 def _from_archive(members: _Members) -> Foreign:
     if members.has("index.json"):
         layout = parse_layout(members.path, members.read)
+        if members.has(SAVED_MANIFEST):
+            _check_saved(members, layout)
 
         def open_blob(digest: str) -> Callable[[str], Any]:
             return lambda mode: members.open(f"blobs/sha256/{digest}")
 
         return _from_layers(layout.config, layout.layers, open_blob, str(members.path))
     return _from_docker_archive(members)
+
+
+def _check_saved(members: _Members, layout: Layout) -> None:
+    pairs = [(digest, diff_id) for _, digest, diff_id in layout.layers]
+    try:
+        check_saved(members, members.read(SAVED_MANIFEST), checked_hex(layout.config_digest), pairs)
+    except (*DAMAGED, TypeError) as err:
+        raise BuildError(f"{members.path} is not the archive of one image: {err}", hint=AGAIN) from None
 
 
 def _from_docker_archive(members: _Members) -> Foreign:
@@ -91,7 +99,7 @@ def _from_docker_archive(members: _Members) -> Foreign:
         layers = [
             (LAYER, str(name), diff_id) for name, diff_id in zip(image["Layers"], diff_ids, strict=True)
         ]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
         raise BuildError(f"{members.path} is not the archive of one image: {err}", hint=AGAIN) from None
 
     def open_member(name: str) -> Callable[[str], Any]:
@@ -117,41 +125,19 @@ def _from_layers(
     return Foreign(inner, tuple(ForeignLayer(layer[1], opened(*layer)) for layer in layers))
 
 
-class _Members:
-    """The files of a tar by name. A link counts as the file of the same archive that it names, once."""
+class _Members(Archive):
+    """The files of a tar by name."""
 
-    def __init__(self, tar: tarfile.TarFile, path: Path) -> None:
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.path = path
-        self._tar = tar
-        try:
-            self._found = {normal(info.name): info for info in tar}
-        except (tarfile.TarError, OSError) as err:
-            raise BuildError(f"{path} is not the archive of an image: {err}", hint=AGAIN) from None
-
-    def has(self, name: str) -> bool:
-        return name in self._found
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file.
-
-        Raises:
-            ValueError: there is none of this name.
-        """
-        info = self._found.get(name)
-        if info is not None and info.issym():
-            info = self._found.get(posixpath.normpath(posixpath.join(posixpath.dirname(name), info.linkname)))
-        elif info is not None and info.islnk():
-            info = self._found.get(normal(info.linkname))
-        stream = self._tar.extractfile(info) if info is not None and info.isreg() else None
-        if stream is None:
-            raise ValueError(f"it holds no file {name}")
-        return stream
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a small file.
 
         Raises:
-            ValueError: there is none of this name, or it is not small.
+            OSError: there is none of this name.
+            ValueError: it is not small.
         """
         with self.open(name) as stream:
             content = stream.read(LARGEST_JSON + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,15 +18,12 @@ from msgspec import Struct
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.guard import jsons
 from reprobuild.image.files import CUT_SHORT, DAMAGED, Files, Folder, open_archive
-from reprobuild.image.oci import INDEX, MANIFEST, REFERENCE
+from reprobuild.image.indexes import list_images
+from reprobuild.image.oci import REFERENCE
+from reprobuild.image.saved import SAVED_MANIFEST, check_saved
 
-INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
-MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
-# An attestation stands beside the image that it is about, and is none.
-ATTESTATION = "vnd.docker.reference.type"
 LARGEST_JSON = 4 << 20  # registries take no manifest that is larger; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
-DEEPEST_INDEX = 4
 DEEPEST_JSON = 50
 GIVE = "give a folder of results, an OCI layout, an archive of `docker save` or OCI, a SIF, or an image of the engine"
 ONE_IMAGE = "export one image, of one platform, into the file"
@@ -117,6 +114,9 @@ def _read_oci(files: Files, name: str, form: str) -> Opened:
         for layer, diff_id in zip(manifest["layers"], diff_ids, strict=True)
     )  # fmt: skip
     _absent(files, layers)
+    if files.has(SAVED_MANIFEST):
+        pairs = [(layer.digest, layer.diff_id) for layer in layers]
+        check_saved(files, _small(files, SAVED_MANIFEST), _hex(manifest["config"]["digest"]), pairs)
     return Opened(
         name=name, form=form, files=files, layers=layers, manifest=found["digest"],
         documents={"index": index, "manifest": manifest, "config": config},
@@ -127,7 +127,11 @@ def _read_oci(files: Files, name: str, form: str) -> Opened:
 
 def _the_image(files: Files, index: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the descriptor of the one image whose manifest is there."""
-    found = list(_images(files, index, DEEPEST_INDEX))
+    found = list_images(
+        index,
+        lambda digest: files.has(f"blobs/sha256/{_hex(digest)}"),
+        lambda digest: _object(_blob(files, digest), jsons.INDEX),
+    )
     if len({item["digest"] for item in found}) > 1:
         platforms = [item.get("platform") or {} for item in found]
         names = sorted(f"{p.get('os', '?')}/{p.get('architecture', '?')}" for p in platforms)
@@ -135,20 +139,6 @@ def _the_image(files: Files, index: dict[str, Any], name: str) -> dict[str, Any]
     if not found:
         raise ValueError("its index names no image that is there")
     return found[0]
-
-
-def _images(files: Files, index: dict[str, Any], depth: int) -> Iterator[dict[str, Any]]:
-    for item in index["manifests"]:
-        if ATTESTATION in (item.get("annotations") or {}):
-            continue
-        if not files.has(f"blobs/sha256/{_hex(item['digest'])}"):  # `docker save` leaves other platforms out
-            continue
-        if item.get("mediaType") in INDEXES:
-            if not depth:
-                raise ValueError("its indexes are nested too deep")
-            yield from _images(files, _object(_blob(files, item["digest"]), jsons.INDEX), depth - 1)
-        elif item.get("mediaType", MANIFEST) in MANIFESTS:
-            yield item
 
 
 def _read_docker(files: Files, name: str) -> Opened:

@@ -27,6 +27,8 @@ ALIGNMENT = 4096
 CAPACITY = 48  # free ones are needed for signatures
 
 DEFINITION, PARTITION, JSON = 0x4001, 0x4004, 0x4006
+# Programs mount a further partition over the root, or run what an index of OCI names in the place of the root.
+ROOT_INDEX, BLOB = 0x400A, 0x400B
 SQUASHFS, PRIMARY = 1, 2
 _SQUASHFS_MAGIC = b"hsqs"
 _GROUP = 0xF0000000  # is set in every number of a group
@@ -127,8 +129,8 @@ def read_sif(path: Path) -> Sif:
     """Read a SIF, from any builder, signed or not.
 
     Raises:
-        BuildError: it is none, is cut short, its objects overlap or lie outside, or it holds not exactly one
-            squashfs to run.
+        BuildError: it is none, is cut short, its objects overlap or lie outside, it holds not exactly one
+            squashfs to run, or another file system beside it.
     """
     try:
         with path.open("rb") as file:
@@ -193,6 +195,9 @@ def _system(found: Sequence[Object]) -> tuple[str, Object]:
     primary = [(each, kind, code) for each, (kind, role, code) in partitions if role == PRIMARY]
     if len(primary) != 1:
         raise ValueError(f"it has {len(primary)} partitions to run")
+    further = [each for each in found if each.kind in (PARTITION, ROOT_INDEX, BLOB) and each != primary[0][0]]
+    if further:
+        raise ValueError(f"object {further[0].id} is a file system beside the one to run")
     system, kind, code = primary[0]
     names = [name for name, number in ARCHITECTURES.items() if number.encode() == code.rstrip(b"\0")]
     if kind != SQUASHFS or not names:

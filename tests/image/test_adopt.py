@@ -154,6 +154,23 @@ def test_every_form_gives_the_same_image(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "out0").iterdir() if path.name != "image"]
 
 
+def test_an_archive_with_both_manifests(tmp_path: Path) -> None:
+    """As `docker save` writes it since Docker 25; one that states another image is refused."""
+    good = layout_files(LAYERS, plain, "")
+    image = image_json(LAYERS, CONFIG)
+    names = [f"blobs/sha256/{digest(content)}" for content in (image, *LAYERS)]
+    row = {"Config": names[0], "RepoTags": ["a:1"], "Layers": names[1:]}
+    both = write_tar({**good, "manifest.json": json.dumps([row]).encode()}, tmp_path / "both.tar")
+    assert adopted(both, tmp_path / "o1") == adopted(write_tar(good, tmp_path / "one.tar"), tmp_path / "o2")
+    for bad in ({**row, "Layers": names[:0:-1]}, {**row, "Config": names[1]}):
+        write_tar({**good, "manifest.json": json.dumps([bad]).encode()}, both)
+        with pytest.raises(
+            BuildError, match=r"manifest.json and index.json state different images"
+        ) as failed:
+            adopted(both, tmp_path / "o3")
+        assert failed.value.hint == AGAIN
+
+
 def test_what_is_kept_and_what_is_set(tmp_path: Path) -> None:
     seen: list[tuple[Tree, dict[str, Any]]] = []
     path = write_tar(docker_files(LAYERS), tmp_path / "docker.tar")
@@ -255,7 +272,7 @@ def changed(files: dict[str, bytes], part: str, content: bytes) -> dict[str, byt
         (changed(docker_files(LAYERS), "manifest", b"[]"), "is not the archive of one image", AGAIN),
         (changed(docker_files(LAYERS), "manifest", b"[" * 100_000), "is not the archive of one image", AGAIN),
         (changed(docker_files(LAYERS), "manifest", b" " * (LARGEST_JSON + 1)), "has more than 16 MiB", AGAIN),
-        ({"other": b""}, "it holds no file manifest.json", AGAIN),
+        ({"other": b""}, "manifest.json is missing", AGAIN),
         (changed(layout_files(LAYERS, plain, ""), "index", b'{"manifests": []}'), "with one image", MAKE_AGAIN),
         (layout_files(LAYERS, plain, "+lzma"), "is of the unknown kind", MAKE_AGAIN),
         (layout_files(LAYERS, plain, "+zstd"), "cannot be read", MAKE_AGAIN),

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import zstandard
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError, ReproError, UsageError
 from reprobuild.guard.names import most_bytes
+from reprobuild.image.indexes import MOST_DESCRIPTORS
 from reprobuild.image.layout import layout_digest, read_layout
+from reprobuild.image.oci import names
 from reprobuild.image.opened import DEEPEST_JSON, LARGEST_JSON, open_path
 from reprobuild.image.scan import Scanned, fetch_contents, scan
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
@@ -104,17 +107,111 @@ def test_the_same_layer_is_parsed_once_and_checked_twice(layout: Path, tmp_path:
         scan(open_path(other, tmp_path), known)
 
 
+STATEMENT = "vnd.docker.reference.type"
+UNKNOWN = {"os": "unknown", "architecture": "unknown"}
+
+
+def attested(index: Any, other: str, **more: Any) -> Any:
+    """Return an index that lists a manifest of another digest as BuildKit lists an attestation, but for `more`."""
+    (found,) = index["manifests"]
+    notes = {STATEMENT: "attestation-manifest", "vnd.docker.reference.digest": found["digest"]}
+    row = {**found, "digest": other, "annotations": notes, "platform": UNKNOWN, **more}
+    row["annotations"] = {**notes, **more.get("annotations", {})}
+    return {**index, "manifests": [row, found]}
+
+
+def with_other(layout: Path, tmp_path: Path) -> str:
+    """Put all blobs of another image beside those of a layout, and return the digest of its manifest."""
+    other = make_layout(tmp_path / "other", [*BASE, file("opt/evil", b"e")])
+    for blob in (other / "blobs" / "sha256").iterdir():
+        put(layout / "blobs" / "sha256", blob.read_bytes())
+    return read_layout(other).manifest
+
+
 def test_attestations_and_platforms_that_are_not_there(layout: Path, tmp_path: Path) -> None:
     wanted = read(layout, tmp_path / "s").image.manifest
+    other = with_other(layout, tmp_path)
 
     def change(index: Any) -> Any:
-        (found,) = index["manifests"]
-        attestation = {**found, "annotations": {"vnd.docker.reference.type": "attestation-manifest"}}
+        attestation, found = attested(index, other)["manifests"]
         absent = {**found, "digest": f"sha256:{'0' * 64}"}
         return {**index, "manifests": [attestation, absent, found, found]}
 
     changed_json(layout, "index.json", change)
     assert read(layout, tmp_path / "s").image.manifest == wanted
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"annotations": {STATEMENT: "x"}},
+        {"annotations": {"vnd.docker.reference.digest": f"sha256:{'1' * 64}"}},
+        {"annotations": names("small:1")},
+        {"annotations": {"io.containerd.image.name": "example.org/small:1"}},
+        {"platform": {"os": "linux", "architecture": "amd64"}},
+    ],
+)
+def test_an_image_that_claims_to_be_an_attestation(more: Any, layout: Path, tmp_path: Path) -> None:
+    """Engines load it: it is no statement on another image."""
+    other = with_other(layout, tmp_path)
+    changed_json(layout, "index.json", lambda index: attested(index, other, **more))
+    one = "export one image, of one platform, into the file"
+    fails(layout, tmp_path, "layout holds 2 images", one)
+
+
+def test_a_name_for_a_manifest_of_an_unknown_type(layout: Path, tmp_path: Path) -> None:
+    other = with_other(layout, tmp_path)
+    rows: list[dict[str, Any]] = []
+
+    def change(index: Any) -> Any:
+        return {**index, "manifests": [*index["manifests"][:1], *rows]}
+
+    rows[:] = [{"mediaType": "application/x", "digest": other}]
+    changed_json(layout, "index.json", change)
+    assert read(layout, tmp_path / "s").image.manifest != other
+    rows[0]["annotations"] = names("small:1")
+    changed_json(layout, "index.json", change)
+    fails(layout, tmp_path, "names an image of the unknown type 'application/x'")
+
+
+def test_an_archive_whose_two_manifests_state_different_images(layout: Path, tmp_path: Path) -> None:
+    """Docker reads index.json or manifest.json, by its image store."""
+    wanted = read_layout(layout)
+    with_other(layout, tmp_path)
+    other = read_layout(tmp_path / "other")
+
+    def row(image: Any, *more: str) -> dict[str, Any]:
+        layers = [f"blobs/sha256/{digest}" for _, digest, _ in image.layers]
+        return {
+            "Config": f"blobs/sha256/{image.config_digest[7:]}",
+            "RepoTags": ["small:1"],
+            "Layers": [*layers, *more],
+        }
+
+    def archive(*rows: Any) -> Path:
+        (layout / "manifest.json").write_text(json.dumps(rows))
+        return archived(layout, tmp_path / "both.tar")
+
+    assert read(archive(row(wanted)), tmp_path / "s").digest == layout_digest(wanted)
+    other_layers = {**row(wanted), "Layers": row(other)["Layers"]}
+    blob = f"blobs/sha256/{wanted.layers[0][1]}"
+    for bad in (row(other), other_layers, row(wanted, blob), {**row(wanted), "Layers": None}, {}):
+        fails(archive(bad), tmp_path, "manifest.json and index.json state different images")
+    swapped = [row(wanted)["Layers"][1], row(wanted)["Layers"][0]]
+    fails(archive({**row(wanted), "Layers": swapped}), tmp_path, "state different images")
+    for rows in ([row(wanted), row(other)], []):
+        fails(archive(*rows), tmp_path, "manifest.json does not state one image")
+
+
+def test_manifests_of_one_image_by_other_names_of_its_files(layout: Path, tmp_path: Path) -> None:
+    """Programs that keep the names of older archives beside an index."""
+    both = tmp_path / "both.tar"
+    with tarfile.open(saved(layout, tmp_path / "saved.tar")) as old, tarfile.open(both, "w") as tar:
+        for info in old:
+            tar.addfile(info, old.extractfile(info) if info.isreg() else None)
+        tar.add(layout, arcname=".")
+    found = read(both, tmp_path / "s")
+    assert (found.image.form, found.digest) == ("OCI archive", layout_digest(read_layout(layout)))
 
 
 def test_an_index_in_an_index(layout: Path, tmp_path: Path) -> None:
@@ -127,6 +224,22 @@ def test_an_index_in_an_index(layout: Path, tmp_path: Path) -> None:
         if depth < 4:
             assert read(layout, tmp_path / "s").image.manifest == wanted
     fails(layout, tmp_path, "its indexes are nested too deep")
+
+
+def test_nested_indexes_that_repeat_each_other_are_read_once(layout: Path, tmp_path: Path) -> None:
+    """Four levels of thirty equal entries would be 810 000 images, and take minutes."""
+    wanted = read(layout, tmp_path / "s").image.manifest
+    index = json.loads((layout / "index.json").read_bytes())
+    (row,) = index["manifests"]
+    for _ in range(4):
+        digest = put(layout / "blobs" / "sha256", json.dumps({"manifests": [row] * 30}).encode())
+        row = {"mediaType": "application/vnd.oci.image.index.v1+json", "digest": f"sha256:{digest}"}
+    (layout / "index.json").write_text(json.dumps({**index, "manifests": [row] * 30}))
+    begin = time.process_time()
+    assert read(layout, tmp_path / "s").image.manifest == wanted
+    assert time.process_time() - begin < 5
+    (layout / "index.json").write_text(json.dumps({**index, "manifests": [row] * (MOST_DESCRIPTORS + 1)}))
+    fails(layout, tmp_path, "its indexes list more than 10000 manifests")
 
 
 # --- what is no image ------------------------------------------------------------------------
@@ -334,6 +447,62 @@ def test_a_link_of_docker_save_is_followed(layout: Path, tmp_path: Path) -> None
     rows += [file("elsewhere/layer.tar", content[name]), symlink(name, "../elsewhere/layer.tar")]
     path.write_bytes(tar_of(rows))
     assert read(path, tmp_path / "s").digest == layout_digest(read_layout(layout))
+
+
+def outer(layout: Path, *more: tuple[str, bytes, bytes, str], first: bool = False) -> bytes:
+    """Return a layout as a tar, with members of (name, type, content, target) behind it, or before it."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        if not first:
+            tar.add(layout, arcname=".")
+        for name, kind, content, target in more:
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname = kind, len(content), target
+            tar.addfile(info, io.BytesIO(content))
+        if first:
+            tar.add(layout, arcname=".")
+    return stream.getvalue()
+
+
+FILE, LINK, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE
+GLOBAL = b"21 path=ignored.json\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            [("other.json", FILE, b"{}", ""), ("index.json", LINK, b"", "other.json")],
+            "holds 'index.json' twice",
+        ),
+        ([("index.json", FILE, b"{}", "")], "holds 'index.json' twice"),
+        ([("x/../index.json", FILE, b"{}", "")], "leads out of it"),
+        ([("/manifest.json", FILE, b"[]", "")], "leads out of it"),
+        (
+            [("x", LINK, b"", "."), ("x/manifest.json", FILE, b"[]", "")],
+            "'x' as a folder, and as a file or a link",
+        ),
+        ([("index.json", FOLDER, b"", "")], "'index.json' as a folder, and as a file or a link"),
+        ([("g", tarfile.XGLTYPE, GLOBAL, ""), ("index.json", FILE, b"{}", "")], "global header"),
+        ([("/".join("a" * 40), FILE, b"", "")], "has more than 32 parts"),
+    ],
+    ids=["link", "file", "dots", "slash", "through", "folder", "global", "deep"],
+)
+def test_members_of_an_archive_that_programs_unpack_otherwise(
+    more: list[tuple[str, bytes, bytes, str]], words: str, layout: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "twice.tar").write_bytes(outer(layout, *more))
+    fails(tmp_path / "twice.tar", tmp_path, words)
+    (tmp_path / "twice.tar").write_bytes(outer(layout, *more, first=True))
+    fails(tmp_path / "twice.tar", tmp_path, words)
+
+
+def test_equal_files_and_folders_may_stand_in_an_archive_twice(layout: Path, tmp_path: Path) -> None:
+    """Some builders write a layer as often as an image has it."""
+    index = (layout / "index.json").read_bytes()
+    rows = [("blobs/", FOLDER, b"", ""), ("index.json", FILE, index, "")]
+    (tmp_path / "twice.tar").write_bytes(outer(layout, *rows))
+    assert read(tmp_path / "twice.tar", tmp_path / "s").digest == layout_digest(read_layout(layout))
 
 
 def header(name: str, kind: bytes, size: int, body: bytes = b"") -> bytes:

@@ -120,16 +120,36 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         read_sif(tmp_path / "gone.sif")
 
 
-def test_two_partitions_to_run(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.sif")
-    data = path.read_bytes()
-    third = data[TABLE + 2 * DESCRIPTOR : TABLE + 3 * DESCRIPTOR]
-    place = struct.pack("<3q", len(data), 4, 4)
-    fourth = third[:5] + struct.pack("<I", 4) + third[9:17] + place + third[41:]
+def with_fourth(path: Path, kind: int, role: int) -> Path:
+    """Add an object behind the partition that is run: one of a squashfs, for the same architecture."""
+    data = write(path).read_bytes()
+    head = struct.pack("<iBIII7q", kind, 1, 4, 0xF0000001, 0, len(data), 4, 4, 0, 0, 0, 0)
+    fourth = head.ljust(201, b"\0") + struct.pack("<ii3s", 1, role, b"02")
     data = at(TABLE + 3 * DESCRIPTOR, f"<{DESCRIPTOR}s", fourth)(at(80, "<q", 44)(data)) + b"hsqs"
     path.write_bytes(data)
+    return path
+
+
+def test_two_partitions_to_run(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="it has 2 partitions to run"):
-        read_sif(path)
+        read_sif(with_fourth(tmp_path / "x.sif", 0x4004, 2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"), [(0x4004, 4), (0x4004, 3), (0x4004, 1), (0x400A, 0), (0x400B, 0)],
+    ids=["overlay", "data", "system", "oci-root-index", "oci-blob"],
+)  # fmt: skip
+def test_a_file_system_beside_the_one_to_run(kind: int, role: int, tmp_path: Path) -> None:
+    """`apptainer run` mounts an overlay of the file over the root, which no digest of the root tells."""
+    with pytest.raises(BuildError, match="object 4 is a file system beside the one to run") as caught:
+        read_sif(with_fourth(tmp_path / "x.sif", kind, role))
+    assert caught.value.hint == HINT
+
+
+@pytest.mark.parametrize("kind", [0x4001, 0x4002, 0x4003, 0x4005, 0x4006, 0x4007, 0x4009])
+def test_descriptions_and_signatures_are_no_file_systems(kind: int, tmp_path: Path) -> None:
+    found = read_sif(with_fourth(tmp_path / "x.sif", kind, 4))
+    assert (found.system.id, found.objects[-1].kind) == (3, kind)
 
 
 def test_objects_that_were_deleted_and_added_are_no_damage(tmp_path: Path) -> None:

@@ -110,6 +110,60 @@ def test_a_bundle_whose_image_takes_a_foreign_name_is_refused(
     assert not (tmp_path / "theirs").exists()
 
 
+OLDEST = "ab" * 32
+
+
+def oldest_form(files: dict[str, bytes]) -> None:
+    """A Docker without manifest.json and blobs reads `repositories`, and gives the names in it to the folders there."""
+    for name in [name for name in files if name.startswith("image/blobs/")]:
+        del files[name]
+    del files["image/manifest.json"]
+    files["image/repositories"] = json.dumps({"python": {"3.11": OLDEST}}).encode()
+    files[f"image/{OLDEST}/VERSION"] = b"1.0"
+    files[f"image/{OLDEST}/json"] = json.dumps({"id": OLDEST, "os": "linux"}).encode()
+    files[f"image/{OLDEST}/layer.tar"] = bytes(10240)
+
+
+def further_file(files: dict[str, bytes]) -> None:
+    files["image/repositories"] = json.dumps({"python": {"3.11": OLDEST}}).encode()
+
+
+def further_folder(files: dict[str, bytes]) -> None:
+    files[f"image/{OLDEST}/json"] = b"{}"
+
+
+def no_manifest(files: dict[str, bytes]) -> None:
+    index = json.loads(files["image/index.json"])
+    del files[f"image/blobs/sha256/{index['manifests'][0]['digest'][7:]}"]
+
+
+def no_layout_file(files: dict[str, bytes]) -> None:
+    del files["image/oci-layout"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (oldest_form, "image/repositories is no file of an image"),
+        (further_file, "image/repositories is no file of an image"),
+        (further_folder, f"image/{OLDEST}/json is no file of an image"),
+        (no_manifest, "its image lacks blobs/sha256/"),
+        (no_layout_file, "its image lacks oci-layout"),
+    ],
+)
+def test_a_bundle_whose_image_docker_reads_in_its_oldest_form(
+    harm: Callable[[dict[str, bytes]], None], words: str, results: Results, tmp_path: Path
+) -> None:
+    remade(results, tmp_path, harm)
+    if harm is not no_layout_file:  # which names nothing
+        with pytest.raises(ShipError):
+            take(tmp_path / "bad.tar", tmp_path / "ours", tmp_path / "store")
+    done = alone(tmp_path / "bad.tar", "-o", tmp_path / "theirs", "--load", "docker")
+    assert (done.returncode, words in done.stderr) == (11, True), done.stderr
+    assert f"hint: {form.NO_BUNDLE}" in done.stderr
+    assert not (tmp_path / "theirs").exists()
+
+
 @pytest.mark.parametrize("foreign", [FOREIGN, LOCAL])
 def test_a_bundle_that_states_the_foreign_name_itself(foreign: str, results: Results, tmp_path: Path) -> None:
     """All of its files agree: both programs name the image, and the name that it is to have."""

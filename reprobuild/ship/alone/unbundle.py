@@ -59,6 +59,8 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _LINE = re.compile("[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]{0,200}")
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
+# An OCI layout, and what a Docker with the classic image store reads of it.
+_LAYOUT = re.compile("index\\.json|manifest\\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
@@ -1040,7 +1042,28 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
         raise Refused("the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE) from None
     if not there:
         raise Refused("its image has other names than %s" % name, "ask for another bundle")
+    _check_layout(folder, document["image"]["manifest"])
     return name
+
+
+def _check_layout(folder: str, manifest: str) -> None:
+    """Refuse a layout that holds more than its form, or lacks its image: a Docker would look for the oldest form.
+
+    That form has a file `repositories` with names, and a folder for each layer.
+    """
+
+    def fail(err: OSError) -> None:
+        raise err
+
+    for above, folders, names in os.walk(folder, onerror=fail):
+        links = [name for name in folders if os.path.islink(os.path.join(above, name))]
+        for path in (os.path.join(above, name) for name in names + links):
+            inner = os.path.relpath(path, folder)
+            if not _LAYOUT.fullmatch(inner) or os.path.islink(path):
+                raise Refused("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
+    for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
+        if not os.path.isfile(os.path.join(folder, inner)):
+            raise Refused("its image lacks %s" % inner, NO_BUNDLE)
 
 
 def _named(
