@@ -19,6 +19,7 @@ from reprobuild.engines import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts, fetch, of_image
 from reprobuild.fleet.page import keep_on_page
+from reprobuild.foreign import set_aside
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.naming import own_name
@@ -203,6 +204,7 @@ def build(
         image = _make_image(sealed, out, session, texts, reference, making)
         remember_tree(image, session.store)
         image = _record(kept_singles(image, former, out, session.store, session.say), out)
+        set_aside(image, former, out, session.store, session.say)
         remember_built(image, out, session.store)
         if making.singles:
             digests = write_singles(
