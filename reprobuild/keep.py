@@ -2,6 +2,7 @@
 
 A lock file that was written, fetched or built is recorded by its path, as Nix records indirect roots: it counts as
 long as a lock is there. What a run asked of the store is what the same run will ask again, so that is kept with it.
+The records are not signed, and a run that failed has one: they keep files from removal, and vouch for no image.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from reprobuild.lock import Lock, read_lock
 from reprobuild.store import LARGEST_MEMORY, Store, Used
 
 FOLDER = "kept"
-BUILD = "build by "  # begins the name of a run that makes an image; the builder follows
+BUILD = "build by "  # begins the name of a run that is to make an image; the builder follows
 
 
 class Named(Struct, frozen=True, kw_only=True):
@@ -131,16 +132,6 @@ def _both(one: Used, other: Used) -> Used:
 
 def _place(path: Path, store: Store) -> Path:
     return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
-
-
-def is_built_here(lock: Lock, path: Path, store: Store) -> bool:
-    """Tell whether this store records a build of the lock file at a path: its image has the name that the user gave.
-
-    A record names the lock by its digest, and stands under the path of the file. A directory of others brings none.
-    """
-    record = _read(_place(path, store))
-    runs = record.runs if record is not None and record.digest == lock.digest else {}
-    return any(run.startswith(BUILD) for run in runs)
 
 
 def kept_locks(store: Store) -> list[tuple[Path, Kept]]:

@@ -19,6 +19,7 @@ from reprobuild.engines import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts, fetch, of_image
 from reprobuild.fleet.page import keep_on_page
+from reprobuild.foreign import set_aside
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.naming import own_name
@@ -33,7 +34,7 @@ from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.interpreter.standalone import mirrored
-from reprobuild.results import IMAGE, LOCK, former_image, remember_tree
+from reprobuild.results import IMAGE, LOCK, former_image, remember_built, remember_tree
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -203,6 +204,8 @@ def build(
         image = _make_image(sealed, out, session, texts, reference, making)
         remember_tree(image, session.store)
         image = _record(kept_singles(image, former, out, session.store, session.say), out)
+        set_aside(image, former, out, session.store, session.say)
+        remember_built(image, out, session.store)
         if making.singles:
             digests = write_singles(
                 image, out, making.singles, texts["Apptainer.def"], session.env, session.say,

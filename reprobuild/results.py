@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from reprobuild.guard.plain import read_plain
 from reprobuild.image.build import Image
 from reprobuild.image.layout import layout_digest, read_layout
 from reprobuild.image.naming import local_name
-from reprobuild.keep import is_built_here
 from reprobuild.lock import Lock, conflicts, read_lock
 from reprobuild.store import Store
 from reprobuild.verify.conditions import RUNS
@@ -142,10 +142,35 @@ def _tree_key(image: Image) -> str:
     return hashlib.sha256(f"configuration and tree of an image, 1 {image.manifest}".encode()).hexdigest()
 
 
+def remember_built(image: Image, out: Path, store: Store) -> None:
+    """Note in a store that the image of a directory of results was made there, under the name that it states.
+
+    A store that cannot be written to is left as it is: the image counts as one of others.
+    """
+    with contextlib.suppress(OSError):
+        store.remember(_built_key(image, out), True)
+
+
+def is_built_here(image: Image, out: Path, store: Store) -> bool:
+    """Tell whether this store remembers that an image was made in a directory, under the name that it states.
+
+    The memory is signed and of a build that ended well: neither a store nor a directory of others brings it.
+    """
+    return store.recall(_built_key(image, out)) is True
+
+
+def _built_key(image: Image, out: Path) -> str:
+    facts = (image.lock, image.manifest, image.tree, image.reference)
+    content = (
+        "\0".join(("image made in a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
+    )
+    return hashlib.sha256(content).hexdigest()
+
+
 def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable[[str], None]) -> str:
     """Return the name under which the image of a directory of results is loaded into an engine.
 
-    A name that the user gave (`--tag`) counts where this store records that the image was built here.
+    A name that the user gave (`--tag`) counts where this store remembers that the image was built here.
 
     Args:
         lock, image: of the directory.
@@ -153,7 +178,7 @@ def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable
         store: of this machine.
         say: is told where the name is another than the image's own.
     """
-    if is_built_here(lock, out / LOCK, store):
+    if image.lock == lock.digest and is_built_here(image, out, store):
         return image.reference
     return local_name(image.reference, lock.digest, say)
 

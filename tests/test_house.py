@@ -18,7 +18,7 @@ ORDER = [
     "conda", "resolve", "payload", "wheelorder", "realise", "preflight", "collect", "config", "render", "context",
     "image", "engines", "builders", "explain",
     "environments", "verify", "report", "session", "results", "checks", "running", "ship", "fleet", "doctor",
-    "pipeline", "rebuild", "cli",
+    "foreign", "pipeline", "rebuild", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

@@ -27,11 +27,10 @@ from reprobuild.guard.plain import is_unlinked, read_plain
 from reprobuild.guard.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.halflife import forecast
 from reprobuild.image.build import Image
-from reprobuild.keep import is_built_here
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
 from reprobuild.report.page.nodes import Met, Nodes, Odd, Peers
-from reprobuild.results import LOCK, REPORT, VERDICT
+from reprobuild.results import REPORT, VERDICT, is_built_here
 from reprobuild.session import Session
 from reprobuild.verify.certificate import read_certificate
 from reprobuild.whole import write_file
@@ -67,7 +66,7 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
         fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
         if fleet.tree != image.tree:
             return
-        folder = _folder(lock, out, fleet.folder, session)
+        folder = _folder(image, out, fleet.folder, session)
         if folder is None:
             session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
             return
@@ -82,7 +81,7 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: Session) -> None:
     _write_page(lock, image, out, session, found)
 
 
-def _folder(lock: Lock, out: Path, stated: str, session: Session) -> Path | None:
+def _folder(image: Image, out: Path, stated: str, session: Session) -> Path | None:
     """Return where the answers of the nodes lie, None where that is not known.
 
     OUT may have been moved since, so its own folder comes first; no link leads there. Another folder of the caller
@@ -91,7 +90,7 @@ def _folder(lock: Lock, out: Path, stated: str, session: Session) -> Path | None
     name = f"fleet/{Path(stated).name}"
     if stated and is_unlinked(out, name) and (out / name).is_dir():
         return out / name
-    known = bool(stated) and Path(stated).is_dir() and is_built_here(lock, out / LOCK, session.store)
+    known = bool(stated) and Path(stated).is_dir() and is_built_here(image, out, session.store)
     return Path(stated) if known else None
 
 

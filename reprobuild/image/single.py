@@ -39,9 +39,10 @@ def filename(kind: Kind) -> str:
 def kept_singles(
     image: Image, former: Image | None, out: Path, store: Store, say: Callable[[str], None]
 ) -> Image:
-    """Return the image with the files of an earlier run that are still its own; the others that it named go.
+    """Return the image with the files of an earlier run that are still its own; any other under their names goes.
 
-    The folder may be of others. A file is kept where this store remembers that it was written from the image.
+    The folder may be of others. A file is kept where this store remembers that it was written from the image,
+    whatever the folder says of it.
 
     Args:
         image: as it was built now.
@@ -52,16 +53,16 @@ def kept_singles(
     """
     kept: dict[str, str] = {}
     for kind in KINDS:
-        digest, path = getattr(former, kind, ""), out / filename(kind)
-        if not digest or not former or not (path.is_file() or path.is_symlink()):
+        path = out / filename(kind)
+        if not os.path.lexists(path):
             continue
-        if former.manifest != image.manifest:
+        if former and former.manifest != image.manifest and getattr(former, kind):
             why = "it was of another image"
-        elif not store.recall(_key(image, kind, digest)) or _digest_of(path) != digest:
-            why = f"it is not known to be of this image; write it with --{kind}"
-        else:
+        elif (digest := _digest_of(path)) and store.recall(_key(image, kind, digest)):
             kept[kind] = digest
             continue
+        else:
+            why = f"it is not known to be of this image; write it with --{kind}"
         path.unlink()
         say(f"removed {path}: {why}")
     return msgspec.structs.replace(image, **kept)

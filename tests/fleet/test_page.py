@@ -9,9 +9,9 @@ import pytest
 
 from reprobuild.fleet.page import keep_on_page, on_page, write_down
 from reprobuild.image.build import Image
-from reprobuild.keep import keep
 from reprobuild.net import Net
 from reprobuild.report.page.answers import computes_the_same
+from reprobuild.results import remember_built
 from reprobuild.session import Session
 from reprobuild.store import Store
 from reprobuild.verify.verdict import Determinism
@@ -210,6 +210,6 @@ def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
     keep_on_page(lock, image, out, session)
     assert "warning: the nodes are not on report.html" in capsys.readouterr().out
     assert not (out / "report.html").exists()
-    keep(lock, out / "reprobuild.lock", session.store, "build by native")
+    remember_built(image, out, session.store)
     keep_on_page(lock, image, out, session)
     assert (out / "report.html").exists()

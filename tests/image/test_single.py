@@ -481,26 +481,29 @@ OF_THIS_IMAGE = f"sha256:{hashlib.sha256(b'of this image').hexdigest()}"
 
 
 def test_files_of_an_earlier_run(layout: Layout, tmp_path: Path) -> None:
-    """They stay recorded while the image is theirs, go with it, and nothing else is touched."""
+    """They stay recorded while the image is theirs, and go with it."""
     out, image, said, store = layout.folder.parent, image_of(layout), list[str](), Store(tmp_path / "store")
     (out / "image.sif").write_bytes(b"of this image")
-    (out / "image.sqsh").write_bytes(b"the user's own")
+    (out / "image.simg").write_bytes(b"the user's own")
     former = msgspec.structs.replace(image, sif=OF_THIS_IMAGE)
     remember_singles(former, store)
     assert kept_singles(image, former, out, store, said.append) == former
-    assert kept_singles(image, None, out, store, said.append) == image
-    assert kept_singles(former, image, out, store, said.append) == former
+    assert kept_singles(image, None, out, store, said.append) == former  # interrupted before it was recorded
+    assert kept_singles(image, image, out, store, said.append) == former
     assert said == []
     other = msgspec.structs.replace(image, manifest="sha256:other")
     assert kept_singles(other, former, out, store, said.append) == other
     assert said == [f"removed {out / 'image.sif'}: it was of another image"]
-    assert {path.name for path in out.iterdir()} >= {"image", "image.sqsh"}
+    assert {path.name for path in out.iterdir()} >= {"image", "image.simg"}
     assert not (out / "image.sif").exists()
     assert kept_singles(image, former, out, store, said.append) == image
 
 
+@pytest.mark.parametrize("stated", ["stated", "not stated", "no image.json"])
 @pytest.mark.parametrize("case", ["never written", "other bytes", "a link", "another store"])
-def test_files_that_came_with_a_folder_are_not_adopted(case: str, layout: Layout, tmp_path: Path) -> None:
+def test_files_that_came_with_a_folder_are_not_adopted(
+    case: str, stated: str, layout: Layout, tmp_path: Path
+) -> None:
     """The image of a folder of others may be honest, and its image.sif not."""
     out, image, said, store = layout.folder.parent, image_of(layout), list[str](), Store(tmp_path / "store")
     former = msgspec.structs.replace(image, sif=OF_THIS_IMAGE)
@@ -511,7 +514,8 @@ def test_files_that_came_with_a_folder_are_not_adopted(case: str, layout: Layout
         place.symlink_to(aside)
     if case != "never written":
         remember_singles(former, Store(tmp_path / "other") if case == "another store" else store)
-    assert kept_singles(image, former, out, store, said.append) == image
+    told = {"stated": former, "not stated": image, "no image.json": None}[stated]
+    assert kept_singles(image, told, out, store, said.append) == image
     assert said == [f"removed {place}: it is not known to be of this image; write it with --sif"]
     assert not place.is_symlink()
     assert not place.exists()

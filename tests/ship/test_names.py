@@ -20,8 +20,8 @@ from reprobuild.errors import ShipError
 from reprobuild.image.layout import read_layout
 from reprobuild.image.naming import local_name, named_index, own_name
 from reprobuild.image.oci import names
-from reprobuild.keep import keep
-from reprobuild.results import IMAGE, LOCK, engine_name, read_image
+from reprobuild.keep import keep, keeping
+from reprobuild.results import IMAGE, LOCK, engine_name, read_image, remember_built
 from reprobuild.ship.alone import unbundle as form
 from reprobuild.ship.unbundle import unbundle
 from reprobuild.store import Store
@@ -212,7 +212,7 @@ def test_a_name_in_localhost_stays_at_home(results: Results, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("foreign", [FOREIGN, LOCAL])
 def test_run_and_verify_load_a_directory_of_others_under_its_own_name(foreign: str, results: Results) -> None:
-    """A name that the user gave stays where the store records that the image was built here."""
+    """A name that the user gave stays where the store remembers that the image was built here."""
     renamed(results.out, foreign)
     lock, image = read_image(results.out)
     said: list[str] = []
@@ -220,11 +220,35 @@ def test_run_and_verify_load_a_directory_of_others_under_its_own_name(foreign: s
     assert said == [
         f"the image names itself '{foreign}', which could hide another image: it is loaded as {own_name(lock.digest)}"
     ]
-    keep(lock, results.out / LOCK, results.store, "unbundle")
-    assert engine_name(lock, image, results.out, results.store, said.append) == own_name(lock.digest)
-    keep(lock, results.out / LOCK, results.store, "build by native")
+    remember_built(image, results.out, results.store)
     assert engine_name(lock, image, results.out, results.store, said.append) == foreign
     assert engine_name(lock, image, results.out, Store(results.out / "other"), said.append) != foreign
+    other = results.out.with_name("other")
+    results.out.rename(other)
+    assert engine_name(lock, image, other, results.store, said.append) == own_name(lock.digest)
+
+
+def test_the_name_of_another_image_of_the_same_lock_is_not_believed(results: Results) -> None:
+    """Another name, tree or manifest in image.json is not what was made in the directory."""
+    lock, image = read_image(results.out)
+    remember_built(image, results.out, results.store)
+    for changed in ({"manifest": f"sha256:{'0' * 64}"}, {"tree": f"sha256:{'0' * 64}"}, {}):
+        forged = msgspec.structs.replace(image, reference=LOCAL, **changed)
+        assert engine_name(lock, forged, results.out, results.store, [].append) == own_name(lock.digest)
+
+
+def test_a_record_of_what_is_kept_vouches_for_no_name(results: Results) -> None:
+    """The records are not signed: a store that is handed over may bring one, and a build that failed leaves one."""
+    renamed(results.out, LOCAL)
+    lock, image = read_image(results.out)
+    with (
+        pytest.raises(IsADirectoryError),
+        keeping(lock, results.out / LOCK, results.store, "build by native"),
+    ):
+        (results.out / "context").read_bytes()
+    assert engine_name(lock, image, results.out, results.store, [].append) == own_name(lock.digest)
+    keep(lock, results.out / LOCK, results.store, "build by native")
+    assert engine_name(lock, image, results.out, results.store, [].append) == own_name(lock.digest)
 
 
 def test_docker_gets_one_name_whatever_the_layout_says(results: Results) -> None:
