@@ -27,7 +27,7 @@ class Session(Struct, frozen=True, kw_only=True):
     `env` is the user's environment. `say` is told each step when it begins, so that a person sees that it goes on
     however long it takes; an empty text ends the last one. `progress` is told (bytes so far, bytes in all or 0) of a
     step that knows them. `now` is in seconds since 1970. `caches` are the user's, whose files are taken. `pip` was
-    asked for its settings before, where that saves time.
+    asked for its settings before, where that saves time. `doubted` are sources that the user did not name.
     """
 
     store: Store
@@ -39,6 +39,7 @@ class Session(Struct, frozen=True, kw_only=True):
     now: int
     caches: Caches = Caches()
     pip: Asking | None = None
+    doubted: frozenset[str] = frozenset()
 
     def surroundings(self, captured: Path = Path()) -> Surroundings:
         """Return what resolving may touch, the folder of the snapshot among it."""
@@ -55,7 +56,7 @@ class Session(Struct, frozen=True, kw_only=True):
             net.learn(channels.credentials, channels.tokens, channels.addresses)
         return Surroundings(
             store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say, now=self.now, progress=self.progress,
+            say=self.say, now=self.now, progress=self.progress, doubted=self.doubted,
         )  # fmt: skip
 
     @property

@@ -37,13 +37,14 @@ from reprobuild.errors import FetchError
 from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import Sha256
 from reprobuild.keyring import Keyring, keyring
-from reprobuild.signature import make_key, read_key, sign, verify
+from reprobuild.signature import is_private, make_key, read_key, sign, verify
 from reprobuild.whole import private_folder
 
 CHUNK = 1 << 20
 LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
 HOUR = 3600.0
 _SHA256 = re.compile("[0-9a-f]{64}")
+_OPENED = ("in-use", "key")  # files that are opened without following a link
 
 
 def hash_file(path: Path) -> str:
@@ -124,6 +125,7 @@ class Store:
         self._locked = False
         self._key: bytes | None = None
         self._doubt: Callable[[Store], object] | None = doubt
+        self._checked = False  # for links
         self._here: dict[str, bytes] = {}  # what this process remembers where it believes no key
 
     def blob(self, sha256: str) -> Path:
@@ -176,9 +178,56 @@ class Store:
                     fcntl.flock(self._holder, fcntl.LOCK_SH)
 
     def make(self) -> None:
-        """Make the directory of the store, private, where it is not there."""
+        """Make the directory of the store, private, where it is not there.
+
+        Raises:
+            FetchError: a link stands in it in the place of a directory.
+        """
+        self._check_links()
         self.root.parent.mkdir(parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, exist_ok=True)
+
+    def _check_links(self) -> None:
+        """Refuse a store in which links lead elsewhere: files there would be written over, or removed.
+
+        The store itself may be one.
+        """
+        if self._checked:
+            return
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            for folder in (self.root, self.root / "blobs"):
+                with os.scandir(folder) as entries:
+                    links = (one for one in entries if one.is_symlink() and one.name not in _OPENED)
+                    link = next((one.path for one in links), None)
+                if link is not None:
+                    raise FetchError(
+                        f"{link} in the store is a link, and no program puts one there",
+                        hint="remove the link, or choose another directory with `--store`; the whole store may stand "
+                        "behind a link",
+                    )
+            self._checked = True
+
+    @contextlib.contextmanager
+    def own_folder(self, above: str, name: str) -> Iterator[Path]:
+        """Give a folder in the store that the user alone writes to; its files need no signature to be believed.
+
+        It stays where the user believes the key of the store and shares it with no group. Its name comes from the key,
+        so a store that is handed over cannot have it. Elsewhere it is removed afterwards.
+
+        Args:
+            above: a directory of the store.
+            name: tells the folder from others of that directory.
+        """
+        self._hold(make=True)
+        self._key = self._believed() or make_key(self.root, self.known)
+        if self._key is None or self.shared or not is_private(self.root):
+            with self.scratch() as folder:
+                yield folder
+            return
+        mark = hashlib.sha256(sign(self._key, f"{above}/{name}", b"")).hexdigest()[:32]
+        folder = self.root / above / mark
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
 
     @property
     def shared(self) -> bool:
@@ -195,6 +244,7 @@ class Store:
         """Hold the lock that says that the store is used, until this object goes."""
         if self._holder is not None:
             return
+        self._check_links()
         with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
             if self._holder is None:
                 if make:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError
+from reprobuild.keyring import Keyring
 from reprobuild.store import Store, hash_file
 
 CONTENT = b"some content" * 1000
@@ -171,3 +173,47 @@ def test_two_processes_write_at_once(store: Store) -> None:
         assert hash_file(path) == path.name
     assert Store(store.root).recall("key") == [149] * 2000
     assert list((store.root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["blobs", "made", "tmp", "partial", "apt", "roots", "making", "blobs/2c"])
+def test_a_link_in_a_store_leads_nothing_elsewhere(tmp_path: Path, name: str) -> None:
+    """A store that is handed over may have links in the place of its directories."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = tmp_path / "store"
+    (root / name).parent.mkdir(parents=True)
+    (root / name).symlink_to(outside)
+    for use in (Store.make, lambda store: store.add(CONTENT), lambda store: store.remember("0" * 64, 1)):
+        with pytest.raises(FetchError, match=f"{name} in the store is a link") as err:
+            use(Store(root))
+        assert str(err.value.hint).startswith("remove the link, or choose another directory with `--store`")
+    assert list(outside.iterdir()) == []
+    (root / name).unlink()
+    assert Store(root).add(CONTENT) == SHA256
+
+
+def test_the_whole_store_may_stand_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "store").symlink_to("disk")
+    assert Store(tmp_path / "store").add(CONTENT) == SHA256
+
+
+def own_files(root: Path, known: Keyring) -> list[str]:
+    """Return what stands in the user's own folder of a store; a file is left there."""
+    with Store(root, known).own_folder("apt", "lists") as folder:
+        held = sorted(path.name for path in folder.iterdir())
+        (folder / "list").write_text("what the user fetched")
+    return held
+
+
+def test_files_of_the_user_stay_in_a_store_of_his_own_alone(tmp_path: Path) -> None:
+    known, root = Keyring(tmp_path / "keys"), tmp_path / "store"
+    assert own_files(root, known) == []
+    assert own_files(root, known) == ["list"]
+    shutil.copytree(root, tmp_path / "copy")
+    other = Keyring(tmp_path / "other")
+    assert own_files(tmp_path / "copy", other) == []  # with the key of another
+    assert own_files(tmp_path / "copy", other) == ["list"]
+    assert own_files(root, Keyring(None)) == []
+    root.chmod(0o770)
+    assert own_files(root, known) == []

@@ -7,6 +7,7 @@ that the caller gives, as any user.
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -162,7 +163,8 @@ def _fetched(
     wanted: list[Target], codename: str, env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> list[PackagesFile]:
     """Fetch the lists of the wanted sources and return those of the release; one process at a time."""
-    with (folder / "busy").open("w") as busy:
+    number = os.open(folder / "busy", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    with os.fdopen(number, "w") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
         try:
             private = _update(wanted, env, folder, architectures)

@@ -207,6 +207,7 @@ def make_session(
     caches: bool = True,
     pip: Asking | None = None,
     sharing: bool = False,
+    doubted: frozenset[str] = frozenset(),
 ) -> Session:
     """Return what the verbs work with: this is where environment, clock and terminal are read.
 
@@ -232,6 +233,7 @@ def make_session(
         store=place,
         net=Net(offline=offline, netrc=Netrc(env)),
         env=env,
+        doubted=doubted,
         folder=folder,
         say=steps.say,
         progress=steps.progress,

@@ -60,6 +60,14 @@ def make_decisions(
     return merge(base, given), folder
 
 
+def doubted_sources(
+    directory: Path, decisions_path: Path | None, *, sources: tuple[str, ...], **_: Any
+) -> frozenset[str]:
+    """Return the names of sources that only a file beside the snapshot names: they get no login of the user's."""
+    path = None if decisions_path else find_decisions(directory)
+    return frozenset(read_decisions(path).sources if path else ()) - set(common.pairs("--source", sources))
+
+
 def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
     """Return the decisions of a file, each said on standard error, and the directory of relative paths."""
     ignored = None if named else inside(directory)

@@ -10,7 +10,7 @@ import click
 from reprobuild import pipeline, results
 from reprobuild.checks import Checks
 from reprobuild.cli import common
-from reprobuild.cli.decisions import make_decisions
+from reprobuild.cli.decisions import doubted_sources, make_decisions
 from reprobuild.report.text import render_text
 
 
@@ -43,7 +43,8 @@ def command(
     """
     decisions, folder = make_decisions(directory, decisions_path, **options)
     making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
-    session = common.make_session(store, offline=offline, folder=folder)
+    doubted = doubted_sources(directory, decisions_path, **options)
+    session = common.make_session(store, offline=offline, folder=folder, doubted=doubted)
     checks = Checks(
         engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
     )

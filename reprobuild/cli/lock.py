@@ -36,7 +36,7 @@ def command(
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
     with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
-        from reprobuild.cli.decisions import make_decisions
+        from reprobuild.cli.decisions import doubted_sources, make_decisions
         from reprobuild.keep import keep
         from reprobuild.lock import conflicts, write_lock
         from reprobuild.report.text import render_rulings
@@ -44,7 +44,8 @@ def command(
         from reprobuild.snapshot import read_snapshot
 
         decisions, folder = make_decisions(directory, decisions_path, **options)
-        session = common.make_session(store, folder=folder, pip=pip)
+        doubted = doubted_sources(directory, decisions_path, **options)
+        session = common.make_session(store, folder=folder, pip=pip, doubted=doubted)
         lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
     write_lock(lock, target)
     keep(lock, target, session.store, "lock")

@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from reprobuild.apt.deb import Control, open_part, read_control
 from reprobuild.errors import BuildError
@@ -142,14 +143,20 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
 
 def _key(base: Base, epoch: int) -> str:
     """Return what the tree depends on, as one hash."""
-    parts = {
-        "recipe": [_RECIPE, _START, _INSTALL],
-        "epoch": epoch,
+    parts = {"recipe": [_RECIPE, _START, _INSTALL], "epoch": epoch, **ingredients(base)}
+    return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def ingredients(base: Base) -> dict[str, list[Any]]:
+    """Return what the files of a base come from, as JSON.
+
+    Each package and tool counts: a script of any of them can change what runs in the base.
+    """
+    return {
         "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=_place)],
         "tools": sorted(d.file.sha256 for d in base.tools),
         "layers": [layer.diff_id for layer in base.image.layers] if base.image else [],
     }
-    return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _place(deb: Deb) -> tuple[str, str]:

@@ -19,29 +19,29 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import read_plain
 from reprobuild.lock import EPOCH, PREFIX, Base, Bytecode, Interpreter, Wheel
 from reprobuild.proc import Failed
+from reprobuild.realise.base import ingredients
 from reprobuild.realise.root import place_script
 from reprobuild.sandbox import Bind, Root, left_behind, run_in_root
 from reprobuild.store import Store, hash_file
 
-RECIPE = 2  # to be raised when other bytes come out of the same wheel
+RECIPE = 3  # to be raised when other bytes come out of the same wheel
 _UNSTARTED = (126, 127)  # of a program that cannot be run, or whose libraries cannot be found
 _LACKING = "the base lacks what this Python needs: take another base with `--base`, or another Python with `--python`"
 _ODD = "the interpreter in the image is hostile, or broken; get its package from where it was published"
 
 
 def bytecode_key(wheel: Wheel, base: Base, interpreter: Interpreter, tree: str = "") -> str:
-    """Return the key of a wheel's bytecode: the wheel, and what the interpreter comes from."""
+    """Return the key of a wheel's bytecode: the wheel, the interpreter, and the base that it runs in."""
     return compiled_key(wheel.file.sha256, PREFIX, base, interpreter, tree)
 
 
 def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter, tree: str = "") -> str:
     """Return the key of what an interpreter makes of a source, by its sha256, for a place in the image.
 
-    `tree` is that of an interpreter that the base does not bring.
+    `tree` is that of an interpreter that the base does not bring. It runs in the whole base.
     """
-    python = sorted(deb.file.sha256 for deb in base.packages if "python3" in deb.name)
-    python += [layer.diff_id for layer in base.image.layers] if base.image else []
-    parts = ["bytecode", RECIPE, source, interpreter.version, place, *python, *([tree] if tree else [])]
+    python = [interpreter.version, interpreter.executable, tree]
+    parts = ["bytecode", RECIPE, source, place, python, ingredients(base)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

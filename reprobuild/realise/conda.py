@@ -93,13 +93,11 @@ def replaced(lock: Lock) -> set[str]:
 
 
 def conda_key(lock: Lock) -> list[Any]:
-    """Return what the linked tree depends on, beside the interpreter's version and the epoch, as JSON."""
+    """Return what the linked tree depends on, beside the interpreter, the base and the epoch, as JSON."""
     packages = sorted(
         [one.file.filename, one.file.sha256, one.subdir, one.channel, one.file.url] for one in lock.conda
     )
-    base = sorted(deb.file.sha256 for deb in lock.base.packages)  # where scripts run
-    base += [layer.diff_id for layer in lock.base.image.layers] if lock.base.image else []
-    return [RECIPE, version("py-rattler"), packages, sorted(replaced(lock)), base]
+    return [RECIPE, version("py-rattler"), packages, sorted(replaced(lock))]
 
 
 def link_packages(

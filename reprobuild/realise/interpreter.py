@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_path, check_target
 from reprobuild.guard.plain import is_unlinked
 from reprobuild.lock import Interpreter, Lock
+from reprobuild.realise.base import ingredients
 from reprobuild.realise.bytecode import compile_folders, compiled
 from reprobuild.realise.conda import conda_key, link_conda
 from reprobuild.realise.root import kept_root
@@ -28,7 +30,7 @@ from reprobuild.realise.unpack import make_folder
 from reprobuild.sandbox import Bind, Root
 from reprobuild.store import Store, hash_file
 
-RECIPE = 1  # to be raised when other bytes come out of the same inputs
+RECIPE = 2  # to be raised when other bytes come out of the same inputs
 _ORIGIN = "the tree of the interpreter"
 
 
@@ -81,7 +83,9 @@ def realise_interpreter(
 def _key(lock: Lock) -> str:
     """Return what the tree depends on, as one hash."""
     python = lock.interpreter
-    parts = [RECIPE, lock.epoch, python.kind, python.version, python.file and python.file.sha256]
+    source = python.file and python.file.sha256
+    parts: list[Any] = [RECIPE, lock.epoch, python.kind, python.version, python.executable, source]
+    parts.append(ingredients(lock.base))
     parts += conda_key(lock) if python.kind == "conda" else []
     return hashlib.sha256(b"interpreter\0" + json.dumps(parts).encode()).hexdigest()
 

@@ -20,6 +20,7 @@ from reprobuild.guard.plain import open_plain
 from reprobuild.guard.strings import Line
 from reprobuild.lock import PREFIX, Artefact, Base, Built, Lock, Sdist, Setting, Source, Wheel
 from reprobuild.proc import Failed
+from reprobuild.realise.base import ingredients
 from reprobuild.realise.canonical import canonical_wheel
 from reprobuild.realise.editable import as_editable
 from reprobuild.realise.parts import keep_parts, paths_below
@@ -31,7 +32,7 @@ from reprobuild.sandbox import PATH, Bind, Root, left_behind, run_in_root
 from reprobuild.snapshot.text import shown
 from reprobuild.store import Store, hash_file
 
-RECIPE = 4  # to be raised when other bytes come out of the same inputs
+RECIPE = 5  # to be raised when other bytes come out of the same inputs
 # Where the environment of a build stands: not where the image has its own, which it is not.
 _ISOLATED = "/opt/build"
 # PYTHONHASHSEED: the order of sets in what back ends write. The rest keeps caches and the network out of it.
@@ -62,9 +63,6 @@ def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str
 
     `tree` is that of an interpreter that the base does not bring, or empty.
     """
-    base = _base(one, lock)
-    packages = sorted(deb.file.sha256 for deb in base.packages)
-    packages += [layer.diff_id for layer in base.image.layers] if base.image else []
     python = [lock.interpreter.version, lock.interpreter.executable, tree]
     place = [project_folder(one), isinstance(one, Source) and one.editable]
     told = [one.name, one.file.filename, one.subdirectory, one.version if isinstance(one, Sdist) else ""]
@@ -78,7 +76,7 @@ def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str
         place,
         tools,
         building,
-        packages,
+        ingredients(_base(one, lock)),
         python,
         build_epoch(one),
     ]

@@ -191,7 +191,7 @@ def lock_sources(
     if lines:
         around.say("sources: " + ", ".join(line.name for line in lines))
     origins: dict[str, Origin] = {
-        canonicalize_name(name): read_origin(place, around.folder)
+        canonicalize_name(name): read_origin(place, around.folder, confirmed=name not in around.doubted)
         for name, place in decisions.sources.items()
     }
     for place in of_this_machine(origins):

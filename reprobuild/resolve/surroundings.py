@@ -18,7 +18,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
     `folder` is where relative paths in the decisions start, `captured` the folder of the snapshot; `say` is told
     each step. `now` is in seconds since 1970; `key_folders` are where keys of archives lie; `progress` is told
-    (bytes so far, bytes in all or 0) while wheels are fetched.
+    (bytes so far, bytes in all or 0) while wheels are fetched. `doubted` are sources that the user did not name.
     """
 
     store: Store
@@ -31,3 +31,4 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     captured: Path = Path()
     key_folders: tuple[Path, ...] = FOLDERS
     progress: Callable[[int, int], None] = lambda *_: None
+    doubted: frozenset[str] = frozenset()

@@ -7,7 +7,9 @@ allowed (`protocol.allow` in https://git-scm.com/docs/git-config).
 
 from __future__ import annotations
 
+import contextlib
 import re
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +33,7 @@ _KEPT = 64 << 10  # of what git says
 _SCHEMES = (*PROTOCOLS, "ssh+git", "git+ssh")
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
 _SCHEME = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
+_SHORT = re.compile(r"(?:[^@/:]*@)?([^@/:]+):(?!//)")  # HOST:PATH
 _OPTION = re.compile(r"-|[^/:]*://([^/]*@)?-|[^/:]*@-")
 _PROGRESS = re.compile(r"(remote: )?([A-Z][A-Za-z ]+:\s+\d+[%,. ]|Total \d+ |[A-Z][A-Za-z ]+: \d+$)")
 # `git rev-parse --local-env-vars`, less the settings: where the user's own repository is, which is not to be written.
@@ -116,7 +119,7 @@ def fetch(
         _fetch(repository, words, env, purpose)
         return
     with without_netrc(env) as own:
-        if login := login_for(address, env, configured=configured or address != place):
+        if login := login_for(address, env, configured=configured or _host(address) != _host(place)):
             options, variables = handed(address, login)
             try:
                 _fetch(repository, [*options, *words], {**own, **variables}, purpose)
@@ -125,6 +128,15 @@ def fetch(
                 if not REFUSED.search(err.stderr):
                     raise
         _fetch(repository, words, own, purpose)
+
+
+def _host(address: str) -> str:
+    """Return the host that an address names; settings that change no more than the scheme name none."""
+    if short := _SHORT.match(address):
+        return short[1].lower()
+    with contextlib.suppress(ValueError):
+        return urllib.parse.urlsplit(address).hostname or ""
+    return ""
 
 
 def _effective(repository: Path, place: str, env: Mapping[str, str]) -> str:

@@ -12,11 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.errors import EngineError
+from reprobuild.cli.decisions import doubted_sources, make_decisions
+from reprobuild.errors import EngineError, LockError
+from reprobuild.net import Net
+from reprobuild.resolve.compose import lock_sources
 from reprobuild.resolve.sources.repository import Repository
 from reprobuild.restore.logins import login_for, without_netrc
+from reprobuild.session import Session
+from reprobuild.snapshot import read_snapshot
+from reprobuild.store import Store
 from tests.loopback import Loopback
 from tests.resolve.repositories import ENV, Project
+from tests.test_decisions import NONE
 
 OWN, DEFAULT, STORED = ("me", "own-word"), ("any", "default-word"), ("kept", "kept-word")
 MACHINE = "machine 127.0.0.1 login me password own-word\n"
@@ -197,6 +204,41 @@ def test_an_address_of_the_users_settings_gets_its_entry(
         (home / ".gitconfig").write_text(f'[url "{host.url}/"]\n\tinsteadOf = https://git.invalid/\n')
         assert fetched(env, tmp_path, "https://git.invalid", project.head)
     assert OWN in host.asked
+
+
+@pytest.mark.parametrize(("old", "address"), [("git://", "git://{}"), ("x@", "x@{}"), ("ssh://", "ssh://{}")])
+def test_settings_that_name_no_host_name_no_address(
+    old: str, address: str, project: Project, env: dict[str, str], home: Path, tmp_path: Path
+) -> None:
+    """With `http://` in the place of `git://` the host is still one of the snapshot."""
+    with Host(tmp_path / "served", DEFAULT) as host:
+        (home / ".gitconfig").write_text(f'[url "http://"]\n\tinsteadOf = {old}\n')
+        place = address.format(host.url.removeprefix("http://").replace("127.0.0.1", "localhost"))
+        assert not fetched(env, tmp_path, place, project.head)
+    assert set(host.asked) == {None}
+
+
+@pytest.mark.parametrize("doubted", [True, False])
+def test_a_source_that_a_file_beside_the_snapshot_names_gets_no_login(
+    doubted: bool, project: Project, env: dict[str, str], tmp_path: Path
+) -> None:
+    snapshot, file = tmp_path / "job/snapshot", tmp_path / "job/reprobuild.yaml"
+    snapshot.mkdir(parents=True)
+    (snapshot / "requirements.txt").write_text(f"-e git+https://x.invalid/x@{project.head}#egg=proj\n")
+    with Host(tmp_path / "served", DEFAULT) as host:
+        url = host.url.replace("127.0.0.1", "localhost")
+        file.write_text(f"sources: {{proj: {url}/proj/.git}}\n")
+        named = None if doubted else file
+        decisions, folder = make_decisions(snapshot, named, **NONE)
+        session = Session(
+            store=Store(tmp_path / "store"), net=Net(offline=True), env=env, folder=folder, say=print, now=0,
+            progress=lambda *_: None, doubted=doubted_sources(snapshot, named, sources=()),
+        )  # fmt: skip
+        with contextlib.suppress(LockError):
+            lock_sources(read_snapshot(snapshot), decisions, session.surroundings(snapshot))
+    assert set(host.asked) == ({None} if doubted else {None, DEFAULT})
+    option = (f"proj={url}",)
+    assert doubted_sources(snapshot, None, sources=option) == frozenset()
 
 
 @pytest.mark.parametrize(

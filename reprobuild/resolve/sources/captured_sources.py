@@ -116,7 +116,7 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
             else:
                 for oid in needed:
                     if not git.has(oid):
-                        git.fetch_remote(place.place, oid, configured=origin is not None)
+                        git.fetch_remote(place.place, oid, configured=origin is not None and origin.confirmed)
         except ReproError as err:
             said.append(f"  {_shown(place)}: {secrets.redact(str(err)).splitlines()[0]}")
             continue

@@ -12,11 +12,15 @@ from reprobuild.snapshot.text import escaped
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Where a repository is: a path or an address, and a revision where one is given."""
+    """Where a repository is: a path or an address, and a revision where one is given.
+
+    `confirmed` says that the user named it, by an option or in a file named by one: any login of the user may go to it.
+    """
 
     place: str
     local: Path | None
     revision: str | None
+    confirmed: bool = True
 
 
 def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:
@@ -28,11 +32,11 @@ def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:
     )
 
 
-def read_origin(text: str, folder: Path) -> Origin:
+def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> Origin:
     """Read `PATH`, `URL` or either with `@REV`. Relative paths start at `folder`."""
     place, at, revision = text.rpartition("@")
     if not at or "/" in revision or ":" in revision:
         place, revision = text, ""
     remote = "://" in place or place.startswith("git@")
     local = None if remote else (folder / Path(place).expanduser())
-    return Origin(place=place, local=local, revision=revision or None)
+    return Origin(place=place, local=local, revision=revision or None, confirmed=confirmed)

@@ -227,7 +227,9 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
             repository.fetch_local(origin.local)
         else:
             assert place is not None
-            repository.fetch_remote(_git_address(line, place), commit, configured=origin is not None)
+            repository.fetch_remote(
+                _git_address(line, place), commit, configured=origin is not None and origin.confirmed
+            )
     except LockError:
         raise
     except ReproError as err:

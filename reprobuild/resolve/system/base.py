@@ -60,14 +60,13 @@ class System:
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
         self.roots = wanted.roots
         self._own = OwnStore(around.store, release.distribution, release.codename)
-        around.store.make()
-        lists = around.store.root / "apt"
-        lists.mkdir(parents=True, exist_ok=True)
+        foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
         try:
-            self.index = configured_index(
-                release.distribution, release.codename, env=around.env, folder=lists, architecture=wanted.architecture,
-                foreign=foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop),
-            )  # fmt: skip
+            with around.store.own_folder("apt", "lists") as lists:
+                self.index = configured_index(
+                    release.distribution, release.codename, env=around.env, folder=lists,
+                    architecture=wanted.architecture, foreign=foreign,
+                )  # fmt: skip
             self._search = make_search(snapshot, self.index, self._own, decisions, around)
         except LockError as err:
             around.say(f"system: {err}; asking the archives that are known for the release")

@@ -105,14 +105,12 @@ def _index(
     system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: Surroundings
 ) -> SystemIndex:
     """Return the packages of an image's release; where this machine has no source of them, none."""
-    around.store.make()
-    lists = around.store.root / "apt"
-    lists.mkdir(parents=True, exist_ok=True)
     try:
-        return configured_index(
-            system.distribution, system.release, env=around.env, folder=lists, architecture=architecture,
-            foreign=foreign,
-        )  # fmt: skip
+        with around.store.own_folder("apt", "lists") as lists:
+            return configured_index(
+                system.distribution, system.release, env=around.env, folder=lists, architecture=architecture,
+                foreign=foreign,
+            )  # fmt: skip
     except LockError as err:
         around.say(f"{err}: only what the image has, and what is found elsewhere, can be used")
         return SystemIndex(system.distribution, system.release, (), architecture)
