@@ -147,8 +147,9 @@ def remember_built(image: Image, out: Path, store: Store) -> None:
 
     A store that cannot be written to is left as it is: the image counts as one of others.
     """
-    with contextlib.suppress(OSError):
-        store.remember(_built_key(image, out), True)
+    if not is_built_here(image, out, store):
+        with contextlib.suppress(OSError):
+            store.remember(_built_key(image, out), True)
 
 
 def is_built_here(image: Image, out: Path, store: Store) -> bool:

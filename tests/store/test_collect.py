@@ -61,7 +61,11 @@ def test_what_a_kept_lock_needs_stays_and_nothing_else(made: Made, tmp_path: Pat
     before = contents(store, "blobs", "made")
     again = built(keeps, tmp_path / "keeps.lock", store, tmp_path / "c")
     assert (again.tree, again.config, again.manifest) == (first.tree, first.config, first.manifest)
-    assert contents(store, "blobs", "made") == before
+    after = contents(store, "blobs", "made")
+    assert {name: after[name] for name in before} == before
+    assert len(after) == len(before) + 1  # that the image was made in that directory, too
+    built(keeps, tmp_path / "keeps.lock", store, tmp_path / "c")
+    assert contents(store, "blobs", "made") == after
     assert gc(store)["removed"]["files"] == 0
     fetched = reprobuild("fetch", tmp_path / "keeps.lock", "--store", store.root)
     assert fetched.returncode == 0, fetched.stderr
