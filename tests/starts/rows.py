@@ -241,7 +241,7 @@ ROWS = {
     ),
     "reprobuild/image/squash.py:find_program": Row("mksquashfs", lambda s: squash.find_program(s.env)),
     "reprobuild/image/squash.py:write_squashfs": Row("mksquashfs", feed),
-    "reprobuild/image/squashed.py:open_squashed": Row("sqfs2tar", read_squashed),
+    "reprobuild/image/squashed.py:_run_bounded": Row("sqfs2tar", read_squashed),
     "reprobuild/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.these_gpus(s.env)),
     "reprobuild/proc/own_python.py:check_installed": Row("own-python", lambda s: proc.check_installed()),
     "reprobuild/resolve/freeze/pip_settings.py:Asking.__init__": Row("own-python", ask_pip),
