@@ -1347,6 +1347,8 @@ _CALM = (
     "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
     "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
     "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
+    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
+    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
     "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
 )  # fmt: skip
 # What decides how bytes on the disk and in the repository belong together.
@@ -2361,17 +2363,35 @@ def _search(
 
 
 def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes]) -> Dict[bytes, str]:
-    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for."""
+    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for.
+
+    `git log` would do it alone, and start a program of the repository's configuration for each signature.
+    """
     found: Dict[bytes, str] = {}
-    if not facts["head"]:
+    if not facts["head"] or not oids:
         return found
     above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
     with contextlib.suppress(GaveUp):
-        for oid in sorted(oids):
-            words = ("log", "--format=%H", "--reverse", "--no-renames", f"--find-object={oid.decode()}")
-            said = repository.git(*words, *above, "--").split()
-            if said:
-                found[oid] = said[0].decode()
+        commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
+        words = (
+            "diff-tree",
+            "--stdin",
+            "--root",
+            "-r",
+            "--raw",
+            "--no-abbrev",
+            "--no-renames",
+            "--no-ext-diff",
+        )
+        asked = (f"--find-object={oid.decode()}" for oid in sorted(oids))
+        commit = ""
+        for row in repository.git(*words, *asked, stdin=commits, most=SEARCHED).split(b"\n"):
+            if not row.startswith(b":"):
+                commit = row.decode("ascii", "replace")
+                continue
+            for oid in row.split(b" ", 4)[2:4]:
+                if oid in oids:
+                    found.setdefault(oid, commit)
     return found
 
 

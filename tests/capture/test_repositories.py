@@ -30,6 +30,7 @@ from tests.capture.repositories import (
 )
 from tests.capture.test_secrets import captured_bytes
 from tests.conftest import reprobuild
+from tests.snapshot.samples import SECRETS
 
 
 def record(out: Path, number: int = 0) -> dict[str, object]:
@@ -347,6 +348,47 @@ def test_nothing_that_a_configuration_names_is_run(key: str, attributes: bytes, 
         (top / ".git" / "hooks" / hook).chmod(0o755)
     take(top, tmp_path / "snapshot")
     assert not (tmp_path / "ran").exists()
+
+
+SIGNED = b"""tree %s
+author a <a@b.invalid> 0 +0000
+committer a <a@b.invalid> 0 +0000
+gpgsig -----BEGIN %s-----
+ abcd
+ -----END %s-----
+
+signed
+"""
+SIGNATURES = [
+    ("gpg.program", b"PGP SIGNATURE"), ("gpg.openpgp.program", b"PGP SIGNATURE"),
+    ("gpg.x509.program", b"SIGNED MESSAGE"), ("gpg.ssh.program", b"SSH SIGNATURE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "kind"), SIGNATURES)
+def test_no_program_looks_at_a_signature(key: str, kind: bytes, tmp_path: Path) -> None:
+    """The commit of a secret is looked up among commits that somebody signed."""
+    top = tmp_path / "clone"
+    top.mkdir()
+    git(top, "init", "-q", ".")
+    write(top, "settings.py", f'token = "{SECRETS["github"]}"\n'.encode())
+    git(top, "add", "-A")
+    said = SIGNED % (git(top, "write-tree").strip(), kind, kind)
+    commit = git(top, "hash-object", "-t", "commit", "-w", "--stdin", stdin=said).decode().strip()
+    git(top, "update-ref", "HEAD", commit)
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    git(top, "config", key, evil)
+    git(top, "config", "log.showSignature", "true")
+    git(top, "config", "gpg.ssh.allowedSignersFile", evil)
+    write(top, "new", b"new\n")
+    take(top, tmp_path / "snapshot")
+    assert not (tmp_path / "ran").exists()
+    (secret,) = record(tmp_path / "snapshot")["secrets"]  # type: ignore[misc]
+    assert (secret["file"], secret["commit"]) == ("settings.py", commit)
+    git(top, "log")  # the control: git itself starts it
+    assert (tmp_path / "ran").exists()
 
 
 def test_the_hostile_configuration_of_these_tests_works(tmp_path: Path) -> None:
