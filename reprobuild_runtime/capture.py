@@ -1535,7 +1535,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
 
 
 # Files of a git folder whose content, or the commits that they name, goes into a capture.
-_READ = ("HEAD", "config", "config.worktree", "index", "info", "info/attributes", "packed-refs", "shallow")
+_READ = (
+    "HEAD", "commondir", "config", "config.worktree", "gitdir", "index", "info", "info/attributes", "packed-refs",
+    "shallow",
+)  # fmt: skip
 
 
 def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
@@ -1545,6 +1548,10 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     `core.worktree` (gitrepository-layout, git-config).
     """
     here = os.path.join(os.path.realpath(top), ".git")
+    for own in dict.fromkeys((folder, common)):
+        outside = next(_links_out(own, common, context), None)
+        if outside is not None:
+            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
@@ -1552,11 +1559,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
             raise GaveUp(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
-    elif folder == here:
-        outside = next(_links_out(folder), None)
-        if outside is not None:
-            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
-    elif not _claims(folder, top, program, context):
+    elif folder != here and not _claims(folder, top, program, context):
         raise GaveUp(
             "untrusted",
             f"{_path(folder)} is the git folder of another directory: "
@@ -1564,15 +1567,22 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         )
 
 
-def _links_out(folder: str) -> Iterator[str]:
+def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
+    """Yield links of a git folder that lead out of it, and out of the one that it shares with others."""
+    inside = (folder + os.sep, common + os.sep)
     places = [os.path.join(folder, name) for name in _READ]
-    for name in ("refs", "reftable"):
-        places.append(os.path.join(folder, name))
-        for above, folders, files in os.walk(places[-1]):
-            places += [os.path.join(above, one) for one in folders + files]
-    for place in places:
-        if os.path.islink(place) and not os.path.realpath(place).startswith(folder + os.sep):
+    waiting = [os.path.join(folder, name) for name in ("refs", "reftable", "objects")]
+    for place in (*places, *waiting):
+        if os.path.islink(place) and not os.path.realpath(place).startswith(inside):
             yield place
+    while waiting:
+        context.left()
+        for entry in _scan(waiting.pop()):
+            if entry.is_symlink():
+                if not os.path.realpath(entry.path).startswith(inside):
+                    yield entry.path
+            elif entry.is_dir():
+                waiting.append(entry.path)
 
 
 def _claims(folder: str, top: str, program: str, context: Context) -> bool:

@@ -634,6 +634,65 @@ def test_a_private_repository_that_a_part_of_a_git_folder_leads_to_is_left_out(
     refused(job, tmp_path / "shallow", "shallow is a link out of the git folder")
 
 
+PARTS_OF_GIT = ("refs", "objects", "packed-refs")
+
+
+def linked(folder: Path, private: Path) -> None:
+    """Make a git folder whose commits are those of a private repository."""
+    git(private, "pack-refs")
+    folder.mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n")
+    for name in PARTS_OF_GIT:
+        (folder / name).symlink_to(private / ".git" / name)
+
+
+def test_links_of_a_git_folder_that_claims_the_directory(tmp_path: Path, private: Path) -> None:
+    job = tmp_path / "job"
+    linked(job / "g", private)
+    (job / ".git").write_text("gitdir: g\n")
+    assert git(job, "log", "--format=%s").startswith(b"secret plan")
+    for name in ("packed-refs", "refs", "objects"):
+        refused(job, tmp_path / name, f"g/{name} is a link out of the git folder")
+        (job / "g" / name).unlink()
+
+
+def test_links_of_a_shared_git_folder(tmp_path: Path, private: Path) -> None:
+    """The folder of the worktree itself has none."""
+    job = tmp_path / "job"
+    linked(job / "c", private)
+    own = job / "c" / "worktrees" / "w"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "commondir").write_text("../..\n")
+    (own / "gitdir").write_text("../../../.git\n")
+    (job / ".git").write_text("gitdir: c/worktrees/w\n")
+    assert git(job, "log", "--format=%s").startswith(b"secret plan")
+    refused(job, tmp_path / "out", "c/packed-refs is a link out of the git folder")
+
+
+@pytest.mark.parametrize("name", ["objects", "objects/pack", "objects/info/alternates", "commondir"])
+def test_links_to_objects_of_a_private_repository(name: str, tmp_path: Path, private: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    git(job, "init", "-q", "-b", "main", ".")
+    commit = git(private, "rev-parse", "HEAD").decode()
+    (job / ".git" / "refs" / "heads" / "main").write_text(commit)
+    place = job / ".git" / name
+    if place.is_dir():
+        place.rename(tmp_path / "empty")
+    place.symlink_to(private / ".git" / name)
+    refused(job, tmp_path / "out", f"{name} is a link out of the git folder")
+
+
+def test_links_within_a_git_folder_are_followed(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    (top / ".git" / "objects").rename(top / ".git" / "store")
+    (top / ".git" / "objects").symlink_to("store")
+    proved(top, tmp_path, tmp_path / "origin.git")
+
+
 def test_a_foreign_worktree_is_left_out(tmp_path: Path, private: Path) -> None:
     """Its git folder lies in the directory itself, and only the shared one elsewhere."""
     job = tmp_path / "job"
