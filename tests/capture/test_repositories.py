@@ -385,7 +385,7 @@ def test_no_program_looks_at_a_signature(key: str, kind: bytes, tmp_path: Path) 
     write(top, "new", b"new\n")
     take(top, tmp_path / "snapshot")
     assert not (tmp_path / "ran").exists()
-    (secret,) = record(tmp_path / "snapshot")["secrets"]  # type: ignore[misc]
+    (secret,) = document(tmp_path / "snapshot")["repositories"][0]["secrets"]
     assert (secret["file"], secret["commit"]) == ("settings.py", commit)
     git(top, "log")  # the control: git itself starts it
     assert (tmp_path / "ran").exists()
@@ -632,6 +632,70 @@ def test_a_private_repository_that_a_part_of_a_git_folder_leads_to_is_left_out(
     (job / ".git" / "refs" / "heads" / "main").unlink()
     (job / ".git" / "shallow").symlink_to(private / "plan")
     refused(job, tmp_path / "shallow", "shallow is a link out of the git folder")
+
+
+def diary(folder: Path) -> Path:
+    """A file beside the repository that is no part of it."""
+    (folder / "private").mkdir()
+    (folder / "private" / "notes.txt").write_text("secret plan\n")
+    return folder / "private"
+
+
+def everything(out: Path, folder: Path) -> bytes:
+    """Return all text of a snapshot, and each blob of its bundles."""
+    git(folder, "clone", "-q", "--bare", folder / "origin.git", "all.git")
+    for bundle in out.glob("*.bundle"):
+        git(folder / "all.git", "fetch", "-q", bundle, "+refs/*:refs/*")
+    rows = git(folder / "all.git", "cat-file", "--batch-all-objects", "--batch")
+    return rows + b"".join(path.read_bytes() for path in out.iterdir())
+
+
+@pytest.mark.parametrize("attributes", [b"", b"* text=auto\n", b"*.txt filter=lfs\n"])
+def test_a_file_below_a_link_is_gone(attributes: bytes, tmp_path: Path) -> None:
+    top = new_origin(tmp_path, {"kept.py": b"one\n", "d/notes.txt": b"x\n"})
+    diary(tmp_path)
+    write(top, ".git/info/attributes", attributes)
+    write(top, ".git/info/exclude", b"/d\n")
+    (top / "d" / "notes.txt").unlink()
+    (top / "d").rmdir()
+    (top / "d").symlink_to("../private")
+    out = tmp_path / "out"
+    taken(top, out)
+    assert record(out)["deleted"] == {"count": 1, "paths": ["d/notes.txt"]}
+    assert b"secret plan" not in everything(out, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", ["../private/notes.txt", "./../private/notes.txt", ".git/privates/notes.txt"]
+)
+def test_a_path_that_git_never_writes_is_not_read(path: str, tmp_path: Path) -> None:
+    """The path of an index is changed by hand."""
+    top = new_origin(tmp_path, {"kept.py": b"one\n"})
+    diary(tmp_path)
+    write(top, ".git/privates/notes.txt", b"secret plan\n")
+    name = "a" * (len(path) - 10) + "/notes.txt"
+    write(top, name, b"x\n")
+    git(top, "add", "-A")
+    index = (top / ".git" / "index").read_bytes()[:-20].partition(b"TREE")[0]
+    index = index.replace(name.encode(), path.encode())
+    (top / ".git" / "index").write_bytes(index + hashlib.sha1(index).digest())
+    assert path.encode() in git(top, "ls-files", "-s")
+    out = tmp_path / "out"
+    taken(top, out)
+    assert b"secret plan" not in everything(out, tmp_path)
+
+
+def test_a_submodule_below_a_link_is_no_part(tmp_path: Path, private: Path) -> None:
+    top = new_origin(tmp_path)
+    commit = git(private, "rev-parse", "HEAD").decode().strip()
+    git(top, "update-index", "--add", "--cacheinfo", f"160000,{commit},d/clone")
+    git(top, "commit", "-qm", "a submodule")
+    write(top, ".git/info/exclude", b"/d\n")
+    (top / "d").symlink_to("../private")
+    out = tmp_path / "out"
+    found = taken(top, out)
+    assert [one["name"] for one in found["repositories"]] == ["clone"]
+    assert b"secret plan" not in everything(out, tmp_path)
 
 
 PARTS_OF_GIT = ("refs", "objects", "packed-refs")
