@@ -1067,7 +1067,9 @@ def take_rpm(context: Context) -> Taken:
 def take_conda(context: Context) -> Taken:
     """The explicit list of the conda environment that this Python, or CONDA_PREFIX, belongs to."""
     places = [sys.prefix, context.environ.get("CONDA_PREFIX", "")]
-    folder = next((p for p in places if p and os.path.isdir(os.path.join(p, "conda-meta"))), None)
+    folder = next(
+        (p for p in places if os.path.isabs(p) and os.path.isdir(os.path.join(p, "conda-meta"))), None
+    )
     if folder is None:
         raise GaveUp("not-there")
     rows, broken, withheld = [], [], []

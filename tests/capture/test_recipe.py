@@ -245,3 +245,11 @@ def test_the_locale_that_python_set_is_not_the_users(at_start: bytes, kept: bool
 
 def test_the_file_is_in_the_package() -> None:
     assert os.access(str(files("reprobuild_runtime").joinpath("capture.py")), os.R_OK)
+
+
+@pytest.mark.parametrize(
+    "name", ["CONDA_PREFIX", "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC"]
+)
+def test_relative_folders_of_conda_are_not_read(name: str) -> None:
+    assert common._absolute_folders({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
+    assert common._absolute_folders({name: "/there"}) == {name: "/there"}
