@@ -61,6 +61,7 @@ from typing import (
     Sequence,
     Set,
     Tuple,
+    Union,
 )
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -1066,7 +1067,9 @@ def take_rpm(context: Context) -> Taken:
 def take_conda(context: Context) -> Taken:
     """The explicit list of the conda environment that this Python, or CONDA_PREFIX, belongs to."""
     places = [sys.prefix, context.environ.get("CONDA_PREFIX", "")]
-    folder = next((p for p in places if p and os.path.isdir(os.path.join(p, "conda-meta"))), None)
+    folder = next(
+        (p for p in places if os.path.isabs(p) and os.path.isdir(os.path.join(p, "conda-meta"))), None
+    )
     if folder is None:
         raise GaveUp("not-there")
     rows, broken, withheld = [], [], []
@@ -1347,6 +1350,8 @@ _CALM = (
     "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
     "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
     "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
+    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
+    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
     "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
 )  # fmt: skip
 # What decides how bytes on the disk and in the repository belong together.
@@ -1400,6 +1405,7 @@ class Repository:
         _check_owner(top, self.folder, self.common, program, context)
         self.clean: Set[bytes] = set()  # ids of new files in which no secret was found
         self.searched = 0  # bytes
+        self.above: Optional[Tuple[bytes, int]] = None  # the folder of the last file, and its descriptor
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
         os.mkdir(self.objects)
@@ -1455,6 +1461,49 @@ class Repository:
                 self.options += ["-c", f"{name}.{key}="]
             self.options += ["-c", f"{name}.required=false"]
 
+    def state(self, path: bytes) -> Optional[os.stat_result]:
+        """Return the state of what lies at a path of the work tree; None for what is gone, as git tells it."""
+        try:
+            folder, name = self._enter(path)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open(self, path: bytes) -> int:
+        """Return the descriptor of a file of the work tree."""
+        folder, name = self._enter(path)
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+    def readlink(self, path: bytes) -> bytes:
+        """Return the text of a link in the work tree."""
+        folder, name = self._enter(path)
+        return os.readlink(name, dir_fd=folder)
+
+    def leave(self) -> None:
+        """Close the folder of the last file."""
+        if self.above:
+            os.close(self.above[1])
+        self.above = None
+
+    def _enter(self, path: bytes) -> Tuple[int, bytes]:
+        """Return the folder that a path lies in, and its last name; an index may hold any path.
+
+        Raises:
+            FileNotFoundError: the path is none that git writes. NotADirectoryError: it leads over a link.
+        """
+        above, _, name = path.rpartition(b"/")
+        if self.above is None or self.above[0] != above:
+            self.leave()
+            folder = os.open(self.top, _FOLDER)
+            for step in above.split(b"/") if above else ():
+                outer = folder
+                try:
+                    folder = os.open(_checked(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                finally:
+                    os.close(outer)
+            self.above = (above, folder)
+        return self.above[1], _checked(name)
+
     def add(self, kind: bytes, content: bytes) -> bytes:
         """Write an object into our own folder, and return its id."""
         whole = kind + b" %d\0" % len(content) + content
@@ -1505,6 +1554,15 @@ class Repository:
         return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
 
 
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def _checked(name: bytes) -> bytes:
+    if name.lower() in (b"", b".", b"..", b".git"):
+        raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
+    return name
+
+
 def find_top(folder: str) -> Optional[str]:
     """Return the work tree that a folder is in, or None."""
     folder = os.path.realpath(folder)
@@ -1533,7 +1591,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
 
 
 # Files of a git folder whose content, or the commits that they name, goes into a capture.
-_READ = ("HEAD", "config", "config.worktree", "index", "info", "info/attributes", "packed-refs", "shallow")
+_READ = (
+    "HEAD", "commondir", "config", "config.worktree", "gitdir", "index", "info", "info/attributes", "packed-refs",
+    "shallow",
+)  # fmt: skip
 
 
 def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
@@ -1543,6 +1604,10 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     `core.worktree` (gitrepository-layout, git-config).
     """
     here = os.path.join(os.path.realpath(top), ".git")
+    for own in dict.fromkeys((folder, common)):
+        outside = next(_links_out(own, common, context), None)
+        if outside is not None:
+            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
@@ -1550,11 +1615,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
             raise GaveUp(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
-    elif folder == here:
-        outside = next(_links_out(folder), None)
-        if outside is not None:
-            raise GaveUp("untrusted", f"{_path(outside)} is a link out of the git folder")
-    elif not _claims(folder, top, program, context):
+    elif folder != here and not _claims(folder, top, program, context):
         raise GaveUp(
             "untrusted",
             f"{_path(folder)} is the git folder of another directory: "
@@ -1562,15 +1623,22 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         )
 
 
-def _links_out(folder: str) -> Iterator[str]:
+def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
+    """Yield links of a git folder that lead out of it, and out of the one that it shares with others."""
+    inside = (folder + os.sep, common + os.sep)
     places = [os.path.join(folder, name) for name in _READ]
-    for name in ("refs", "reftable"):
-        places.append(os.path.join(folder, name))
-        for above, folders, files in os.walk(places[-1]):
-            places += [os.path.join(above, one) for one in folders + files]
-    for place in places:
-        if os.path.islink(place) and not os.path.realpath(place).startswith(folder + os.sep):
+    waiting = [os.path.join(folder, name) for name in ("refs", "reftable", "objects")]
+    for place in (*places, *waiting):
+        if os.path.islink(place) and not os.path.realpath(place).startswith(inside):
             yield place
+    while waiting:
+        context.left()
+        for entry in _scan(waiting.pop()):
+            if entry.is_symlink():
+                if not os.path.realpath(entry.path).startswith(inside):
+                    yield entry.path
+            elif entry.is_dir():
+                waiting.append(entry.path)
 
 
 def _claims(folder: str, top: str, program: str, context: Context) -> bool:
@@ -1634,7 +1702,10 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     if hidden:
         entries, unmerged = _entries(repository)
         staged = _staged(repository, head, unmerged)
-    files = _look(repository, entries, unmerged)
+    try:
+        files = _look(repository, entries, unmerged)
+    finally:
+        repository.leave()
     _name_unstaged(files, hidden)
     index, work = _trees(repository, head, staged, entries, files, [path for path, *_ in unmerged])
     facts: Dict[str, Any] = {
@@ -2087,20 +2158,22 @@ def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files:
     # Of a path that is only intended to be added the index has an empty file, and no tree has it.
     if entry is not None and found == (entry.mode, entry.oid) and path not in files.intended:
         return
-    if found is not None or not os.path.lexists(os.path.join(os.fsencode(repository.top), path)):
-        files.changed[path] = found
+    with contextlib.suppress(OSError):
+        if found is not None or repository.state(path) is None:
+            files.changed[path] = found
 
 
 def _object(
     repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
 ) -> Optional[Tuple[bytes, bytes]]:
     """Return mode and id of what lies at a path, with its content in our folder; None, and why, where there is none."""
-    full = os.path.join(os.fsencode(repository.top), path)
     repository.context.left()
     try:
-        state = os.lstat(full)
+        state = repository.state(path)
+        if state is None:
+            return None
         if stat.S_ISLNK(state.st_mode):
-            return b"120000", _keep(repository, os.readlink(full), entry)
+            return b"120000", _keep(repository, repository.readlink(path), entry)
         if not stat.S_ISREG(state.st_mode):
             if not stat.S_ISDIR(state.st_mode):
                 _leave(files, path, "special-file")
@@ -2108,8 +2181,7 @@ def _object(
         if state.st_size > most:
             _leave(files, path, "too-large", state.st_size)
             return None
-        number = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(number, "rb") as stream:
+        with open(repository.open(path), "rb") as stream:
             content = stream.read(most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -2173,13 +2245,17 @@ def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None, r
 def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files) -> None:
     """Look at a submodule: its commit goes into our tree, its work tree is a repository of its own."""
     full = os.path.join(repository.top, os.fsdecode(path))
-    if os.path.exists(os.path.join(full, ".git")) and not os.path.islink(full):
+    state = None
+    with contextlib.suppress(OSError):
+        state = repository.state(path)
+    there = state is not None and stat.S_ISDIR(state.st_mode)
+    if there and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
         with contextlib.suppress(GaveUp, OSError):
             head = _head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
-    elif not os.path.isdir(full) or os.path.islink(full):
+    elif not there:
         _look_at(repository, path, entry, files, CHANGED_FILE)
     elif any(names for _, _, names in os.walk(full)):
         _leave(files, path + b"/", "not-initialised")
@@ -2197,26 +2273,30 @@ def _look_filtered(
 
     `pointer` is the blob of the index where the filter is LFS, None for other filters.
     """
-    full = os.path.join(os.fsencode(repository.top), path)
-    if not os.path.lexists(full):
+    try:
+        state = repository.state(path)
+    except OSError:
+        _leave(files, path, "unreadable")
+        return
+    if state is None:
         files.changed[path] = None
         return
-    size = os.lstat(full).st_size
+    size = state.st_size
     large = _LFS.match(pointer or b"")
     if pointer is None:
         _leave(files, path, "filtered", size)
     elif (
-        large is None or size != int(large.group(2)) or (touched and not _is_content(repository, full, large))
+        large is None or size != int(large.group(2)) or (touched and not _is_content(repository, path, large))
     ):
         _look_at(repository, path, entry, files, CHANGED_FILE)
     else:
         files.large.append({"path": quote(path), "sha256": large.group(1).decode(), "bytes": size})
 
 
-def _is_content(repository: Repository, full: bytes, pointer: Match[bytes]) -> bool:
+def _is_content(repository: Repository, path: bytes, pointer: Match[bytes]) -> bool:
     """Whether a file is the content that a pointer of LFS names; git cannot tell without LFS's filter."""
     try:
-        return _sha256(os.fsdecode(full), repository.context) == pointer.group(1).decode()
+        return _sha256(repository.open(path), repository.context) == pointer.group(1).decode()
     except OSError:
         return False
 
@@ -2234,11 +2314,13 @@ def _look_untracked(repository: Repository, files: Files) -> None:
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
             continue
         with contextlib.suppress(OSError):
-            waiting.append((os.lstat(os.path.join(os.fsencode(repository.top), path)).st_size, path))
-    hidden = _hidden(repository, [path for _, path in waiting])
+            state = repository.state(path)
+            if state is not None:
+                waiting.append((state.st_size, path, stat.S_ISLNK(state.st_mode)))
+    hidden = _hidden(repository, [path for _, path, _ in waiting])
     total = count = 0
-    for size, path in sorted(waiting):
-        if path in hidden and not os.path.islink(os.path.join(os.fsencode(repository.top), path)):
+    for size, path, linked in sorted(waiting):
+        if path in hidden and not linked:
             _leave(files, path, "filtered", size)
         elif count >= UNTRACKED_COUNT:
             _leave(files, path, "too-many", size)
@@ -2361,17 +2443,35 @@ def _search(
 
 
 def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes]) -> Dict[bytes, str]:
-    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for."""
+    """Return the first of the commits that no remote has with each of these blobs; as many as there is time for.
+
+    `git log` would do it alone, and start a program of the repository's configuration for each signature.
+    """
     found: Dict[bytes, str] = {}
-    if not facts["head"]:
+    if not facts["head"] or not oids:
         return found
     above = [facts["head"], *(f"^{one}" for one in facts["prerequisites"])]
     with contextlib.suppress(GaveUp):
-        for oid in sorted(oids):
-            words = ("log", "--format=%H", "--reverse", "--no-renames", f"--find-object={oid.decode()}")
-            said = repository.git(*words, *above, "--").split()
-            if said:
-                found[oid] = said[0].decode()
+        commits = repository.git("rev-list", "--reverse", *above, "--", most=SEARCHED)
+        words = (
+            "diff-tree",
+            "--stdin",
+            "--root",
+            "-r",
+            "--raw",
+            "--no-abbrev",
+            "--no-renames",
+            "--no-ext-diff",
+        )
+        asked = (f"--find-object={oid.decode()}" for oid in sorted(oids))
+        commit = ""
+        for row in repository.git(*words, *asked, stdin=commits, most=SEARCHED).split(b"\n"):
+            if not row.startswith(b":"):
+                commit = row.decode("ascii", "replace")
+                continue
+            for oid in row.split(b" ", 4)[2:4]:
+                if oid in oids:
+                    found.setdefault(oid, commit)
     return found
 
 
@@ -2439,7 +2539,7 @@ def _objects(said: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
             at += int(words[2]) + 1
 
 
-def _sha256(path: str, context: Context) -> str:
+def _sha256(path: Union[str, int], context: Context) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         for piece in iter(lambda: stream.read(1 << 20), b""):

@@ -116,20 +116,35 @@ editables() {
     done | sort -u
 }
 
-# Missing objects are not fetched, which could start a program of the repository's configuration.
+# Missing objects are not fetched, no filter and no `git status` of a submodule is started: the repository's
+# configuration may name any program.
 in_repository() { # TOP WORDS...
     local top=$1
     shift
     GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none timeout 60 git --no-pager -C "$top" -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never "$@"
 }
 
+users_lfs() { # whether the user's own configuration alone says how LFS is started
+    local scopes
+    scopes=$(in_repository "$1" config --show-scope --get-regexp '^(filter\.lfs|lfs\.(extension|customtransfer))\.') &&
+        ! grep -qE '^(local|worktree)[[:space:]]' <<< "$scopes"
+}
+
 # `git diff HEAD`, not `git diff`: that one leaves out what is staged, and then fits no commit.
 take_repository() { # FOLDER
-    local top name
+    local top name key calm
     top=$(git -C "$1" rev-parse --show-toplevel 2> /dev/null) || return 0
     name=$(basename -- "$top" | tr -c 'A-Za-z0-9._\n-' _)
     [ ! -e "$part/$name.untracked" ] || return 0
-    in_repository "$top" diff --binary --full-index --no-ext-diff --no-textconv --no-color --no-renames \
+    calm=()
+    while IFS= read -r -d '' key; do
+        key=${key%.*} # a name with `=` would be cut in `-c`
+        case $key in *=*) return 0 ;; esac
+        [ "$key" = filter.lfs ] && users_lfs "$top" && continue
+        calm+=(-c "$key.clean=" -c "$key.smudge=" -c "$key.process=" -c "$key.required=false")
+    done < <(in_repository "$top" config -z --name-only --get-regexp '^filter\.')
+    in_repository "$top" ${calm[@]+"${calm[@]}"} diff --ignore-submodules=dirty --submodule=short \
+        --binary --full-index --no-ext-diff --no-textconv --no-color --no-renames \
         --src-prefix=a/ --dst-prefix=b/ HEAD > "$part/$name.diff"
     [ -s "$part/$name.diff" ] || rm -f "$part/$name.diff"
     in_repository "$top" ls-files -z --others --exclude-standard > "$part/$name.untracked"

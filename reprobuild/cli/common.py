@@ -257,7 +257,10 @@ def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
     https://specifications.freedesktop.org/basedir-spec/: "if an implementation encounters a relative path in any of
     these variables it should consider the path invalid and ignore it".
     """
-    names = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
+    names = (
+        "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "CONDA_PREFIX",
+        "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC",
+    )  # fmt: skip
     return {name: value for name, value in env.items() if name not in names or Path(value).is_absolute()}
 
 

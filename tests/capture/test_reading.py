@@ -404,6 +404,13 @@ def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").glob("*.diff")} == {"clone.diff", "clone-2.diff"}
 
 
+def test_a_relative_prefix_of_conda_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "env" / "conda-meta").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(capture.GaveUp):
+        capture.take_conda(context({"CONDA_PREFIX": "env"}))
+
+
 def test_what_conda_installed_is_listed_with_its_hashes(tmp_path: Path) -> None:
     folder = tmp_path / "env" / "conda-meta"
     folder.mkdir(parents=True)

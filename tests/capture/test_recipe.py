@@ -109,6 +109,20 @@ def test_its_diff_fits_the_commit(job: dict[str, str], tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*.bundle"))
 
 
+@pytest.mark.parametrize("key", ["clean", "process"])
+def test_no_filter_of_a_repository_is_run(key: str, job: dict[str, str], tmp_path: Path) -> None:
+    top = tmp_path / "clone"
+    git(top, "config", f"filter.evil one.{key}", f"touch {tmp_path}/ran; cat")
+    git(top, "config", "filter.evil one.required", "true")
+    write(top, ".git/info/attributes", b'*.py filter="evil one"\n* filter=lfs\n')
+    git(top, "config", f"filter.lfs.{key}", f"touch {tmp_path}/ran; cat")
+    assert run_recipe(tmp_path / "out", job).returncode == 0
+    assert not (tmp_path / "ran").exists()
+    assert b"in the work tree" in (tmp_path / "out" / "clone.diff").read_bytes()
+    git(top, "diff", "HEAD", fails=True)  # the control
+    assert (tmp_path / "ran").exists()
+
+
 def test_commits_that_no_remote_has_are_bundled(job: dict[str, str], tmp_path: Path) -> None:
     git(tmp_path / "clone", "commit", "-qm", "unpushed")
     assert run_recipe(tmp_path / "out", job).returncode == 0
@@ -231,3 +245,11 @@ def test_the_locale_that_python_set_is_not_the_users(at_start: bytes, kept: bool
 
 def test_the_file_is_in_the_package() -> None:
     assert os.access(str(files("reprobuild_runtime").joinpath("capture.py")), os.R_OK)
+
+
+@pytest.mark.parametrize(
+    "name", ["CONDA_PREFIX", "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC"]
+)
+def test_relative_folders_of_conda_are_not_read(name: str) -> None:
+    assert common._absolute_folders({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
+    assert common._absolute_folders({name: "/there"}) == {name: "/there"}

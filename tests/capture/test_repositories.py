@@ -30,6 +30,7 @@ from tests.capture.repositories import (
 )
 from tests.capture.test_secrets import captured_bytes
 from tests.conftest import reprobuild
+from tests.snapshot.samples import SECRETS
 
 
 def record(out: Path, number: int = 0) -> dict[str, object]:
@@ -349,6 +350,47 @@ def test_nothing_that_a_configuration_names_is_run(key: str, attributes: bytes, 
     assert not (tmp_path / "ran").exists()
 
 
+SIGNED = b"""tree %s
+author a <a@b.invalid> 0 +0000
+committer a <a@b.invalid> 0 +0000
+gpgsig -----BEGIN %s-----
+ abcd
+ -----END %s-----
+
+signed
+"""
+SIGNATURES = [
+    ("gpg.program", b"PGP SIGNATURE"), ("gpg.openpgp.program", b"PGP SIGNATURE"),
+    ("gpg.x509.program", b"SIGNED MESSAGE"), ("gpg.ssh.program", b"SSH SIGNATURE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "kind"), SIGNATURES)
+def test_no_program_looks_at_a_signature(key: str, kind: bytes, tmp_path: Path) -> None:
+    """The commit of a secret is looked up among commits that somebody signed."""
+    top = tmp_path / "clone"
+    top.mkdir()
+    git(top, "init", "-q", ".")
+    write(top, "settings.py", f'token = "{SECRETS["github"]}"\n'.encode())
+    git(top, "add", "-A")
+    said = SIGNED % (git(top, "write-tree").strip(), kind, kind)
+    commit = git(top, "hash-object", "-t", "commit", "-w", "--stdin", stdin=said).decode().strip()
+    git(top, "update-ref", "HEAD", commit)
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    git(top, "config", key, evil)
+    git(top, "config", "log.showSignature", "true")
+    git(top, "config", "gpg.ssh.allowedSignersFile", evil)
+    write(top, "new", b"new\n")
+    take(top, tmp_path / "snapshot")
+    assert not (tmp_path / "ran").exists()
+    (secret,) = document(tmp_path / "snapshot")["repositories"][0]["secrets"]
+    assert (secret["file"], secret["commit"]) == ("settings.py", commit)
+    git(top, "log")  # the control: git itself starts it
+    assert (tmp_path / "ran").exists()
+
+
 def test_the_hostile_configuration_of_these_tests_works(tmp_path: Path) -> None:
     """The control of the test above: plain git does run it."""
     top = new_origin(tmp_path)
@@ -590,6 +632,129 @@ def test_a_private_repository_that_a_part_of_a_git_folder_leads_to_is_left_out(
     (job / ".git" / "refs" / "heads" / "main").unlink()
     (job / ".git" / "shallow").symlink_to(private / "plan")
     refused(job, tmp_path / "shallow", "shallow is a link out of the git folder")
+
+
+def diary(folder: Path) -> Path:
+    """A file beside the repository that is no part of it."""
+    (folder / "private").mkdir()
+    (folder / "private" / "notes.txt").write_text("secret plan\n")
+    return folder / "private"
+
+
+def everything(out: Path, folder: Path) -> bytes:
+    """Return all text of a snapshot, and each blob of its bundles."""
+    git(folder, "clone", "-q", "--bare", folder / "origin.git", "all.git")
+    for bundle in out.glob("*.bundle"):
+        git(folder / "all.git", "fetch", "-q", bundle, "+refs/*:refs/*")
+    rows = git(folder / "all.git", "cat-file", "--batch-all-objects", "--batch")
+    return rows + b"".join(path.read_bytes() for path in out.iterdir())
+
+
+@pytest.mark.parametrize("attributes", [b"", b"* text=auto\n", b"*.txt filter=lfs\n"])
+def test_a_file_below_a_link_is_gone(attributes: bytes, tmp_path: Path) -> None:
+    top = new_origin(tmp_path, {"kept.py": b"one\n", "d/notes.txt": b"x\n"})
+    diary(tmp_path)
+    write(top, ".git/info/attributes", attributes)
+    write(top, ".git/info/exclude", b"/d\n")
+    (top / "d" / "notes.txt").unlink()
+    (top / "d").rmdir()
+    (top / "d").symlink_to("../private")
+    out = tmp_path / "out"
+    taken(top, out)
+    assert record(out)["deleted"] == {"count": 1, "paths": ["d/notes.txt"]}
+    assert b"secret plan" not in everything(out, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", ["../private/notes.txt", "./../private/notes.txt", ".git/privates/notes.txt"]
+)
+def test_a_path_that_git_never_writes_is_not_read(path: str, tmp_path: Path) -> None:
+    """The path of an index is changed by hand."""
+    top = new_origin(tmp_path, {"kept.py": b"one\n"})
+    diary(tmp_path)
+    write(top, ".git/privates/notes.txt", b"secret plan\n")
+    name = "a" * (len(path) - 10) + "/notes.txt"
+    write(top, name, b"x\n")
+    git(top, "add", "-A")
+    index = (top / ".git" / "index").read_bytes()[:-20].partition(b"TREE")[0]
+    index = index.replace(name.encode(), path.encode())
+    (top / ".git" / "index").write_bytes(index + hashlib.sha1(index).digest())
+    assert path.encode() in git(top, "ls-files", "-s")
+    out = tmp_path / "out"
+    taken(top, out)
+    assert b"secret plan" not in everything(out, tmp_path)
+
+
+def test_a_submodule_below_a_link_is_no_part(tmp_path: Path, private: Path) -> None:
+    top = new_origin(tmp_path)
+    commit = git(private, "rev-parse", "HEAD").decode().strip()
+    git(top, "update-index", "--add", "--cacheinfo", f"160000,{commit},d/clone")
+    git(top, "commit", "-qm", "a submodule")
+    write(top, ".git/info/exclude", b"/d\n")
+    (top / "d").symlink_to("../private")
+    out = tmp_path / "out"
+    found = taken(top, out)
+    assert [one["name"] for one in found["repositories"]] == ["clone"]
+    assert b"secret plan" not in everything(out, tmp_path)
+
+
+PARTS_OF_GIT = ("refs", "objects", "packed-refs")
+
+
+def linked(folder: Path, private: Path) -> None:
+    """Make a git folder whose commits are those of a private repository."""
+    git(private, "pack-refs")
+    folder.mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n")
+    for name in PARTS_OF_GIT:
+        (folder / name).symlink_to(private / ".git" / name)
+
+
+def test_links_of_a_git_folder_that_claims_the_directory(tmp_path: Path, private: Path) -> None:
+    job = tmp_path / "job"
+    linked(job / "g", private)
+    (job / ".git").write_text("gitdir: g\n")
+    assert git(job, "log", "--format=%s").startswith(b"secret plan")
+    for name in ("packed-refs", "refs", "objects"):
+        refused(job, tmp_path / name, f"g/{name} is a link out of the git folder")
+        (job / "g" / name).unlink()
+
+
+def test_links_of_a_shared_git_folder(tmp_path: Path, private: Path) -> None:
+    """The folder of the worktree itself has none."""
+    job = tmp_path / "job"
+    linked(job / "c", private)
+    own = job / "c" / "worktrees" / "w"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "commondir").write_text("../..\n")
+    (own / "gitdir").write_text("../../../.git\n")
+    (job / ".git").write_text("gitdir: c/worktrees/w\n")
+    assert git(job, "log", "--format=%s").startswith(b"secret plan")
+    refused(job, tmp_path / "out", "c/packed-refs is a link out of the git folder")
+
+
+@pytest.mark.parametrize("name", ["objects", "objects/pack", "objects/info/alternates", "commondir"])
+def test_links_to_objects_of_a_private_repository(name: str, tmp_path: Path, private: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    git(job, "init", "-q", "-b", "main", ".")
+    commit = git(private, "rev-parse", "HEAD").decode()
+    (job / ".git" / "refs" / "heads" / "main").write_text(commit)
+    place = job / ".git" / name
+    if place.is_dir():
+        place.rename(tmp_path / "empty")
+    place.symlink_to(private / ".git" / name)
+    refused(job, tmp_path / "out", f"{name} is a link out of the git folder")
+
+
+def test_links_within_a_git_folder_are_followed(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    (top / ".git" / "objects").rename(top / ".git" / "store")
+    (top / ".git" / "objects").symlink_to("store")
+    proved(top, tmp_path, tmp_path / "origin.git")
 
 
 def test_a_foreign_worktree_is_left_out(tmp_path: Path, private: Path) -> None:
