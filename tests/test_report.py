@@ -110,10 +110,12 @@ def test_what_was_excused_is_in_the_headline() -> None:
     )
     lines = render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines()
     headline = "your work: 2 of 2 comparisons identical, 5 values excused (3 time, 1 rate, 1 ignored)"
-    assert lines[lines.index(headline) + 1] == "  warning: w: 1 NaN of 2"
+    assert (
+        lines[lines.index(headline) + 1] == "  warning: w: 1 NaN of 2"
+    )  # no number of runs is in the certificate
     document = summary(make_lock(), IMAGE, verdict, Path("out"))["verdict"]["work"]
     assert document == {
-        "comparisons": 2, "identical": 2, "excused": {"time": 3, "rate": 1, "ignored": 1},
+        "runs": 2, "upper": 1.0, "comparisons": 2, "identical": 2, "excused": {"time": 3, "rate": 1, "ignored": 1},
         "warnings": ["w: 1 NaN of 2"],
     }  # fmt: skip
     alone = make_verdict(comparisons=(Comparison(name="a", verdict="identical", excused={"time": 1}),))

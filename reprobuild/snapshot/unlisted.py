@@ -35,7 +35,7 @@ class _Distribution(Struct, frozen=True):
 
 
 class _Distributions(Struct, frozen=True):
-    found: Annotated[tuple[_Distribution, ...], Meta(max_length=100_000)] = ()
+    found: Annotated[tuple[_Distribution, ...], Meta(max_length=1_000_000)] = ()
 
 
 class _Python(Struct, frozen=True):

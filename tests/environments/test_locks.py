@@ -84,6 +84,17 @@ def others(value: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+def with_its_pair(lock: Lock, steps: tuple[Any, ...], value: str) -> Lock:
+    """Return a lock in which the name and the place of a source follow one another."""
+    if len(steps) != 3 or steps[0] != "sources":
+        return lock
+    if steps[-1] == "name":
+        return replaced(lock, (*steps[:-1], "path"), f"/src/{value}")
+    if steps[-1] == "path":
+        return replaced(lock, (*steps[:-1], "name"), value.rpartition("/")[2])
+    return lock
+
+
 def is_silent(owners: tuple[Owner, ...]) -> bool:
     kinds = [kind for kind, _ in owners]
     for kind, name in owners:
@@ -123,7 +134,7 @@ PARTS = [leaf for leaf in parts(full_lock()) if leaf[0] != ("realised",)]
 def test_each_value_is_compared_or_on_the_list(leaf: Leaf, tmp_path: Path) -> None:
     steps, owners, value = leaf
     for another in others(value):
-        lock = replaced(full_lock(), steps, another)
+        lock = with_its_pair(replaced(full_lock(), steps, another), steps, str(another))
         try:
             write_lock(lock, tmp_path / "tried")
             read_lock(tmp_path / "tried")

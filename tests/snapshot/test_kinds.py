@@ -72,9 +72,14 @@ def test_names(name: str, field: str) -> None:
 
 
 def test_every_field_has_a_kind_and_no_name_two() -> None:
-    assert {kind.field for kind in KINDS} | {"digest", "remarks", "absent", "captured", "apt_lists"} == set(
-        Snapshot.__struct_fields__
-    )
+    assert {kind.field for kind in KINDS} | {
+        "digest",
+        "remarks",
+        "absent",
+        "captured",
+        "apt_lists",
+        "unlisted",
+    } == set(Snapshot.__struct_fields__)
     names = [name for kind in KINDS for name in (kind.name, *kind.others)]
     assert len(names) == len(set(names))
     assert kind_of("notes.txt") is None
