@@ -78,6 +78,9 @@ def test_what_does_not_follow_from_the_lock_is_refused(
     assert not (tmp_path / "bad").exists()
     assert not (tmp_path / "new" / "blobs" / BLOB[-67:]).exists()
     said = alone(tmp_path / "bad.tar", "-o", tmp_path / "bad")
+    if "is no file of an image" in said.stderr:  # of an image the other program takes known files alone
+        assert (said.returncode, (tmp_path / "bad").exists()) == (11, False)
+        return
     assert said.returncode == 0
     assert "only the bytes were compared, with the sender's own list" in said.stderr
     with pytest.raises(ShipError, match=SAID):  # nor where the other program unpacked it
