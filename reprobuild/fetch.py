@@ -96,6 +96,9 @@ def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Hal
     # One machine's: where locks reach no other machine, two must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
     with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
+        for unfinished in (part, _copy_of(part)):
+            if unfinished.is_symlink():  # a store that is handed over could lead the download elsewhere
+                unfinished.unlink()
         if _is_whole(artefact, store):  # another process brought it in the meantime
             return store.blob(artefact.sha256).stat().st_size
         if sure:
@@ -104,9 +107,13 @@ def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: Hal
         return _complete(artefact, folder / "part", store, net, caches, halt)
 
 
+def _copy_of(part: Path) -> Path:
+    return part.with_name(f"{part.name}.copy")
+
+
 def _complete(artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: Halt) -> int:
     # Beside an unfinished download, which goes on where no cache has the file.
-    copy = part.with_name(f"{part.name}.copy")
+    copy = _copy_of(part)
     if take(artefact, caches, copy):
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)

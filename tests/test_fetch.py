@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from reprobuild.alone import machine
+from reprobuild.caches import Caches
 from reprobuild.errors import FetchError
 from reprobuild.fetch import artefacts, fetch
 from reprobuild.lock import Artefact, Base, Deb
@@ -198,3 +199,25 @@ def test_every_file_of_a_lock_is_named_once(tmp_path: Path) -> None:
     found = sorted(item.sha256 for item in artefacts(lock))
     files = (wheel.file, source.file, debs[0].file, debs[1].file)
     assert found == sorted(file.sha256 for file in files)
+
+
+@pytest.mark.parametrize(("ending", "cached"), [("", False), (".copy", True)])
+def test_a_link_in_the_place_of_an_unfinished_download_leads_nothing_elsewhere(
+    tmp_path: Path, served: Served, store: Store, ending: str, cached: bool
+) -> None:
+    """A store that is handed over may have one."""
+    wanted = artefact(served.give("/x", BODY), BODY, name="x-1-0.conda")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    if cached:
+        (cache / wanted.filename).write_bytes(BODY)
+    outside = tmp_path / "outside"
+    outside.write_text("own")
+    link = store.root / "partial" / f"{wanted.sha256}.{machine()}{ending}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+    assert fetch([wanted], store, Net(), caches=Caches(conda=(cache,))) == 1
+    assert len(served.asked) == (not cached)
+    assert store.blob(wanted.sha256).read_bytes() == BODY
+    assert outside.read_text() == "own"
+    assert unfinished(store) == []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from reprobuild.alone import lock
+from reprobuild.alone import alone
+from reprobuild.halt import Halt
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store import Store, touch
 
@@ -29,7 +27,7 @@ def kept_root(base: str, store: Store) -> Path:
     # A tree has modes of its own, and closed directories: each user of a shared store has one.
     folder = store.root / "roots" / (f"{base}.{os.geteuid()}" if store.shared else base)
     key = root_key(folder.name)
-    with _alone(folder):
+    with alone(folder.with_suffix(".lock"), Halt()):
         if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
             with store.scratch() as scratch:
                 fresh, old = scratch / "fresh", scratch / "old"
@@ -56,14 +54,6 @@ def place_script(name: str, folder: Path) -> Path:
     script = folder / name
     script.write_bytes((files("reprobuild.realise") / "in_sandbox" / name).read_bytes())
     return script
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("ab") as stream:
-        lock(stream.fileno(), fcntl.LOCK_EX)
-        yield
 
 
 def _state(folder: Path) -> str:
