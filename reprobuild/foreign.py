@@ -7,11 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from reprobuild.fleet.page import FLEET
 from reprobuild.guard.plain import open_plain
-from reprobuild.image.build import Image
-from reprobuild.results import REPORT, VERDICT, is_built_here
-from reprobuild.store import Store
+from reprobuild.results import FLEET, REPORT, VERDICT
 from reprobuild.verify.certificate import LARGEST, is_certificate
 
 # What a bundle has beside the files that `build` writes. A name among them may be the user's own file.
@@ -20,22 +17,15 @@ _UNTOUCHED = (
 )  # fmt: skip
 
 
-def set_aside(
-    image: Image, former: Image | None, out: Path, store: Store, say: Callable[[str], None]
-) -> None:
-    """Take certificate, page and fleet out of a directory, unless the same image was made there before.
+def set_aside(out: Path, say: Callable[[str], None]) -> None:
+    """Take certificate, page and fleet of another image out of a directory.
 
     A certificate gets another name, and the rest is removed. No link is followed.
 
     Args:
-        image: as it was made now.
-        former: that the directory told of before.
         out: the directory.
-        store: remembers what was made where.
-        say: is told of each file.
+        say: takes a note for each file.
     """
-    if former is not None and former.tree == image.tree and is_built_here(former, out, store):
-        return
     if os.path.lexists(out / VERDICT):
         _set_verdict_aside(out / VERDICT, say)
     for path in (out / REPORT, out / FLEET):
@@ -43,7 +33,7 @@ def set_aside(
             path.unlink()
             say(f"removed {path}: it is not known to be of this image")
     if left := [name for name in _UNTOUCHED if os.path.lexists(out / name)]:
-        say(f"not made by this build, and left in {out} as they are: {', '.join(left)}")
+        say(f"not made by this command, and left in {out} as they are: {', '.join(left)}")
 
 
 def _set_verdict_aside(place: Path, say: Callable[[str], None]) -> None:

@@ -34,7 +34,7 @@ from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.interpreter.standalone import mirrored
-from reprobuild.results import IMAGE, LOCK, former_image, remember_built, remember_tree
+from reprobuild.results import IMAGE, LOCK, former_image, is_built_here, remember_built, remember_tree
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -204,7 +204,8 @@ def build(
         image = _make_image(sealed, out, session, texts, reference, making)
         remember_tree(image, session.store)
         image = _record(kept_singles(image, former, out, session.store, session.say), out)
-        set_aside(image, former, out, session.store, session.say)
+        if former is None or former.tree != image.tree or not is_built_here(former, out, session.store):
+            set_aside(out, session.say)
         remember_built(image, out, session.store)
         if making.singles:
             digests = write_singles(

@@ -23,6 +23,7 @@ from reprobuild.verify.headline import excused_values, upper_bound
 from reprobuild.verify.verdict import Verdict
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
+FLEET = "fleet.json"  # what many nodes answered
 _LARGEST = 1 << 20  # of image.json, which has some 500 bytes
 _BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"
 
@@ -147,9 +148,18 @@ def remember_built(image: Image, out: Path, store: Store) -> None:
 
     A store that cannot be written to is left as it is: the image counts as one of others.
     """
-    if not is_built_here(image, out, store):
+    _remember(_built_key(image, out), store)
+
+
+def remember_pulled(image: Image, out: Path, store: Store) -> None:
+    """Note in a store that a pull wrote the image of a directory of results; its name is not believed."""
+    _remember(_built_key(image, out, "pulled into"), store)
+
+
+def _remember(key: str, store: Store) -> None:
+    if store.recall(key) is not True:
         with contextlib.suppress(OSError):
-            store.remember(_built_key(image, out), True)
+            store.remember(key, True)
 
 
 def is_built_here(image: Image, out: Path, store: Store) -> bool:
@@ -160,10 +170,15 @@ def is_built_here(image: Image, out: Path, store: Store) -> bool:
     return store.recall(_built_key(image, out)) is True
 
 
-def _built_key(image: Image, out: Path) -> str:
+def is_pulled_here(image: Image, out: Path, store: Store) -> bool:
+    """Tell whether this store remembers that a pull wrote the image of a directory."""
+    return store.recall(_built_key(image, out, "pulled into")) is True
+
+
+def _built_key(image: Image, out: Path, way: str = "made in") -> str:
     facts = (image.lock, image.manifest, image.tree, image.reference)
     content = (
-        "\0".join(("image made in a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
+        "\0".join((f"image {way} a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
     )
     return hashlib.sha256(content).hexdigest()
 

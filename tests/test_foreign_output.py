@@ -101,7 +101,7 @@ def test_papers_of_others_do_not_become_those_of_the_image(stated: bool, out: Pa
         assert not (out / name).exists()
         assert f"removed {out / name}: it is not known to be of this image" in done.stderr
     assert not (out / VERDICT).exists()
-    assert f"not made by this build, and left in {out} as they are: README.md\n" in done.stderr
+    assert f"not made by this command, and left in {out} as they are: README.md\n" in done.stderr
     assert (out / "README.md").read_text() == "sh evil.sh"
 
 

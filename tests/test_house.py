@@ -17,8 +17,8 @@ ORDER = [
     "store", "share", "listing", "compare", "caches", "fetch", "keep", "brought", "halflife", "registry", "apt",
     "conda", "resolve", "payload", "wheelorder", "realise", "preflight", "collect", "config", "render", "context",
     "image", "engines", "builders", "explain",
-    "environments", "verify", "report", "session", "results", "checks", "running", "ship", "fleet", "doctor",
-    "foreign", "pipeline", "rebuild", "cli",
+    "environments", "verify", "report", "session", "results", "foreign", "checks", "running", "ship", "fleet", "doctor",
+    "pipeline", "rebuild", "cli",
 ]  # fmt: skip
 
 # One door for each ugly thing.

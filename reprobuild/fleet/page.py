@@ -30,12 +30,11 @@ from reprobuild.image.build import Image
 from reprobuild.lock import Lock
 from reprobuild.report.page import render_html
 from reprobuild.report.page.nodes import Met, Nodes, Odd, Peers
-from reprobuild.results import REPORT, VERDICT, is_built_here
+from reprobuild.results import FLEET, REPORT, VERDICT, is_built_here
 from reprobuild.session import Session
 from reprobuild.verify.certificate import read_certificate
 from reprobuild.whole import write_file
 
-FLEET = "fleet.json"
 _LARGEST = 256 << 20  # of thousands of nodes
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from reprobuild.errors import BuildError, FetchError, ShipError
 from reprobuild.fetch import fetch
+from reprobuild.foreign import set_aside
 from reprobuild.guard.below import touch_below
 from reprobuild.image.build import LAYOUT, Image
 from reprobuild.image.layout import layout_digest, read_layout
@@ -26,7 +27,7 @@ from reprobuild.registry.manifest import OTHER, find_image
 from reprobuild.registry.reference import Reference, parse_reference
 from reprobuild.registry.repository import Repository
 from reprobuild.render import render
-from reprobuild.results import IMAGE, LOCK, former_image, remember_tree
+from reprobuild.results import IMAGE, LOCK, former_image, is_pulled_here, remember_pulled, remember_tree
 from reprobuild.session import Session
 from reprobuild.ship.alone.unbundle import origin
 from reprobuild.ship.belonging import Belonging, find_lock, lock_named, offers_of, write_believed
@@ -90,7 +91,7 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
     with shipping():
         found = find_image(reference, platform, net, store, hub).image
         exact = Reference(host=reference.host, name=reference.name, digest=found.digest)
-        _refuse_other(out, found.digest)
+        former = _former(out, found.digest)
         repository = Repository(exact, net, hub)
         named = lock_named(repository, found, store)
         offers = offers_of(repository, found.digest, named)
@@ -105,9 +106,12 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
         out.mkdir(parents=True, exist_ok=True)
         _begin(out, found.digest)
         image = _write_image(lock, found, out, store)
+        if former is None or not is_pulled_here(former, out, store):
+            set_aside(out, session.say)
         builder, referrers = write_believed(repository, offers, lock, image, out)
         image = msgspec.structs.replace(image, builder=builder)
         remember_tree(image, store)
+        remember_pulled(image, out, store)
         keep(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
         _begun(out, found.digest).unlink(missing_ok=True)
@@ -122,14 +126,19 @@ def pull(text: str, out: Path, session: Session, services: Mapping[str, str], pl
     )  # fmt: skip
 
 
-def _refuse_other(out: Path, digest: str) -> None:
-    """Stop where a folder holds anything else than what a pull of this image left: it would be replaced."""
+def _former(out: Path, digest: str) -> Image | None:
+    """Return the image that a folder states, the one of this pull.
+
+    Raises:
+        ShipError: the folder holds anything else than what a pull of this image left: it would be replaced.
+    """
     former = former_image(out)
     if former is not None and former.manifest != digest:
         raise ShipError(f"{out} holds another image, {former.manifest[:80]!r}", hint=_ANOTHER)
     ours = former is not None or _begun(out, digest).exists() or not out.exists()
     if not ours and not (out.is_dir() and not any(out.iterdir())):
         raise ShipError(f"{out} is there, and holds something else", hint=_ANOTHER)
+    return former
 
 
 def _begin(out: Path, digest: str) -> None:

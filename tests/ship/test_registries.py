@@ -16,7 +16,7 @@ from reprobuild.keep import kept_locks
 from reprobuild.net import Body, Net
 from reprobuild.registry.logins import Logins
 from reprobuild.registry.repository import INDEX, MANIFEST
-from reprobuild.results import read_image
+from reprobuild.results import REPORT, VERDICT, read_image
 from reprobuild.ship.papers import KINDS
 from reprobuild.ship.pulling import pull
 from reprobuild.ship.pushing import push
@@ -319,6 +319,43 @@ def test_nothing_of_others_is_replaced(name: str, held: Held, tmp_path: Path) ->
         assert err.value.hint == "name another folder: `reprobuild pull REF -o OUT`"
     found = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in (*found, tmp_path / "file")] == [b"mine\n"] * 2
+
+
+def papers(out: Path) -> bytes:
+    """Write a page, and a certificate of the image that a directory states; return the certificate."""
+    certificate = certificate_of(*read_image(out))
+    (out / VERDICT).write_bytes(certificate)
+    (out / REPORT).write_text("<p>identical")
+    return certificate
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_papers_that_others_left_do_not_become_those_of_the_image(
+    stated: bool, held: Held, tmp_path: Path
+) -> None:
+    """The folder has the mark of a pull, or states the very image that is pulled."""
+    make_results(tmp_path / "out")
+    manifest = sent(tmp_path / "out", held)["reference"].rpartition("sha256:")[2]
+    make_results(tmp_path / "handed")
+    forged = papers(tmp_path / "handed")
+    if not stated:
+        (tmp_path / "handed" / "image.json").unlink()
+        (tmp_path / "handed" / f".pulling-{manifest}").touch()
+    session = make_session(tmp_path / "store")
+    pull(f"{held.host}/{NAME}:1", tmp_path / "handed", session, {})
+    assert not {VERDICT, REPORT} & {path.name for path in (tmp_path / "handed").iterdir()}
+    aside = tmp_path / "handed" / f"verdict-{sha256(forged)[7:19]}.json"
+    assert aside.read_bytes() == forged
+
+
+def test_papers_that_were_made_after_a_pull_stay(held: Held, tmp_path: Path) -> None:
+    make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    brought(held, tmp_path / "back")
+    papers(tmp_path / "back")
+    before = content(tmp_path / "back")
+    brought(held, tmp_path / "back")
+    assert content(tmp_path / "back") == before
 
 
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_told(held: Held, tmp_path: Path) -> None:
