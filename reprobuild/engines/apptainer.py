@@ -21,10 +21,10 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.descriptors import files_below, remove
+from reprobuild.descriptors import remove
 from reprobuild.engines.apptainer_cache import Cache, Kept
 from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
-from reprobuild.engines.kept import keep_folder
+from reprobuild.engines.kept import keep_folder, read_folder
 from reprobuild.engines.limits import limits_of_caller
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
@@ -277,8 +277,4 @@ def _outputs(folder: Path, kept: Path | None = None) -> dict[str, bytes]:
     if kept:
         keep_folder(folder, kept)
         return {}
-    found = {}
-    for path, _, number in files_below(folder):
-        with os.fdopen(os.dup(number), "rb") as stream:
-            found[path] = stream.read()
-    return found
+    return read_folder(folder)

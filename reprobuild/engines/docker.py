@@ -29,7 +29,7 @@ from docker.utils.socket import frames_iter
 from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import with_gpus
 from reprobuild.engines.docker_options import container_options
-from reprobuild.engines.kept import Pieces, folder_tar, keep_tar, read_files
+from reprobuild.engines.kept import Pieces, folder_tar, keep_tar, read_files, spool_small
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.errors import EngineError
@@ -299,7 +299,6 @@ def _outputs(container: Container, task: Task) -> dict[str, bytes]:
         keep_tar(cast("IO[bytes]", Pieces(chunks)), task.kept)
         return {}
     with tempfile.TemporaryFile() as spool:
-        for chunk in chunks:
-            spool.write(chunk)
+        spool_small(chunks, spool)
         spool.seek(0)
         return read_files(spool)

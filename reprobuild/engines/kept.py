@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from reprobuild.guard.below import move_below, open_below
 from reprobuild.guard.tars import UNREADABLE
 
 CHUNK = 1 << 20
+LARGEST = 256 << 20  # bytes of all files that are read into memory; lists of a capture have some megabytes
 _ROOM = "free space there, or let TMPDIR name a folder with more room"
 _STRANGE = "let the command write it under a plain name"
 
@@ -61,9 +63,7 @@ def keep_tar(stream: IO[bytes], folder: Path) -> None:
                     with _possible(folder, name), open_below(folder, name) as target:
                         shutil.copyfileobj(opened, target, CHUNK)
     except UNREADABLE as err:
-        raise EngineError(
-            f"what a container wrote cannot be read: {err}", hint="see the log of the engine"
-        ) from None
+        raise _damaged(err) from None
 
 
 def keep_folder(source: Path, folder: Path) -> None:
@@ -114,11 +114,67 @@ def folder_tar(path: str) -> bytes:
 
 
 def read_files(stream: IO[bytes]) -> dict[str, bytes]:
-    """Return the regular files of a tar of one folder, by their path relative to it."""
-    found = {}
-    with tarfile.open(fileobj=stream) as tar:
-        for info in tar:
-            opened = tar.extractfile(info) if info.isreg() else None
-            if opened:
-                found[info.name.partition("/")[2]] = opened.read()
+    """Return the regular files of a tar of one folder, by their path relative to it.
+
+    Raises:
+        EngineError: they are too large together, or the tar is damaged.
+    """
+    found: dict[str, bytes] = {}
+    whole = 0
+    try:
+        with tarfile.open(fileobj=stream) as tar:
+            for info in tar:
+                opened = tar.extractfile(info) if info.isreg() else None
+                if opened:
+                    whole += info.size
+                    refuse_large(whole)
+                    found[info.name.partition("/")[2]] = opened.read()
+    except UNREADABLE as err:
+        raise _damaged(err) from None
     return found
+
+
+def spool_small(pieces: Iterable[bytes], spool: IO[bytes]) -> None:
+    """Write the pieces of a tar that `read_files` is to read.
+
+    Raises:
+        EngineError: it is too large.
+    """
+    whole = 0
+    for piece in pieces:
+        whole += len(piece)
+        refuse_large(whole)
+        spool.write(piece)
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """Return the regular files below a folder, by their path relative to it. No link is followed.
+
+    Raises:
+        EngineError: they are too large together.
+    """
+    found: dict[str, bytes] = {}
+    whole = 0
+    for path, _, number in files_below(folder):
+        with os.fdopen(os.dup(number), "rb") as stream:
+            whole += os.fstat(number).st_size
+            refuse_large(whole)
+            found[path] = stream.read(LARGEST)
+    return found
+
+
+def refuse_large(size: int) -> None:
+    """Refuse files for the memory of this process that have more bytes than any list of a capture.
+
+    Raises:
+        EngineError: so it is.
+    """
+    if size > LARGEST:
+        raise EngineError(
+            f"a container wrote more than {LARGEST >> 20} MiB where lists of a capture are expected",
+            hint="its programs are not those of reprobuild: build the image again from its lock",
+        )
+
+
+def _damaged(err: Exception) -> EngineError:
+    return EngineError(f"what a container wrote cannot be read: {err}", hint="see the log of the engine")

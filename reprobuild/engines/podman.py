@@ -20,7 +20,7 @@ import msgspec
 
 from reprobuild import proc
 from reprobuild.engines import gpu
-from reprobuild.engines.kept import folder_tar, keep_tar, read_files
+from reprobuild.engines.kept import folder_tar, keep_tar, read_files, refuse_large
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.podman_options import container_options
@@ -293,6 +293,8 @@ def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, by
 
         def keep(stream: int, data: bytes) -> None:
             if stream == 1:
+                if not task.kept:
+                    refuse_large(spool.tell() + len(data))
                 spool.write(data)
 
         argv = ["podman", "cp", f"{container}:{task.outputs}", "-"]

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.engines.kept import Pieces, keep_folder, keep_tar
+from reprobuild.engines.kept import (
+    LARGEST,
+    Pieces,
+    keep_folder,
+    keep_tar,
+    read_files,
+    read_folder,
+    spool_small,
+)
 from reprobuild.errors import EngineError
 
 
@@ -114,6 +122,49 @@ def test_a_file_larger_than_the_disk_is_refused_before_it_fills_it(small: Path) 
     with pytest.raises(EngineError, match=f"a file has {1 << 40} bytes"):
         keep_tar(io.BytesIO(head + b"\0" * 100_000), small)
     assert tree(small) == {}
+
+
+def holes(tmp_path: Path) -> tarfile.TarInfo:
+    """Return a file of 1 TiB as GNU tar writes one of holes."""
+    with (tmp_path / "holes").open("wb") as stream:
+        stream.truncate(1 << 40)
+    packed = subprocess.run(
+        ["tar", "--sparse", "-cC", str(tmp_path), "holes"], check=True, stdout=subprocess.PIPE
+    ).stdout
+    (tmp_path / "holes").unlink()
+    (tmp_path / "tar").write_bytes(packed)
+    with tarfile.open(tmp_path / "tar") as found:
+        return found.getmembers()[0]
+
+
+def test_files_for_the_memory_are_bounded(tmp_path: Path) -> None:
+    """A capture in a hostile image gives what it likes: a file of holes takes no room there."""
+    sparse = tmp_path / "out"
+    sparse.mkdir()
+    with (sparse / "freeze.txt").open("wb") as stream:
+        stream.truncate(1 << 40)
+    assert holes(tmp_path).size == 1 << 40
+    pieces = (bytes(1 << 20) for _ in range((LARGEST >> 20) + 1))
+    for read in (
+        lambda: read_folder(sparse),
+        lambda: read_files((tmp_path / "tar").open("rb")),
+        lambda: spool_small(pieces, io.BytesIO()),
+    ):
+        with pytest.raises(EngineError, match="wrote more than 256 MiB where lists of a capture") as failed:
+            read()
+        assert failed.value.hint == (
+            "its programs are not those of reprobuild: build the image again from its lock"
+        )
+
+
+def test_files_for_the_memory(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a").write_bytes(b"1")
+    (tmp_path / "l").symlink_to("/etc/passwd")
+    assert read_folder(tmp_path) == {"deep/a": b"1"}
+    assert read_files(tar(("out/deep/a", b"1"), link("out/l", "/etc/passwd"))) == {"deep/a": b"1"}
+    with pytest.raises(EngineError, match="what a container wrote cannot be read"):
+        read_files(io.BytesIO(tar(("out/a", b"1" * 5000)).getvalue()[:3000]))
 
 
 def test_pieces_are_a_file() -> None:
