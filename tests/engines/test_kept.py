@@ -147,7 +147,7 @@ def test_files_for_the_memory_are_bounded(tmp_path: Path) -> None:
     pieces = (bytes(1 << 20) for _ in range((LARGEST >> 20) + 1))
     for read in (
         lambda: read_folder(sparse),
-        lambda: read_files((tmp_path / "tar").open("rb")),
+        lambda: read_files(io.BytesIO((tmp_path / "tar").read_bytes())),
         lambda: spool_small(pieces, io.BytesIO()),
     ):
         with pytest.raises(EngineError, match="wrote more than 256 MiB where lists of a capture") as failed:
