@@ -108,7 +108,7 @@ def key_note(store: Store) -> str:
             f"what {store.root} remembers does not count: {store.known} cannot keep keys of stores; {_MEND}"
         )
     if key is None:
-        return ""
+        return _exposure(store.root)
     if is_private(store.root):
         return (
             f"{store.root} has a key from elsewhere: what it remembers is made again, under a key of your own"
@@ -116,7 +116,20 @@ def key_note(store: Store) -> str:
     return (
         f"{store.root} has a key that you did not join: what it remembers does not count; to trust each of its "
         f"writers as yourself: `reprobuild store join {shlex.quote(str(store.root))}`"
+        + "".join(f"; {each}" for each in (_exposure(store.root),) if each)
     )
+
+
+def _exposure(root: Path) -> str:
+    """Return what the owner of a store can do to others who use it; empty where that is the user, or root."""
+    with contextlib.suppress(FileNotFoundError):
+        owner = root.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            return (
+                f"{root} belongs to {_owner(owner)}, who can exchange its files while a command uses them: use a "
+                "store of your own where you do not trust that user as yourself"
+            )
+    return ""
 
 
 def _unrecorded(store: Store) -> UsageError:

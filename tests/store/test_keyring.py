@@ -73,6 +73,13 @@ def test_one_of_another_user_is_not_believed_either(given: Path, own: Keyring) -
     assert Store(given, own).recall("k") is None
     assert (given / "key").read_bytes() == before
     assert "`reprobuild store join " in key_note(mine)
+    exposure = (
+        f"{given} belongs to user number {EVE}, who can exchange its files while a command uses them: use a store of "
+        "your own where you do not trust that user as yourself"
+    )
+    assert key_note(mine).endswith(f"; {exposure}")
+    (given / "key").unlink()
+    assert key_note(Store(given, own)) == exposure
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640])
