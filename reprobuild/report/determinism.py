@@ -43,8 +43,9 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         yield f"{where}: {smoke.verdict}"
     else:
         counts = Counter(probe.verdict for probe in smoke.probes)
+        how = "with the image's own threads, and with one" if smoke.libraries else "in strict mode"
         said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
-        yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
+        yield f"{where}: {len(smoke.probes)} probes {how}: {said}"
     yield from _bound(smoke)
     away = [safe(probe.name) for probe in smoke.probes if probe.verdict == "not-applicable"]
     if away:
