@@ -21,8 +21,8 @@ LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is kno
 # Distributions that compute, as people write them; those without probes are named in a note.
 TITLES = {"numpy": "NumPy", "scipy": "SciPy", "scikit-learn": "scikit-learn", "jax": "JAX"}
 UNPROBED = (
-    "tensorflow", "tensorflow-cpu", "jax", "cupy", "numba", "xgboost", "lightgbm", "catboost", "mxnet", "paddlepaddle",
-    "onnxruntime", "polars",
+    "tensorflow", "tensorflow-cpu", "jax", "jax-cuda12-plugin", "jax-cuda13-plugin", "cupy", "numba", "xgboost",
+    "lightgbm", "catboost", "mxnet", "paddlepaddle", "onnxruntime", "polars",
 )  # fmt: skip
 UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
 ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"

@@ -10,7 +10,7 @@ from reprobuild.verify.verdict import Deviation, Smoke
 
 # A fact that only one of both has is no other fact: nothing is known of it. Variables may be unset.
 _FACTS = re.compile(
-    r"machine|cpu_model|cpu_capability|(openmp_)?threads|probe_threads\.\w+|settings\.\w+"
+    r"machine|cpu_model|cpu_capability|cpu_features|(openmp_)?threads|probe_threads\.\w+|settings\.\w+"
     r"|blas\.\d+\.(name|config|core|threads)"
 )
 _VARIABLES = re.compile(

@@ -19,8 +19,8 @@ RUN = Path(program.__file__)
 PLANTED = Path(__file__).parent / "planted_arrays.py"
 KNOWN = child.register()
 GENERATIONS = {
-    "1": ("numpy==1.26.4", "scipy==1.11.4", "scikit-learn==1.3.2"),
-    "2": ("numpy==2.2.6", "scipy==1.15.3", "scikit-learn==1.6.1"),
+    "1": ("numpy==1.26.4", "scipy==1.11.4", "scikit-learn==1.3.2", "jax==0.4.30", "jaxlib==0.4.30"),
+    "2": ("numpy==2.2.6", "scipy==1.15.3", "scikit-learn==1.6.1", "jax==0.5.3", "jaxlib==0.5.3"),
 }
 CONTROLS = {*controls.RACES, *controls.OTHERS, "set_order", "unseeded", "unseeded_numpy"}
 CALM = {"stress": False, "controls": False}

@@ -42,11 +42,12 @@ WANTED = EXPECTED["cpu"]
 NUMPY = sum(name == "numpy" for name in WANTED.libraries.values())
 SCIPY = [name for name, library in WANTED.libraries.items() if library == "scipy"]
 LEARNING = [name for name, library in WANTED.libraries.items() if library == "scikit-learn"]
+JAX = [name for name, library in WANTED.libraries.items() if library == "jax"]
 (KMEANS,) = WANTED.informational
 RACE = "numpy_matmul_fp64"
 START = {"random": "3", "hash": "4", "numpy": "5", "hook": {"seed": "42"}}
 FINGERPRINT = {
-    "cuda_build": False, "cpus": 2, "threads": 2, "cpu_model": "one", "cpu_capability": "AVX2",
+    "cuda_build": False, "cpus": 2, "threads": 2, "cpu_model": "one", "cpu_features": "AVX2 FMA3",
     "blas": [{"name": "libopenblas", "core": "Haswell", "threads": 2}], "numpy": "2.2.6",
 }  # fmt: skip
 WORKLOAD = Workload(command=("python", "train.py", "--out", "{out}/model.pt"), outputs=("model.pt",))
@@ -54,7 +55,12 @@ WORKLOAD = Workload(command=("python", "train.py", "--out", "{out}/model.pt"), o
 
 def answer(*, quick: bool = False, without: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     """Return what a container answers where all is well; `without` are libraries that it does not have."""
-    skipped = {"verdict": "SKIPPED", "digest": None, "distinct": 0, "why": "not applicable here: no"}
+    skipped = {
+        "verdict": "SKIPPED",
+        "digest": None,
+        "distinct": 0,
+        "why": "not applicable here: it does not import: no",
+    }
     probes = [
         {
             "name": name, "kind": "algebra", "dtype": "float64", "shape": "8x8", "documented": "none",
@@ -105,7 +111,7 @@ def check(
     return verify_image(lock, asked, engine, {}), engine
 
 
-ALL = ("numpy", "scipy", "scikit-learn")
+ALL = ("numpy", "scipy", "scikit-learn", "jax")
 
 
 def test_all_is_well() -> None:
@@ -117,8 +123,16 @@ def test_all_is_well() -> None:
     )
     (smoke,) = verdict.smoke
     assert (smoke.verdict, smoke.hook, smoke.open, verdict.notes) == ("identical", "identical", (), ())
-    assert smoke.libraries == {"numpy": NUMPY, "scipy": len(SCIPY), "scikit-learn": len(LEARNING) - 1}
-    words = f"NumPy: {NUMPY} probes, SciPy: {len(SCIPY)} probes, scikit-learn: {len(LEARNING) - 1} probes"
+    assert smoke.libraries == {
+        "numpy": NUMPY,
+        "scipy": len(SCIPY),
+        "scikit-learn": len(LEARNING) - 1,
+        "jax": len(JAX),
+    }
+    words = (
+        f"NumPy: {NUMPY} probes, SciPy: {len(SCIPY)} probes, scikit-learn: {len(LEARNING) - 1} probes, "
+        f"JAX: {len(JAX)} probes"
+    )
     assert scope_words(verdict) == f" ({words})"
     lines = certificate_lines(verdict)
     total = len(WANTED.probes)
@@ -140,7 +154,9 @@ def test_the_exit_code() -> None:
     assert msgspec.structs.replace(verdict, round_trip="exact").exit_code == 0
     assert scope_words(verdict) == f" (NumPy: {NUMPY} probes)"
     away = {probe.name for probe in verdict.smoke[0].probes if probe.verdict == "not-applicable"}
-    assert away == {*SCIPY, *LEARNING}
+    assert away == {*SCIPY, *LEARNING, *JAX}
+    line = f"  not applicable here: {len(away)} probes of libraries that the image does not have"
+    assert line in certificate_lines(verdict)
 
 
 def test_with_work() -> None:
@@ -156,7 +172,7 @@ def test_a_library_of_the_lock_must_answer() -> None:
     first, second = (answer(quick=quick, without=("scipy",)) for quick in (False, True))
     verdict, _ = check(lock_of(*ALL), first, second)
     assert verdict.determinism.cpu == "inconclusive"
-    assert "scipy_linalg: not applicable here: no" in verdict.smoke[0].open
+    assert "scipy_linalg: not applicable here: it does not import: no" in verdict.smoke[0].open
     assert scope_words(verdict) == ""
 
 
@@ -233,7 +249,7 @@ def test_one_thread_is_said() -> None:
     ("names", "said"),
     [
         (("xgboost",), "cpu: no probe is of xgboost: nothing is known about it"),
-        (("jax", "xgboost"), "cpu: no probe is of jax, xgboost: nothing is known about them"),
+        (("tensorflow", "xgboost"), "cpu: no probe is of tensorflow, xgboost: nothing is known about them"),
     ],
 )
 def test_libraries_without_probes_are_named(names: tuple[str, ...], said: str) -> None:
@@ -250,7 +266,7 @@ def test_the_threads_of_blas_explain_other_digests() -> None:
     then, _ = check(lock_of(*ALL))
     earlier = Certificate(path=Path("x"), sha256="0" * 64, verdict=then)
     assert compare_against(then, earlier).verdict == "same"
-    assert ("blas.0.threads", "2") in facts(then.smoke[0])
+    assert {("blas.0.threads", "2"), ("cpu_features", "AVX2 FMA3")} <= set(facts(then.smoke[0]))
     told = copy.deepcopy(FINGERPRINT)
     told["blas"] = [{"name": "libopenblas", "core": "Zen", "threads": 4}]
     other = [answer(quick=quick, fingerprint=told) for quick in (False, True)]

@@ -12,6 +12,7 @@ import pytest
 
 from reprobuild.archive import TarWriter
 from reprobuild.lock import EPOCH, Realised
+from reprobuild.payload import pack_runtime
 from reprobuild.store import Store
 from reprobuild.verify.expected import ARRAYS, PLACE, expected
 from tests.conftest import ROOT
@@ -93,8 +94,9 @@ def test_a_store_without_the_program(tmp_path: Path) -> None:
 def test_an_image_without_torch_is_asked_about_numpy(
     wheels: tuple[str, ...], probe: str, tmp_path: Path
 ) -> None:
-    lock = make_lock(wheels=tuple(map(wheel, wheels)))
-    found = expected(lock, Store(tmp_path / "store"), print)
+    store = Store(tmp_path / "store")
+    lock = make_lock(wheels=tuple(map(wheel, wheels)), realised=realised(pack_runtime(store)))
+    found = expected(lock, store, print)
     assert found is not None
     assert probe in found["cpu"].probes
 

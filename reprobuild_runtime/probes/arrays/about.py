@@ -28,7 +28,7 @@ def about(numpy: "Any") -> "Dict[str, Any]":
     found["blas"] = known
     found["threads"] = blas.threads(known) or None
     found["openmp_threads"] = blas.openmp()
-    found["cpu_capability"] = _features() or None
+    found["cpu_features"] = _features() or None
     return found
 
 

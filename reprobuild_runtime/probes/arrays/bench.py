@@ -48,6 +48,7 @@ class Bench:
 
     def __init__(self, numpy: "Any", seed: int) -> None:
         self.numpy, self.seed = numpy, seed
+        self.kept: "Dict[str, Any]" = {}  # by the probes, for later runs in this process
         self._legacy = numpy.random.get_state()
         self._python = random.getstate()
         maker = getattr(numpy.random, "default_rng", None)  # NumPy 1.17

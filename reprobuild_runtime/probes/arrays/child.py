@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Say = Callable[[Dict[str, Any]], None]
 
-MODULES = ("algebra", "sums", "transforms", "draws", "science", "learning")
+MODULES = ("algebra", "sums", "transforms", "draws", "science", "learning", "compiled")
 
 
 def register() -> "Dict[str, Probe]":
