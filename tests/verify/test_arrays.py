@@ -13,6 +13,7 @@ import reprobuild_runtime
 from reprobuild.lock import Lock, Workload
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.page.answers import computes_the_same, covered
+from reprobuild.report.page.probes import ARRAYS_LEGEND, LEGEND, probes
 from reprobuild.verify.against import compare_against
 from reprobuild.verify.certificate import Certificate, read_verdict
 from reprobuild.verify.check import Asked, verify_image, work_asked
@@ -145,6 +146,9 @@ def test_all_is_well() -> None:
         f"{total - 1} of {total} probes gave the same bytes ({words}), each in 10 runs"
     )
     assert f"({words}) gave the same bytes in every run" in computes_the_same(verdict).sentence
+    page = "".join(map(str, probes(verdict).parts))
+    assert ARRAYS_LEGEND.partition("threads, ")[2] in page
+    assert LEGEND.rpartition(". ")[2] not in page
     assert read_verdict(msgspec.json.encode(verdict), "x") == verdict
 
 
