@@ -1,9 +1,10 @@
-"""Print which probes and controls the smoke test has: the content of reprobuild_runtime/probes/expected.json.
+"""Print which probes and controls the smoke test has: the content of the two files `expected.json`.
 
     python dev/list_probes.py > reprobuild_runtime/probes/expected.json
+    python dev/list_probes.py arrays > reprobuild_runtime/probes/arrays/expected.json
 
-The host expects these answers of an image, whatever the image says. tests/verify/test_expected.py compares the file
-with what this program prints.
+The second is of an image without torch. The host expects these answers of an image, whatever the image says.
+tests/verify/test_expected.py compares the files with what this program prints.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from reprobuild_runtime.probes import bench, child, controls, ranks
+from reprobuild_runtime.probes.arrays import child as arrays_child
+from reprobuild_runtime.probes.arrays import controls as arrays_controls
 
 # What says in a probe that it is not applicable here.
-NOT_HERE = re.compile(r"\bb\.need\(|NotHereError")
+NOT_HERE = re.compile(r"\bb\.(need|package|unseeded)\(|NotHereError")
 CHANGES = (
     "lowest bit", "sign of zero", "payload of NaN", "order", "one element more", "type", "shape", "stride",
     "conjugate view", "negative view",
@@ -30,6 +33,7 @@ CHANGES = (
 # not say so.
 ALERTING = ("index_reduce_mean", "kthvalue", "interpolate_antialias", "sdpa_cudnn")
 EVERYWHERE = ("empty_memory",)
+FRESH = ("set_order", "unseeded", "unseeded_numpy")  # of an image without torch
 ON_CPU = ("completion_order", "set_order", "unseeded")
 
 
@@ -68,12 +72,33 @@ def listed(device: str) -> dict[str, Any]:
     }
 
 
+def arrays() -> dict[str, Any]:
+    """Return what the smoke test of an image without torch must answer."""
+    known = arrays_child.register()
+    races = [f"cpu {name}" for name in arrays_controls.RACES]
+    return {
+        "probes": list(known),
+        "thorough": [],
+        "optional": [name for name, probe in known.items() if absent(probe)],
+        "informational": [name for name, probe in known.items() if probe.informational],
+        "alerting": [],
+        "controls": [*races, *(f"cpu {name}" for name in (*arrays_controls.OTHERS, *FRESH))],
+        "races": races,
+        "comparator": [*CHANGES[:8], "byte order"],
+        "documented": {},
+        "collectives": [],
+        "collective_controls": [],
+        "libraries": {name: probe.library for name, probe in known.items()},
+    }
+
+
 def absent(probe: bench.Probe) -> bool:
     return may_be_absent(probe.function, sys.modules[probe.function.__module__])
 
 
 def main() -> None:
-    print(json.dumps({device: listed(device) for device in ("cpu", "cuda")}, indent=1))
+    of_torch = {device: listed(device) for device in ("cpu", "cuda")}
+    print(json.dumps({"cpu": arrays()} if sys.argv[1:] == ["arrays"] else of_torch, indent=1))
 
 
 if __name__ == "__main__":

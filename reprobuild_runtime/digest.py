@@ -1,4 +1,4 @@
-"""SHA-256 over the bytes of tensors: equal digests are equal bits, shapes, types and layouts."""
+"""SHA-256 over the bytes of tensors and arrays: equal digests are equal bits, shapes, types and layouts."""
 
 import ctypes
 import hashlib
@@ -9,13 +9,19 @@ if TYPE_CHECKING:
 
 
 def digest(values: "Iterable[Any]") -> str:
-    """Return the SHA-256 of tensors and byte strings, in their order; NumPy is not needed."""
+    """Return the SHA-256 of tensors, NumPy's arrays and byte strings, in their order; NumPy is not needed."""
     total = hashlib.sha256()
     for value in values:
-        head, body = (b"bytes", value) if isinstance(value, bytes) else _tensor(value)
+        head, body = (b"bytes", value) if isinstance(value, bytes) else _told(value)
         total.update(b"%d %s %d\0" % (len(head), head, len(body)))
         total.update(body)
     return total.hexdigest()
+
+
+def _told(value: "Any") -> "tuple[bytes, bytes]":
+    if hasattr(value, "detach"):
+        return _tensor(value)
+    return f"{value.shape} {value.dtype.str} {value.strides}".encode(), value.tobytes()
 
 
 def _tensor(value: "Any") -> "tuple[bytes, bytes]":

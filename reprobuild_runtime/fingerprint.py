@@ -56,7 +56,7 @@ def fingerprint(torch: "Any" = None) -> "Dict[str, Any]":
         found["interop_threads"] = _ask(lambda: torch.get_num_interop_threads())
         found["mkl"] = _ask(lambda: bool(torch.backends.mkl.is_available()))
         found["numpy"] = getattr(sys.modules.get("numpy"), "__version__", None)
-        found["triton"] = _version("triton") or _version("pytorch-triton")
+        found["triton"] = distribution_version("triton") or distribution_version("pytorch-triton")
         found["cuda_build"] = bool(torch.version.cuda or torch.version.hip)
         found["settings"] = {name: _ask(lambda: flag(torch)) for name, flag in _FLAGS.items()}  # noqa: B023  called at once
         found["cuda"] = _cuda(torch) if torch.cuda.is_available() else None
@@ -79,7 +79,8 @@ def _environment() -> "Dict[str, str]":
     }
 
 
-def _version(distribution: str) -> "Optional[str]":
+def distribution_version(distribution: str) -> "Optional[str]":
+    """Return the version of an installed distribution, None where there is none."""
     try:
         from importlib.metadata import version
 
@@ -94,8 +95,9 @@ def _cpu_model() -> "Optional[str]":
 
 def _cuda(torch: "Any") -> "Dict[str, Any]":
     devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    libraries = {name: _version(f"nvidia-{name}-cu{(torch.version.cuda or '').partition('.')[0]}") for name in
-                 ("cublas", "cudnn", "nccl", "cuda-runtime")}  # fmt: skip
+    major = (torch.version.cuda or "").partition(".")[0]
+    names = ("cublas", "cudnn", "nccl", "cuda-runtime")
+    libraries = {name: distribution_version(f"nvidia-{name}-cu{major}") for name in names}
     return {
         "version": torch.version.cuda or torch.version.hip,
         "cudnn": torch.backends.cudnn.version(),
@@ -120,7 +122,7 @@ def _cublas() -> "Optional[str]":
     """Return the version of the cuBLAS that is loaded into this process."""
     import ctypes
 
-    for path in _mapped("libcublas.so"):
+    for path in mapped("libcublas.so"):
         parts: "List[str]" = []
         for which in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL of libraryPropertyType
             value = ctypes.c_int()
@@ -131,7 +133,8 @@ def _cublas() -> "Optional[str]":
     return None
 
 
-def _mapped(name: str) -> "List[str]":
+def mapped(name: str) -> "List[str]":
+    """Return the files that this process has mapped and that have these letters in their line."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
             paths = {line.split(None, 5)[5].strip() for line in file if name in line}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reprobuild.report.difference import safe
 from reprobuild.verify.headline import excused_words, work_bound
-from reprobuild.verify.verdict import Against, Deviation, Smoke, Verdict
+from reprobuild.verify.verdict import Against, Deviation, Probe, Smoke, Verdict
 
 # Lines of one list.
 SHOWN = 8
@@ -43,10 +43,15 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         yield f"{where}: {smoke.verdict}"
     else:
         counts = Counter(probe.verdict for probe in smoke.probes)
+        how = "with the image's own threads, and with one" if smoke.libraries else "in strict mode"
         said = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
-        yield f"{where}: {len(smoke.probes)} probes in strict mode: {said}"
+        yield f"{where}: {len(smoke.probes)} probes {how}: {said}"
     yield from _bound(smoke)
     away = [safe(probe.name) for probe in smoke.probes if probe.verdict == "not-applicable"]
+    foreign = [each for each in smoke.probes if smoke.libraries and _of_absent_library(each)]
+    if foreign:
+        away = [name for name in away if name not in {safe(each.name) for each in foreign}]
+        yield f"  not applicable here: {len(foreign)} probes of libraries that the image does not have"
     if away:
         yield f"  not applicable here: {', '.join(away)}"
     if smoke.left_out:
@@ -79,6 +84,10 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
             for p in several.probes
             if p.verdict == "drift"
         )
+
+
+def _of_absent_library(probe: Probe) -> bool:
+    return probe.verdict == "not-applicable" and "does not import" in probe.why
 
 
 def _bound(smoke: Smoke) -> Iterator[str]:

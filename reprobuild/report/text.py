@@ -15,7 +15,7 @@ from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.snapshot.model import Requirement, Snapshot
-from reprobuild.verify.headline import work_alone
+from reprobuild.verify.headline import scope_words
 from reprobuild.verify.verdict import Verdict
 
 _MANY = 12  # deviations of one kind, all of which are told with their reasons
@@ -45,7 +45,7 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
         [
             *lines,
             f"round trip: {verdict.round_trip}",
-            f"determinism: cpu {answers.cpu}{work_alone(verdict)}, gpu {answers.gpu}, "
+            f"determinism: cpu {answers.cpu}{scope_words(verdict)}, gpu {answers.gpu}, "
             f"collectives {answers.collectives}",
         ]
     )

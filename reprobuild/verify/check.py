@@ -24,7 +24,7 @@ from reprobuild.verify.conditions import RUNS, WorkRecord, record
 from reprobuild.verify.document import Device
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.frozen import read_frozen
-from reprobuild.verify.headline import built_for_cuda, judge_determinism
+from reprobuild.verify.headline import built_for_cuda, judge_determinism, unprobed_libraries
 from reprobuild.verify.probe import short
 from reprobuild.verify.round_trip import (
     FREEZE,
@@ -121,6 +121,8 @@ def verify_image(
     determinism, notes = judge_determinism(
         cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile, left_out=not asked.smoke
     )
+    if unprobed := unprobed_libraries(distributions(lock), cpu):
+        notes.append(unprobed)
     made = datetime.datetime.fromtimestamp(asked.now, datetime.timezone.utc)
     return Verdict(
         version=VERSION, made=f"{made:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=asked.manifest,
@@ -138,7 +140,8 @@ def _smoke(
     lock: Lock, asked: Asked, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
 ) -> tuple[Smoke | None, Smoke | None]:
     """Run the smoke test on the CPU, and on the GPUs where torch is built for them and there are any."""
-    if not asked.smoke or not has_torch(lock):
+    arrays = asked.expected is not None and "cpu" in asked.expected and bool(asked.expected["cpu"].libraries)
+    if not asked.smoke or not (has_torch(lock) or arrays):
         return None, None
     run = partial(
         run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough, profile=lock.profile,

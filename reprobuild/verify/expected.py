@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.guard.strings import Line
-from reprobuild.lock import Lock
+from reprobuild.lock import Lock, distributions
 from reprobuild.payload import read_runtime
 from reprobuild.store import Store
 from reprobuild.verify.document import Device
 
 # In the runtime package; tests/verify/test_expected.py compares it with the program itself.
 PLACE = "probes/expected.json"
+# Of an image without torch and with NumPy.
+ARRAYS = "probes/arrays/expected.json"
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -32,6 +34,7 @@ class Expected(Struct, frozen=True, kw_only=True):
         collective_controls: what shows that the order of a sum over ranks is seen, where there are three or more.
         between: collectives between nodes that every torch can do; none in an image of an older reprobuild.
         documented: for each probe the lines of torch's own text that concern it: a name, and words of the line.
+        libraries: for each probe the distribution that it is of; none where all are of torch.
     """
 
     probes: tuple[Line, ...]
@@ -46,20 +49,30 @@ class Expected(Struct, frozen=True, kw_only=True):
     collective_controls: tuple[Line, ...]
     documented: dict[Line, tuple[tuple[Line, ...], ...]]
     between: tuple[Line, ...] = ()
+    libraries: dict[Line, Line] = {}
+
+
+def place_of(lock: Lock) -> str:
+    """Return the file that says what the lock's images answer: torch where it is there, else NumPy."""
+    names = distributions(lock)
+    return ARRAYS if "numpy" in names and "torch" not in names else PLACE
 
 
 def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:
     """Return what the program in the lock's images answers; None where it has no such smoke test.
 
+    Without torch the program probes NumPy and what builds on it.
+
     The store may have let the program go; then what this reprobuild would put into an image counts.
     """
+    place = place_of(lock)
     if lock.realised is not None and store.has(lock.realised.runtime):
-        text = read_runtime(lock, store).get(PLACE)
+        text = read_runtime(lock, store).get(place)
     else:
         say(
             "the store does not have the program that is in the image: the probes of this reprobuild are expected"
         )
-        text = files("reprobuild_runtime").joinpath(*PLACE.split("/")).read_bytes()
+        text = files("reprobuild_runtime").joinpath(*place.split("/")).read_bytes()
     try:
         return None if text is None else msgspec.json.decode(text, type=dict[Device, Expected])
     except msgspec.ValidationError:  # of another reprobuild

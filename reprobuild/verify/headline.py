@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from reprobuild.verify.verdict import Comparison, Determinism, Probe, Smoke, V, Verdict
 
 NO_TORCH = (
-    "the smoke test needs torch, which is not in the image: let `reprobuild verify OUT --command LINE --artefact PATH` "
-    "run your own work"
+    "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: let "
+    "`reprobuild verify OUT --command LINE --artefact PATH` run your own work"
 )
-WORK_ALONE = "the smoke test needs torch, which is not in the image: what was checked is your own work alone"
+WORK_ALONE = (
+    "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was checked is "
+    "your own work alone"
+)
 NOT_RUN = "the smoke test was left out by --no-smoke: determinism is not known"
 WORK_BY_CHOICE = "the smoke test was left out by --no-smoke: what was checked is your own work alone"
 LEFT_OUT = "the GPU and collectives were left out by --scope cpu: nothing is known about them"
+# Distributions that compute, as people write them; those without probes are named in a note.
+TITLES = {"numpy": "NumPy", "scipy": "SciPy", "scikit-learn": "scikit-learn", "jax": "JAX"}
+UNPROBED = (
+    "tensorflow", "tensorflow-cpu", "jax", "jax-cuda12-plugin", "jax-cuda13-plugin", "cupy", "numba", "xgboost",
+    "lightgbm", "catboost", "mxnet", "paddlepaddle", "onnxruntime", "polars",
+)  # fmt: skip
 UNKNOWN_BUILD = "torch did not say whether it is built for CUDA"
 ONE_THREAD = "cpu: the probes ran with 1 thread: an order of threads cannot show"
 OWN_THREAD = "cpu: torch in the image uses 1 thread: with its own settings an order of threads cannot show"
+ARRAYS_ONE_THREAD = "cpu: NumPy in the image uses 1 thread: an order of threads cannot show"
 # Of what drifts with a profile: what strict mode does there.
 _STRICT = {
     "identical": "strict mode cures it", "refused": "strict mode refuses it", "drift": "and in strict mode",
@@ -68,9 +78,37 @@ def work_bound(runs: int) -> str:
 
 def work_alone(verdict: Verdict) -> str:
     """Return the words for an answer that the user's own work gave without a smoke test; empty for others."""
-    if verdict.smoke or verdict.work is None or verdict.determinism.cpu != "identical":
+    return "" if verdict.smoke else scope_words(verdict)
+
+
+def scope_words(verdict: Verdict) -> str:
+    """Return what `cpu identical` is said of where the image has no torch; empty for other answers."""
+    if verdict.determinism.cpu != "identical":
         return ""
-    return f" (your work, {verdict.work.runs} runs)"
+    parts = [each for smoke in verdict.smoke if (each := probed(smoke))]
+    if verdict.work is not None and (parts or not verdict.smoke):
+        parts.append(f"your work, {verdict.work.runs} runs")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def probed(smoke: Smoke) -> str:
+    """Return how many probes of each library were identical where the image has no torch; else the empty text."""
+    return ", ".join(
+        f"{TITLES.get(name, name)}: {number} probe{'s' * (number != 1)}"
+        for name, number in smoke.libraries.items()
+    )
+
+
+def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
+    """Return what is not known of libraries that compute and have no probes; empty where there is none."""
+    if smoke is None or not smoke.libraries:
+        return ""
+    left = [name for name in UNPROBED if name in names and name not in smoke.libraries]
+    return (
+        f"cpu: no probe is of {', '.join(left)}: nothing is known about {'it' if len(left) == 1 else 'them'}"
+        if left
+        else ""
+    )
 
 
 def excused_values(work: Sequence[Comparison]) -> Counter[str]:
@@ -184,10 +222,26 @@ def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -
             yield from _of(smoke, profile)
 
 
+def _of_arrays(smoke: Smoke, unpromised: Sequence[str]) -> Iterator[str]:
+    """Yield what there is to say of an image without torch."""
+    if unpromised:
+        yield (
+            "cpu: drifts with several threads, where its library promises nothing, and OMP_NUM_THREADS=1 cures it: "
+            + ", ".join(unpromised)
+        )
+    if smoke.fingerprint.get("threads") == 1:
+        yield ARRAYS_ONE_THREAD
+    if smoke.stress:
+        yield f"{smoke.device}: {smoke.stress}"
+
+
 def _of(smoke: Smoke, profile: str) -> Iterator[str]:
     by_verdict: dict[str, list[str]] = {}
     for probe in drifting(smoke):
         by_verdict.setdefault(probe.verdict, []).append(probe.name)
+    if smoke.libraries:
+        yield from _of_arrays(smoke, by_verdict.get("informational", []))
+        return
     for verdict, names in by_verdict.items():
         yield f"{smoke.device}: drifts with profile {profile}; {_STRICT[verdict]}: {', '.join(names)}"
     if smoke.device == "cpu" and smoke.threads.get("strict") == 1:

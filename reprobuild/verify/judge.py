@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -15,7 +16,7 @@ from reprobuild.verify.document import (
 )
 from reprobuild.verify.expected import Expected
 from reprobuild.verify.probe import Rules, judge_probe, judged, modes, row, short
-from reprobuild.verify.trust import judge_start, open_platform, open_profile
+from reprobuild.verify.trust import DRAWS, DRAWS_WITHOUT_TORCH, judge_start, open_platform, open_profile
 from reprobuild.verify.verdict import Collectives, Control, Probe, Smoke, V
 
 LEFT_OUT = "they were left out: only some probes were asked for"
@@ -52,13 +53,14 @@ def judge_smoke(
         if answer.name not in left_out or _ran(answer)
     )
     found = tuple(_control(answer) for answer in first.controls)
-    hook = judge_start(first, second)
+    arrays = bool(expected.libraries)
+    hook = judge_start(first, second, DRAWS_WITHOUT_TORCH if arrays else DRAWS)
     reasons = [
         *_missing("probe", names, [probe.name for probe in probes]),
         *_open_probes(probes),
         *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
         *open_platform(first.fingerprint, second.fingerprint),
-        *open_profile(profile, first.fingerprint),
+        *(() if arrays else open_profile(profile, first.fingerprint)),  # profiles set torch
         *(_open_controls(found, expected) if controls else ["the controls were left out"]),
         *_open_comparator(first.comparator, expected.comparator),
         *([f"only {len(names)} of {len(full)} probes were asked for"] if only else []),
@@ -74,7 +76,7 @@ def judge_smoke(
         expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
         open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
         left_out=tuple(name for name in left_out if name not in there),
-        stress=_stress(first.stress), threads=first.threads,
+        stress=_stress(first.stress), threads=first.threads, libraries=_libraries(probes, expected),
     )  # fmt: skip
 
 
@@ -87,6 +89,12 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
         open=(short(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
         fingerprint=told.fingerprint if told else {},
     )  # fmt: skip
+
+
+def _libraries(probes: Iterable[Probe], expected: Expected) -> dict[str, int]:
+    """Count the probes that were identical, by the distribution that they are of; none of torch's."""
+    names = [expected.libraries.get(probe.name, "") for probe in probes if probe.verdict == "identical"]
+    return dict(Counter(name for name in names if name))
 
 
 def _ran(answer: Answer) -> bool:

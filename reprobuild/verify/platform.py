@@ -9,7 +9,10 @@ from reprobuild.verify.document import flat
 from reprobuild.verify.verdict import Deviation, Smoke
 
 # A fact that only one of both has is no other fact: nothing is known of it. Variables may be unset.
-_FACTS = re.compile(r"machine|cpu_model|cpu_capability|threads|probe_threads\.\w+|settings\.\w+")
+_FACTS = re.compile(
+    r"machine|cpu_model|cpu_capability|cpu_features|(openmp_)?threads|probe_threads\.\w+|settings\.\w+"
+    r"|blas\.\d+\.(name|config|core|threads)"
+)
 _VARIABLES = re.compile(
     r"environment\.((OMP|MKL|OPENBLAS|BLIS)_NUM_THREADS|OMP_(DYNAMIC|SCHEDULE|THREAD_LIMIT)"
     r"|MKL_(CBWR|DYNAMIC|ENABLE_INSTRUCTIONS|DEBUG_CPU_TYPE)|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE)"

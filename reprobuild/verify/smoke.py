@@ -73,6 +73,8 @@ def questions(
             hint=f"its probes are: {', '.join(sorted(known))}",
         )
     asked: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}
+    if wanted.libraries:
+        asked["subject"] = "arrays"
     if probes:
         asked.update(only=sorted(probes), **_BRIEF)
     return {**asked, "controls": controls}, {**asked, "quick": True}

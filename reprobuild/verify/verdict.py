@@ -107,7 +107,8 @@ class Smoke(Struct, frozen=True, kw_only=True):
     `hook` says whether what was drawn before anything was seeded was the same in both containers, and `start`
     holds digests of those draws. `open` says why it is inconclusive. `left_out` are probes that were not run: they
     take long, and `thorough` was not asked for. `stress` says why what was to disturb them did not, and
-    `threads` how many torch had in each mode.
+    `threads` how many torch had in each mode. `libraries` counts the identical probes of each distribution where
+    the image has no torch; NumPy and what builds on it were probed then, and `strict` was one thread.
     """
 
     device: Device
@@ -126,6 +127,7 @@ class Smoke(Struct, frozen=True, kw_only=True):
     left_out: Annotated[tuple[Name, ...], Meta(max_length=500)] = ()
     stress: Text = ""
     threads: Annotated[dict[ModeName, Count], Meta(max_length=4)] = {}
+    libraries: Annotated[dict[Name, Count], Meta(max_length=20)] = {}
 
 
 # Why a captured line is not in the image as it was: docs/round-trip.md.

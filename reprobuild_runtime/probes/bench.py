@@ -30,7 +30,10 @@ class Probe:
         fresh: once in each process on a GPU: what a library keeps would make a second run another one by design.
         informational: devices on which nobody promises anything, in no mode; what is seen is only told.
         thorough: it takes long, and is left out unless it is asked for by name or with `thorough`.
+        library: the distribution that it is of, where that is not torch.
     """
+
+    library = ""
 
     def __init__(
         self, function: "Function", documented: "Sequence[Tuple[str, ...]]", **options: "Any"

@@ -72,7 +72,13 @@ def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     say({"threads": torch.get_num_threads()})
     table = bench.Bench(torch, ask["device"], ask["seed"], ask["mode"])
     disturb = Disturbance(torch, ask["device"]).disturb if ask["stress"] else _nothing
-    known = register()
+    each(register(), table, ask, disturb, say)
+
+
+def each(
+    known: "Dict[str, Any]", table: "Any", ask: "Dict[str, Any]", disturb: "Callable[[], None]", say: "Say"
+) -> None:
+    """Run the probes of `names`, and say of each what it gave."""
     for name in ask["names"]:
         say({"begin": name})
         alive = Alive(say)
@@ -97,7 +103,7 @@ def _nothing() -> None:
 
 
 def run(
-    probe: "bench.Probe", table: "bench.Bench", repeats: int, disturb: "Callable[[], None]" = _nothing,
+    probe: "bench.Probe", table: "Any", repeats: int, disturb: "Callable[[], None]" = _nothing,
     alive: "Callable[[], None]" = _nothing,
 ) -> "Dict[str, Any]":  # fmt: skip
     """Run a probe some times, and return its digests, or why there are none; `alive` is called after each run."""
@@ -167,14 +173,22 @@ TASKS: "Dict[str, Any]" = {
 }  # fmt: skip
 
 
-def main(argv: "List[str]") -> int:
+def main(argv: "List[str]", library: str = "torch", tasks: "Dict[str, Any]" = TASKS) -> int:
     """Do one task; 0, also where it fails, which the last line says."""
-    do(json.loads(argv[0]), {})
+    do(json.loads(argv[0]), {}, library, tasks)
     return 0
 
 
-def do(ask: "Dict[str, Any]", about: "Dict[str, Any]") -> bool:
-    """Do one task, and tell whether it came to its end; `about` stands in each line that is said."""
+def do(
+    ask: "Dict[str, Any]", about: "Dict[str, Any]", library: str = "torch", tasks: "Dict[str, Any]" = TASKS
+) -> bool:
+    """Do one task, and tell whether it came to its end.
+
+    Args:
+        about: stands in each line that is said.
+        library: the module that is probed; it is imported first.
+        tasks: by name.
+    """
     from importlib import import_module
 
     _die_with_parent()
@@ -187,13 +201,13 @@ def do(ask: "Dict[str, Any]", about: "Dict[str, Any]") -> bool:
         data.flush()
 
     try:
-        torch = import_module("torch")
+        module = import_module(library)
     except Exception as err:
-        say({"no torch": f"torch does not import: {type(err).__name__}: {err}"})
+        say({f"no {library}": f"{library} does not import: {type(err).__name__}: {err}"})
         return False
-    say({"imported": "torch"})
+    say({"imported": library})
     try:
-        TASKS[ask["task"]](torch, ask, say)
+        tasks[ask["task"]](module, ask, say)
         say({"done": True})
     except Exception as err:
         say({"failed": f"{type(err).__name__}: {err}"[:2000]})

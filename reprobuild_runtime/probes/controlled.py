@@ -7,12 +7,13 @@ import subprocess
 
 from reprobuild_runtime import launch
 from reprobuild_runtime.probes import controls, processes
+from reprobuild_runtime.probes.arrays import controls as arrays
 from reprobuild_runtime.probes.gather import environ_of
 from reprobuild_runtime.probes.judge import judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Sequence
 
 WHY = {
     "completion_order": "the order of the sum cures it; torch's switch cannot help, which `strict cannot help` shows",
@@ -22,22 +23,33 @@ WHY = {
 
 def run(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
     """Return the controls on the CPU, and on the GPU where that is asked for."""
+    if ask["subject"] == "arrays":
+        found = _in_a_process("cpu", arrays.RACES, arrays.OTHERS, ask, command) + _fresh_controls(ask)
+        return [{**each, "why": each["why"].partition("; torch")[0]} for each in found]  # there is none here
     found = _torch_controls("cpu", ask, command) + _fresh_controls(ask)
     return found + (_torch_controls("cuda", ask, command) if ask["device"] == "cuda" else [])
 
 
 def _torch_controls(device: str, ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
+    others = ("empty_memory", *(["completion_order"] if device == "cpu" else []))
+    return _in_a_process(device, controls.RACES[device], others, ask, command)
+
+
+def _in_a_process(
+    device: str, races: "Sequence[str]", others: "Sequence[str]", ask: "Dict[str, Any]", command: "List[str]"
+) -> "List[Dict[str, Any]]":
+    """Return the controls of one process; races need several threads."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = device == "cuda" or cpus > 1
-    environ = {**environ_of("default", ask["seed"]), "OMP_NUM_THREADS": str(max(2, min(cpus, 8)))}
+    mode = "profile" if ask["subject"] == "arrays" else "default"
+    environ = {**environ_of(mode, ask["seed"]), "OMP_NUM_THREADS": str(max(2, min(cpus, 8)))}
     task = {"task": "controls", "device": device, "threads": threads}
     heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
     told = {line["control"]: line["modes"] for line in heard.lines if "control" in line and "modes" in line}
-    why = str(heard.said("no torch") or heard.why or "it said nothing")
-    names = [*controls.RACES[device], "empty_memory", *(["completion_order"] if device == "cpu" else [])]
+    why = str(heard.absent or heard.why or "it said nothing")
     found = []
-    for name in names:
-        if name in controls.RACES[device] and not threads:
+    for name in (*races, *others):
+        if name in races and not threads:
             few = "there is one processor: threads take turns, and a drift cannot be relied on"
             found.append(entry(name, device, {}, few))
         else:
@@ -83,7 +95,8 @@ def _fresh_controls(ask: "Dict[str, Any]") -> "List[Dict[str, Any]]":
     seed = str(ask["seed"])
     cured = {launch.SEED: seed, launch.EXPLICIT: "1", launch.HASH_SEED: seed}
     found = []
-    for each in controls.fresh(cured):
+    numpy = [arrays.fresh(cured)] if ask["subject"] == "arrays" else []
+    for each in [*controls.fresh(cured), *numpy]:
         modes = {
             mode: judge([_fresh(*each[mode]) for _ in range(4)], "none", ()) for mode in ("default", "cured")
         }

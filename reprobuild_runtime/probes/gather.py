@@ -21,13 +21,21 @@ PROFILE_VARIABLES = (
     "NVTE_ALLOW_NONDETERMINISTIC_ALGO",
     "FLASH_ATTENTION_DETERMINISTIC",
 )
+# By which the libraries of an image without torch are told how many threads to take: in `strict` one.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
 NOT_ASKED = {"skipped": "not applicable here: it takes long: only with thorough"}
 RESTARTS = 3  # of a process that died or hung, for the probes after the one that did it
 
 
 def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]") -> "Dict[str, Any]":
     """Return the part of the document that says what was observed."""
-    known = child.register()
+    known = register(ask["subject"])
     listed = [name for name in known if not ask["only"] or name in ask["only"]]
     names = [name for name in listed if ask["only"] or ask["thorough"] or not known[name].thorough]
     tasks = [(mode, number) for mode in ask["modes"] for number in range(ask["processes"])]
@@ -42,6 +50,15 @@ def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]")
     found = [_probe(known[name], by_mode, table, ask["device"]) for name in listed]
     threads = {each.mode: each.threads for each in ran if each.threads}
     return {"probes": found, "bound": bound(found), "stress": _stress(ran), "threads": threads}
+
+
+def register(subject: str) -> "Dict[str, Any]":
+    """Return all probes of a subject."""
+    if subject == "arrays":
+        from reprobuild_runtime.probes.arrays import child as arrays
+
+        return dict(arrays.register())
+    return dict(child.register())
 
 
 class Ran:
@@ -64,7 +81,7 @@ def _stress(ran: "List[Ran]") -> "Optional[Dict[str, Any]]":
 def _one(ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int) -> Ran:
     """Run one process of a mode, and others for what comes after a probe that ended it."""
     stressed = bool(ask["stress"] and number)
-    environ = environ_of(mode, ask["seed"])
+    environ = environ_of(mode, ask["seed"], ask["subject"])
     beside = processes.Companion(stress.companion(ask["device"]), environ) if stressed else None
     ran = Ran(mode)
     found, why = ran.told, ""
@@ -100,7 +117,7 @@ def _take(heard: "processes.Answer", left: "List[str]", found: "Dict[str, Dict[s
             begun = line["begin"]
         if line.get("probe") in left and line["probe"] == begun:
             found[begun] = line
-    why = str(heard.said("no torch") or heard.why)
+    why = str(heard.absent or heard.why)
     if why:
         failed = (
             begun if begun and begun not in found else next((name for name in left if name not in found), "")
@@ -110,7 +127,7 @@ def _take(heard: "processes.Answer", left: "List[str]", found: "Dict[str, Dict[s
     return why
 
 
-def environ_of(mode: str, seed: int) -> "Dict[str, str]":
+def environ_of(mode: str, seed: int, subject: str = "torch") -> "Dict[str, str]":
     """Return the environment of a child: the seed is chosen, and `default` has no profile."""
     environ = dict(os.environ)
     environ[launch.SEED], environ[launch.EXPLICIT] = str(seed), "1"
@@ -118,7 +135,9 @@ def environ_of(mode: str, seed: int) -> "Dict[str, str]":
         environ["REPROBUILD_PROFILE"] = "log-only"
         for name in PROFILE_VARIABLES:
             environ.pop(name, None)
-    if mode in ("strict", "warn") and not environ.get("CUBLAS_WORKSPACE_CONFIG"):
+    if subject == "arrays" and mode == "strict":
+        environ.update(dict.fromkeys(THREADS, "1"))
+    elif mode in ("strict", "warn") and not environ.get("CUBLAS_WORKSPACE_CONFIG"):
         environ["CUBLAS_WORKSPACE_CONFIG"] = (
             ":4096:8"  # without it torch before 2.10 raises in each product on a GPU
         )
@@ -140,6 +159,8 @@ def _probe(
         for mode, answers in by_mode.items()
     }
     about = {"name": probe.name, "kind": probe.kind, **facts, "informational": device in probe.informational}
+    if probe.library:
+        about["library"] = probe.library
     return {**about, "documented": documented, "modes": modes}
 
 

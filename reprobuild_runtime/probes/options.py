@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 # default: torch as it comes. profile: the image's own hooks and profile. strict: that, and torch's deterministic
 # algorithms. warn: the same with `warn_only`, which refuses nothing and is only reported.
 MODES = ("default", "profile", "strict", "warn")
+# What is probed: torch, or, in an image without it, NumPy and what builds on it. `strict` is then one thread in each
+# library, and the other modes are no other than `profile`.
+SUBJECTS = ("torch", "arrays")
 DEFAULTS: "Dict[str, Any]" = {
     "device": "cpu", "seed": 0, "modes": list(MODES), "processes": 2, "repeats": None, "thorough": False,
     "controls": True, "stress": True, "collectives": True, "quick": False, "only": [], "limit": None,
+    "subject": "torch",
 }  # fmt: skip
 _FLAGS = ("thorough", "controls", "stress", "collectives", "quick")
 
@@ -29,6 +33,8 @@ def read(text: str) -> "Dict[str, Any]":
     full = {**DEFAULTS, **given}
     if full["device"] not in ("cpu", "cuda"):
         raise ValueError("device is cpu or cuda, not {!r}".format(full["device"]))
+    if full["subject"] not in SUBJECTS:
+        raise ValueError("subject is torch or arrays, not {!r}".format(full["subject"]))
     launch.check(full["seed"])
     for name in _FLAGS:
         if type(full[name]) is not bool:
@@ -50,6 +56,14 @@ def _check_names(name: str, value: "Any", allowed: "Any") -> None:
 
 
 def _completed(full: "Dict[str, Any]", chosen: bool) -> "Dict[str, Any]":
+    if full["subject"] == "arrays":
+        if full["device"] != "cpu":
+            raise ValueError("the subject arrays is probed on the device cpu")
+        full.update(
+            modes=[mode for mode in full["modes"] if mode in ("profile", "strict")], collectives=False
+        )
+        if not full["modes"]:
+            raise ValueError("the subject arrays has the modes profile and strict")
     if full["quick"]:
         full.update(processes=1, repeats=1, stress=False, controls=False, collectives=False)
         if not chosen:

@@ -13,7 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-CHILD = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")]
+ABSENT = ("no torch", "no numpy")  # what a child says that cannot import what is probed
+_HERE = os.path.dirname(os.path.abspath(__file__))
+CHILD = [sys.executable, os.path.join(_HERE, "child.py")]
+CHILDREN = {"torch": CHILD, "arrays": [sys.executable, os.path.join(_HERE, "arrays", "child.py")]}
 LONGEST = 64 << 20  # bytes of one answer: more is garbage
 FIRST = 5  # times as long may the first line take: before it is the import of torch, maybe from a cold network disk
 
@@ -28,6 +31,11 @@ class Answer:
     def said(self, key: str) -> "Any":
         """Return what the first line with this key says, else None."""
         return next((line[key] for line in self.lines if key in line), None)
+
+    @property
+    def absent(self) -> str:
+        """Why what is probed cannot be imported, or the empty text."""
+        return next((str(line[key]) for line in self.lines for key in ABSENT if key in line), "")
 
 
 def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> Answer:
@@ -92,7 +100,7 @@ def _judge(answer: Answer, code: int) -> str:
     last = answer.lines[-1] if answer.lines else {}
     if "failed" in last:
         return str(last["failed"])
-    return "" if "done" in last or "no torch" in last else "it ended before it was done"
+    return "" if "done" in last or any(key in last for key in ABSENT) else "it ended before it was done"
 
 
 def _ended(code: int) -> str:
@@ -132,9 +140,7 @@ class Companion:
         said = _lines(child.stdout)
         kill(child)
         if code is not None:
-            failed = next(
-                (str(line[key]) for line in said for key in ("failed", "no torch") if key in line), ""
-            )
+            failed = next((str(line[key]) for line in said for key in ("failed", *ABSENT) if key in line), "")
             return failed or _ended(code)
         return "" if any("begin" in line for line in said) else "it had not begun when the other was done"
 

@@ -41,12 +41,16 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
         ask = options.read(text)
     except (ValueError, RecursionError) as err:
         return {**found, "why": f"options: {err}"}
-    command = child or processes.CHILD
+    arrays = ask["subject"] == "arrays"
+    command = child or processes.CHILDREN[ask["subject"]]
     task = json.dumps({"task": "scout", "device": ask["device"]})
     scout = processes.listen([*command, task], _scout_environ(), ask["limit"])
-    found.update(options=ask, device=ask["device"], start=scout.said("start") or start.start())
+    found.update(
+        options=ask, device=ask["device"], start=scout.said("start") or start.start(numpy=not arrays)
+    )
     found["fingerprint"] = scout.said("fingerprint") or fingerprint()
-    why = scout.said("no torch") or (f"the process that imports torch: {scout.why}" if scout.why else "")
+    library = "numpy" if arrays else "torch"
+    why = scout.absent or (f"the process that imports {library}: {scout.why}" if scout.why else "")
     if not why and ask["device"] == "cuda" and not scout.said("cuda"):
         why = "torch sees no CUDA device"
     if why:

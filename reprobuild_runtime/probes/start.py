@@ -6,14 +6,19 @@ import hashlib
 import os
 import random
 import sys
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
 
 
-def start(torch: "Any" = None, device: str = "cpu") -> "Dict[str, Any]":
-    """Return digests of first draws, on a device too, and what the start-up hook says that it did."""
+def start(torch: "Any" = None, device: str = "cpu", *, numpy: bool = True) -> "Dict[str, Any]":
+    """Return digests of first draws, on a device too, and what the start-up hook says that it did.
+
+    Args:
+        numpy: False where its import has just failed, or ended a process.
+    """
 
     def sha256(value: object) -> str:
         return hashlib.sha256(repr(value).encode()).hexdigest()
@@ -27,9 +32,8 @@ def start(torch: "Any" = None, device: str = "cpu") -> "Dict[str, Any]":
         if device == "cuda" and torch.cuda.is_available():
             found["cuda"] = sha256(torch.rand(8, device=device).tolist())
     try:
-        import numpy.random
-
-        found["numpy"] = sha256([float(numpy.random.random()) for _ in range(8)])
+        module = import_module("numpy.random") if numpy else None
+        found["numpy"] = sha256([float(module.random()) for _ in range(8)]) if module is not None else None
     except Exception as err:
         found["numpy"] = None
         found["numpy_why"] = f"{type(err).__name__}: {err}"

@@ -180,7 +180,8 @@ def test_a_page_without_anything_to_tell() -> None:
     parsed = Page(content)
     for said in (
         "None: nothing was replaced, and nothing is missing.",
-        "The image sets no variable of the captured environment.", "No smoke test was run, or the image has no torch.",
+        "The image sets no variable of the captured environment.",
+        "No smoke test was run, or the image has neither torch nor NumPy.",
         "None: every requirement of a package is met by another.",
         "Nothing is known: the page was made without a store.", "No line differs.",
     ):  # fmt: skip

@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT / "dev"), str(ROOT)]
 import probe_table  # noqa: E402  after the path
 
 from reprobuild_runtime.probes import child  # noqa: E402  after the path
+from reprobuild_runtime.probes.arrays import child as arrays  # noqa: E402  after the path
 
 PAGE = probe_table.PAGE.read_text()
 MEASURED = PAGE.partition(probe_table.BEGIN)[2].partition(probe_table.END)[0]
@@ -40,6 +41,13 @@ def test_it_names_exactly_the_probes_that_there_are() -> None:
     assert [(row[0], row[1]) for row in rows("probe")] == [
         (name, probe.kind) for name, probe in known.items()
     ]
+
+
+def test_it_names_exactly_the_probes_of_an_image_without_torch() -> None:
+    part = PAGE.partition("## An image without torch")[2].partition("| mode | setting |")[0]
+    named = re.findall(r"`((?:numpy|scipy|sklearn|python|jax)_\w+)`", part)
+    assert named == sorted(named, key=list(arrays.register()).index)
+    assert named == list(arrays.register())
 
 
 def test_in_strict_mode_nothing_drifts_and_each_control_is_effective() -> None:

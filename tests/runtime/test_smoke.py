@@ -79,3 +79,40 @@ def test_our_file_names_hide_no_module(bare: Environment) -> None:
     bare.install(torch="import start, options\nraise OSError(start.mark + options.mark)", start="mark = 'a'",
                  options="mark = 'b'")  # fmt: skip
     assert ask(bare, "{}").json["why"].endswith("OSError: ab")
+
+
+def test_without_numpy(bare: Environment) -> None:
+    ran = ask(bare, '{"subject": "arrays"}')
+    assert (ran.code, ran.json["ran"]) == (0, False)
+    assert ran.json["why"] == "numpy does not import: ModuleNotFoundError: No module named 'numpy'"
+
+
+@pytest.mark.parametrize(
+    ("numpy", "why"),
+    [
+        ("import os\nos.kill(os.getpid(), 11)", "the process that imports numpy: it died by SIGSEGV"),
+        ("raise OSError('libopenblas.so')", "numpy does not import: OSError: libopenblas.so"),
+    ],
+)
+def test_a_numpy_that_ends_its_process(bare: Environment, numpy: str, why: str) -> None:
+    bare.install(numpy=f"{numpy}\n")
+    ran = ask(bare, '{"subject": "arrays"}')
+    assert (ran.code, ran.json["ran"], ran.json["why"]) == (0, False, why)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ('{"subject": "jax"}', "options: subject is torch or arrays, not 'jax'"),
+        (
+            '{"subject": "arrays", "device": "cuda"}',
+            "options: the subject arrays is probed on the device cpu",
+        ),
+        (
+            '{"subject": "arrays", "modes": ["warn"]}',
+            "options: the subject arrays has the modes profile and strict",
+        ),
+    ],
+)
+def test_bad_options_without_torch(bare: Environment, options: str, why: str) -> None:
+    assert ask(bare, stdin=options).json["why"] == why

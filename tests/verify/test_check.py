@@ -332,7 +332,8 @@ def test_no_torch() -> None:
     assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
     assert [c.name for c in verdict.comparisons] == ["workload output model.pt"]
     assert verdict.notes == (
-        "the smoke test needs torch, which is not in the image: what was checked is your own work alone",
+        "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was "
+        "checked is your own work alone",
     )
     assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("identical", "not-applicable")
     assert (verdict.exit_code, work_alone(verdict)) == (0, " (your work, 2 runs)")

@@ -12,10 +12,11 @@ import pytest
 
 from reprobuild.archive import TarWriter
 from reprobuild.lock import EPOCH, Realised
+from reprobuild.payload import pack_runtime
 from reprobuild.store import Store
-from reprobuild.verify.expected import PLACE, expected
+from reprobuild.verify.expected import ARRAYS, PLACE, expected
 from tests.conftest import ROOT
-from tests.verify.samples import EXPECTED, make_lock
+from tests.verify.samples import EXPECTED, make_lock, wheel
 
 
 def test_the_file_is_what_the_program_has() -> None:
@@ -23,6 +24,15 @@ def test_the_file_is_what_the_program_has() -> None:
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
     file = ROOT / "reprobuild_runtime" / PLACE
     assert json.loads(done.stdout) == json.loads(file.read_text()), f"python {program} > {file}"
+
+
+def test_the_file_of_arrays_is_what_the_program_has() -> None:
+    program = ROOT / "dev" / "list_probes.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "arrays"], capture_output=True, text=True, check=True
+    )
+    file = ROOT / "reprobuild_runtime" / ARRAYS
+    assert json.loads(done.stdout) == json.loads(file.read_text()), f"python {program} arrays > {file}"
 
 
 def test_no_probe_may_be_absent_everywhere() -> None:
@@ -75,3 +85,23 @@ def test_a_store_without_the_program(tmp_path: Path) -> None:
     assert said == [
         "the store does not have the program that is in the image: the probes of this reprobuild are expected"
     ]
+
+
+@pytest.mark.parametrize(
+    ("wheels", "probe"),
+    [(("torch", "numpy"), "index_add"), (("numpy",), "numpy_sums"), (("six",), "index_add")],
+)
+def test_an_image_without_torch_is_asked_about_numpy(
+    wheels: tuple[str, ...], probe: str, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    lock = make_lock(wheels=tuple(map(wheel, wheels)), realised=realised(pack_runtime(store)))
+    found = expected(lock, store, print)
+    assert found is not None
+    assert probe in found["cpu"].probes
+
+
+def test_an_older_image_without_torch_cannot_be_asked(tmp_path: Path) -> None:
+    store, runtime = sealed(tmp_path, {PLACE: msgspec.json.encode(EXPECTED)})
+    lock = make_lock(wheels=(wheel("numpy"),), realised=realised(runtime))
+    assert expected(lock, store, print) is None

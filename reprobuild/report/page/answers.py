@@ -10,7 +10,7 @@ from reprobuild.halflife import Forecast
 from reprobuild.lock import Lock, conflicts
 from reprobuild.report.page.nodes import Nodes
 from reprobuild.report.page.parts import Tone, count
-from reprobuild.verify.headline import drifting, excused_words
+from reprobuild.verify.headline import drifting, excused_words, probed
 from reprobuild.verify.verdict import Smoke, Verdict
 
 # Names in a sentence; a table has the rest.
@@ -109,6 +109,10 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
     if not same:
         return "open", "Not known", "Nothing that the image holds could be checked."
     loose = _loose(verdict)
+    if loose and any(smoke.libraries for smoke in verdict.smoke):
+        verb = "drifts" if len(loose) == 1 else "drift"
+        said = f"{_bytes(verdict)}; with several threads {_some(loose)} {verb}, where its library promises nothing."
+        return "note", "Yes, with an exception", said
     if loose:
         said = f"{_bytes(verdict)} in strict mode; with the image's own profile, {verdict.profile}, "
         said += f"{_some(loose)} {'drifts' if len(loose) == 1 else 'drift'}."
@@ -128,7 +132,9 @@ def to_know(
     briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
     if loose := _loose(verdict):
         verb = "drifts" if len(loose) == 1 else "drift"
-        briefs.append(f"{count(len(loose), 'probe')} {verb} with profile {verdict.profile}")
+        arrays = any(smoke.libraries for smoke in verdict.smoke)
+        how = "several threads" if arrays else f"profile {verdict.profile}"
+        briefs.append(f"{count(len(loose), 'probe')} {verb} with {how}")
     briefs += [remark.brief for remark in remarks if remark.brief and remark.tone != "bad"]
     said = f"{_some(briefs)}." if briefs else remarks[0].said
     tone: Tone = "bad" if any(remark.tone == "bad" for remark in remarks) else "note"
@@ -188,7 +194,8 @@ def _doubts(verdict: Verdict) -> Iterator[Remark]:
     """Yield what the check itself leaves to be known."""
     drifts = [probe.name for smoke in verdict.smoke for probe in smoke.probes if probe.verdict == "drift"]
     if drifts:
-        brief = f"{count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'} in strict mode"
+        how = "" if any(smoke.libraries for smoke in verdict.smoke) else " in strict mode"
+        brief = f"{count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'}{how}"
         yield Remark(tone="bad", said=f"{brief}: {_some(drifts)}.", brief=brief, section="probes")
     weak = [c.name for smoke in verdict.smoke for c in smoke.controls if c.verdict != "effective"]
     if weak:
@@ -222,7 +229,9 @@ def _loose(verdict: Verdict) -> list[str]:
 
 def _bytes(verdict: Verdict) -> str:
     number = sum(probe.verdict == "identical" for smoke in verdict.smoke for probe in smoke.probes)
-    what = f"{count(number, 'probe')} gave" if number else "Your work gave"
+    names = [probed(smoke) for smoke in verdict.smoke if smoke.libraries]
+    of = f" ({'; '.join(names)})" if names else ""
+    what = f"{count(number, 'probe')}{of} gave" if number else "Your work gave"
     return f"{what} the same bytes in every run"
 
 
@@ -258,4 +267,5 @@ def covered(smoke: Smoke) -> str:
     )
     same = sum(probe.verdict == "identical" for probe in smoke.probes)
     again = f", each in {least} runs or more and again in a second container" if least else ""
-    return f"{same} of {count(len(smoke.probes), 'probe')} gave the same bytes in strict mode{again}."
+    how = f" ({probed(smoke)})" if smoke.libraries else " in strict mode"
+    return f"{same} of {count(len(smoke.probes), 'probe')} gave the same bytes{how}{again}."

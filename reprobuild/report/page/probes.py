@@ -16,6 +16,11 @@ LEGEND = (
     "Each mode: what was seen, N runs in how many processes, the share of drifting runs that N excludes at 95 %, and "
     "the start of the digest. The answer is that of strict mode; refused is what torch's own text says it refuses."
 )
+ARRAYS_LEGEND = (
+    "Each mode: what was seen, N runs in how many processes, the share of drifting runs that N excludes at 95 %, and "
+    "the start of the digest. Profile is with the image's own threads, strict with one thread in each library; the "
+    "answer is that of both."
+)
 
 
 def probes(verdict: Verdict) -> Section:
@@ -25,7 +30,7 @@ def probes(verdict: Verdict) -> Section:
         "Small computations that are known to differ from run to run where something is wrong, each done again and "
         "again in two fresh containers, and compared byte by byte."
     )
-    note = "No smoke test was run, or the image has no torch."
+    note = "No smoke test was run, or the image has neither torch nor NumPy."
     return Section(id="probes", title="Probes", lead=lead if parts else "", parts=tuple(parts), note=note)
 
 
@@ -39,8 +44,9 @@ def _device(smoke: Smoke, id_: str) -> Iterator[Html]:
         if odd:
             caption = f"What was not identical in every mode, {name}"
             yield _table(caption, odd, shown=True)
+        legend = ARRAYS_LEGEND if smoke.libraries else LEGEND
         every = _table(f"All probes, {name}", smoke.probes)
-        yield fold("All probes as a table", tag("p", LEGEND, class_="muted"), every, count=len(smoke.probes))
+        yield fold("All probes as a table", tag("p", legend, class_="muted"), every, count=len(smoke.probes))
     if smoke.controls:
         good = sum(control.verdict == "effective" for control in smoke.controls)
         lead = (

@@ -1,0 +1,95 @@
+"""Products and decompositions: BLAS and LAPACK, as large as it takes several threads of them."""
+
+from reprobuild_runtime.probes.arrays.bench import probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List
+
+    from reprobuild_runtime.probes.arrays.bench import Bench
+
+
+@probe()
+def numpy_matmul_fp64(b: "Bench") -> "List[Any]":
+    return [b.randn(320, 384) @ b.randn(384, 256)]
+
+
+@probe()
+def numpy_matmul_fp32(b: "Bench") -> "List[Any]":
+    return [b.randn(320, 384, dtype="float32") @ b.randn(384, 256, dtype="float32")]
+
+
+@probe()
+def numpy_matmul_complex(b: "Bench") -> "List[Any]":
+    return [(b.randn(128, 192) + 1j * b.randn(128, 192)) @ b.randn(192, 128)]
+
+
+@probe()
+def numpy_matmul_long_sums(b: "Bench") -> "List[Any]":
+    """Sum many products for few results, so that threads may split a sum."""
+    return [b.randn(4, 65536, dtype="float32") @ b.randn(65536, 4, dtype="float32")]
+
+
+@probe()
+def numpy_dot_and_matvec(b: "Bench") -> "List[Any]":
+    one, two = b.randn(200000), b.randn(200000)
+    matrix, vector = b.randn(600, 900), b.randn(900)
+    return [
+        b.numpy.asarray(one @ two),
+        b.numpy.asarray(b.numpy.linalg.norm(one)),
+        matrix @ vector,
+        matrix.T @ vector[:600],
+    ]
+
+
+@probe()
+def numpy_gram(b: "Bench") -> "List[Any]":
+    """Multiply a matrix by its transpose: BLAS has a kernel of its own for that."""
+    values = b.randn(300, 500)
+    return [values @ values.T, values.T @ values]
+
+
+@probe()
+def numpy_einsum(b: "Bench") -> "List[Any]":
+    one, two = b.randn(8, 48, 64), b.randn(8, 64, 32)
+    return [
+        b.numpy.einsum("bij,bjk->bik", one, two),
+        b.numpy.einsum("bij,bjk->ik", one, two, optimize=True),
+        b.numpy.tensordot(one, two, axes=([0, 2], [0, 1])),
+    ]
+
+
+@probe()
+def numpy_solve(b: "Bench") -> "List[Any]":
+    matrix, right = b.randn(256, 256), b.randn(256, 8)
+    return [
+        b.numpy.linalg.solve(matrix, right),
+        b.numpy.linalg.inv(matrix),
+        b.numpy.asarray(b.numpy.linalg.slogdet(matrix)[1]),
+    ]
+
+
+@probe()
+def numpy_factors(b: "Bench") -> "List[Any]":
+    return [b.numpy.linalg.cholesky(b.definite(192)), *b.numpy.linalg.qr(b.randn(192, 96))]
+
+
+@probe()
+def numpy_svd(b: "Bench") -> "List[Any]":
+    return list(b.numpy.linalg.svd(b.randn(192, 128), full_matrices=False))
+
+
+@probe()
+def numpy_eigh(b: "Bench") -> "List[Any]":
+    return list(b.numpy.linalg.eigh(b.definite(160)))
+
+
+@probe()
+def numpy_eig(b: "Bench") -> "List[Any]":
+    return list(b.numpy.linalg.eig(b.randn(80, 80)))
+
+
+@probe()
+def numpy_least_squares(b: "Bench") -> "List[Any]":
+    found = b.numpy.linalg.lstsq(b.randn(400, 40), b.randn(400, 3), rcond=None)
+    return [b.numpy.asarray(each) for each in found]

@@ -1,0 +1,73 @@
+"""Ask each BLAS of this process for its version, its threads and its kernels."""
+
+import ctypes
+import re
+
+from reprobuild_runtime.fingerprint import mapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+_THREADS = (
+    "openblas_get_num_threads", "openblas_get_num_threads64_", "scipy_openblas_get_num_threads",
+    "scipy_openblas_get_num_threads64_", "MKL_Get_Max_Threads", "bli_thread_get_num_threads",
+)  # fmt: skip
+_CONFIG = (
+    "openblas_get_config", "openblas_get_config64_", "scipy_openblas_get_config", "scipy_openblas_get_config64_",
+)  # fmt: skip
+_CORE = tuple(name.replace("config", "corename") for name in _CONFIG)
+_LIBRARY = re.compile(r"(libopenblas|libscipy_openblas|libmkl_rt|libblis)[^/]*$")
+
+
+def libraries() -> "List[Dict[str, Any]]":
+    """Return an entry for each loaded BLAS that can be asked: OpenBLAS, MKL and BLIS."""
+    found = []
+    for path in mapped("lib"):
+        named = _LIBRARY.search(path)
+        try:
+            library = ctypes.CDLL(path) if named else None
+        except OSError:  # the file is gone from its place
+            library = None
+        if library is not None and named is not None:
+            about = {
+                "name": named.group(1), "config": _text(library, _CONFIG), "core": _text(library, _CORE),
+                "threads": _number(library, _THREADS),
+            }  # fmt: skip
+            if about not in found:
+                found.append(about)
+    return sorted(found, key=repr)
+
+
+def threads(known: "List[Dict[str, Any]]") -> int:
+    """Return the largest number of threads, 0 if it is not known."""
+    return max((each["threads"] or 0 for each in known), default=0)
+
+
+def openmp() -> "Optional[int]":
+    """Return the number of threads of the loaded OpenMP, None without one."""
+    for path in mapped("omp"):
+        if re.search(r"lib(g|i)?omp\d*[^/]*\.so[^/]*$", path):
+            try:
+                return int(ctypes.CDLL(path).omp_get_max_threads())
+            except (OSError, AttributeError):
+                continue
+    return None
+
+
+def _text(library: "Any", names: "Any") -> "Optional[str]":
+    for name in names:
+        function = getattr(library, name, None)
+        if function is not None:
+            function.restype = ctypes.c_char_p
+            told = function()
+            return told.decode("utf-8", "replace").strip()[:300] if told else None
+    return None
+
+
+def _number(library: "Any", names: "Any") -> "Optional[int]":
+    for name in names:
+        function = getattr(library, name, None)
+        if function is not None:
+            return int(function())
+    return None
