@@ -179,3 +179,19 @@ def test_many_repositories_and_hostile_names(tmp_path: Path) -> None:
     assert all(line.isprintable() for line in lines)
     change(tmp_path / "snapshot", lambda found: found["command"].update(folder='"/e\\033[2J\\nx"'))
     assert all(line.isprintable() for line in lines_of(tmp_path / "snapshot"))
+
+
+def test_a_diff_of_no_repository(tmp_path: Path) -> None:
+    """`lock` then has the newest commit that it fits: resolve/test_job_diffs.py."""
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    diff = git(top, "diff", "HEAD", "--binary", "--full-index")
+    for name in ("My_Job.diff", "my job.diff", "lib-repo.diff", "lib.diff"):
+        write(tmp_path / "snapshot", name, diff)
+    line = "-e git+https://git.example.org/lib-repo.git@b0d6dda01e9e2f15844b573e40475a481144187b#egg=lib\n"
+    write(tmp_path / "snapshot", "requirements.txt", line.encode())
+    assert lines_of(tmp_path / "snapshot") == [
+        "code          lib: git+https://git.example.org/lib-repo.git (commit b0d6dda01e9e)",
+        "code          My_Job.diff: nothing of this name is installed; name it by --source my-job=PATH@COMMIT",
+        "code          my job.diff: nothing of this name is installed; name it by --source",
+    ]

@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Collection
 
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
+from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.report.difference import safe
 from reprobuild.resolve.settings.places import place_repositories, text_of
 from reprobuild.snapshot.captured import unquoted
@@ -38,18 +40,20 @@ class Code(Struct, frozen=True, kw_only=True):
 class JobCode(Struct, frozen=True, kw_only=True):
     """The repositories of a snapshot, and the folder that the job ran in where it is known.
 
+    `diffs` are files whose name is that of no repository here: `lock` looks for one that they fit.
     `left_out` tells whether the capture left a repository out, which may be somebody else's; a note names it.
     """
 
     repositories: tuple[Code, ...]
     folder: str | None
+    diffs: tuple[str, ...]
     left_out: bool
 
     @property
     def captured(self) -> bool:
         """Tell whether the job's folder is in a repository; where it is unknown, whether there is a repository."""
         if self.folder is None:
-            return bool(self.repositories)
+            return bool(self.repositories or self.diffs)
         return any(one.job is not None for one in self.repositories)
 
 
@@ -77,8 +81,22 @@ def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
     ]
     notes = (captured.notes or ()) if captured else ()
     return JobCode(
-        repositories=tuple(found), folder=folder or None, left_out=any(_LEFT_OUT in note for note in notes)
-    )
+        repositories=tuple(found), folder=folder or None, diffs=_diffs(snapshot),
+        left_out=any(_LEFT_OUT in note for note in notes),
+    )  # fmt: skip
+
+
+def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the diffs that no line and no captured repository has by name."""
+    known = {canonicalize_name(line.name) for line in snapshot.requirements}
+    for line in snapshot.requirements:
+        last = (line.path or line.url or "").rstrip("/").rpartition("/")[2]
+        known.add(canonicalize_name(last.removesuffix(".git")))
+    taken = {one.diff.file for one in snapshot.captured.repositories} if snapshot.captured else set()
+    return tuple(
+        patch.file for patch in snapshot.patches
+        if patch.file not in taken and canonicalize_name(patch.name) not in known
+    )  # fmt: skip
 
 
 def _innermost(repositories: Collection[Repository], folder: str) -> Repository | None:
@@ -105,6 +123,10 @@ def render_code(code: JobCode) -> list[str]:
         lines.append(
             f"code          {len(code.repositories) - len(lines)} more repositories; all with --json"
         )
+    for file in code.diffs[:_MANY]:
+        name = canonicalize_name(file.removesuffix(".diff"))
+        option = f"--source {safe(name)}=PATH@COMMIT" if is_valid(name, ProjectName) else "--source"
+        lines.append(f"code          {safe(file)}: nothing of this name is installed; name it by {option}")
     return lines if code.captured else [*lines, *_missing(code)]
 
 
