@@ -36,12 +36,14 @@ def render_restored(captured: Captured, made: Sequence[Restored]) -> str:
 def warnings(made: Sequence[Restored]) -> Iterator[str]:
     """Yield a line for each folder whose configuration git would follow where a command starts in it."""
     for one in made:
-        for folder in one.bare:
+        for folder in one.bare[:_MANY]:
             place = safe(str(one.folder / folder))
             yield (
                 f"{place} is itself a git repository: git follows its configuration, which may start programs, "
                 "where a command runs in it; `git config --global safe.bareRepository explicit` prevents that"
             )
+        if len(one.bare) > _MANY:
+            yield f"{one.name}: {len(one.bare) - _MANY} more such folders; all with --json"
 
 
 def restored_document(captured: Captured, made: Sequence[Restored]) -> dict[str, object]:

@@ -266,28 +266,33 @@ def test_no_program_of_the_repository_or_the_user_runs(tmp_path: Path) -> None:
 def test_a_repository_within_the_files_is_named(snapshot: Path, said: Said) -> None:
     """git takes a folder with HEAD, objects and refs for a repository, and follows its `config`."""
     git(snapshot.parent, "init", "-q", "--bare", "evil.git")
-    store = snapshot.parent / "evil.git"
-    tree = ""
-    for names in (("HEAD", "config", "objects/x", "refs/x"),):
-        index = {"GIT_INDEX_FILE": str(snapshot.parent / "index")}
-        blob = git(store, "hash-object", "-w", "--stdin", stdin=b"ref: refs/heads/x\n").decode().strip()
-        rows = "".join(f"100644 {blob}\tdata/bare/{name}\n" for name in names)
-        words = ["git", "--git-dir", str(store), "update-index", "--add", "--index-info"]
-        subprocess.run(words, input=rows.encode(), env={**ENV, **index}, check=True)
-        words = ["git", "--git-dir", str(store), "write-tree"]
-        tree = (
-            subprocess.run(words, env={**ENV, **index}, check=True, capture_output=True)
-            .stdout.decode()
-            .strip()
-        )
-    commit = git(store, "commit-tree", "-m", "evil", tree).decode().strip()
-    plant(snapshot, commit, tree, b"")
+    bare_trees(snapshot, snapshot.parent / "evil.git", ["data/bare"])
     assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 0, said.err
     assert said.err == (
         f"{snapshot.parent / 'again' / 'data' / 'bare'} is itself a git repository: git follows its configuration, "
         "which may start programs, where a command runs in it; `git config --global safe.bareRepository explicit` "
         "prevents that\n"
     )
+
+
+def test_many_repositories_within_the_files(snapshot: Path, said: Said) -> None:
+    git(snapshot.parent, "init", "-q", "--bare", "evil.git")
+    bare_trees(snapshot, snapshot.parent / "evil.git", [f"d{number}" for number in range(20)])
+    assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 0, said.err
+    lines = said.err.splitlines()
+    assert len(lines) == 13
+    assert lines[-1] == "clone: 8 more such folders; all with --json"
+
+
+def bare_trees(snapshot: Path, store: Path, folders: list[str]) -> None:
+    """Let the snapshot hold folders that git takes for repositories."""
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=b"ref: refs/heads/x\n").decode().strip()
+    names = ("HEAD", "config", "objects/x", "refs/x")
+    rows = "".join(f"100644 {blob}\t{folder}/{name}\n" for folder in folders for name in names)
+    git(store, "update-index", "--add", "--index-info", stdin=rows.encode())
+    tree = git(store, "write-tree").decode().strip()
+    commit = git(store, "commit-tree", "-m", "evil", tree).decode().strip()
+    plant(snapshot, commit, tree, b"")
 
 
 def test_a_bomb_is_refused_before_a_file_is_written(snapshot: Path, said: Said) -> None:
