@@ -60,6 +60,7 @@ def capture(
     sink: Callable[[int, bytes], None],
     as_json: bool,
     accept: Sequence[str] = (),
+    include: Sequence[str] = (),
 ) -> int:
     """Take a snapshot of the environment of an interpreter, and return the code to exit with.
 
@@ -70,6 +71,7 @@ def capture(
         sink: takes the program's output as `proc.stream` gives it.
         as_json: whether one JSON document is to be printed.
         accept: files of repositories that look like secrets and are to be captured.
+        include: files that are in no repository, or that git ignores, and are to be captured.
 
     Raises:
         SnapshotError: the interpreter cannot run the program.
@@ -78,6 +80,7 @@ def capture(
     with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
         argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
         argv += [f"--accept={name}" for name in accept]
+        argv += [f"--include={name}" for name in include]
         code = proc.stream(argv, env=env, purpose="capture its environment", sink=sink, exact=True)
     if code not in _CODES:
         raise SnapshotError(

@@ -105,7 +105,7 @@ REASONS = {
     "too-large": "over the size budget",
     "too-many": "over the budget of numbers",
     "unreadable": "it cannot be read by this user",
-    "special-file": "a device, pipe or socket",
+    "special-file": "a device, pipe, socket, or a folder where a file was named",
     "filtered": "a filter of git (not LFS) stands between the file and what git keeps; it was not run",
     "lfs": "a large file of git LFS, unchanged: its pointer is there, its content is with the LFS server",
     "not-initialised": "files in the folder of a submodule that was not initialised, of which git knows nothing",
@@ -140,6 +140,9 @@ class Context(NamedTuple):
     program: bool  # whether this is a process of its own, not a call in a training script
     secrets: Sequence[bytes] = ()  # values of the environment's secrets
     accept: Sequence[str] = ()  # files that look like secrets and are to be captured
+    include: Sequence[
+        str
+    ] = ()  # absolute paths of files to capture though git ignores them, or has no repository
 
     def left(self) -> float:
         """Return the seconds left; raise GaveUp where there are none."""
@@ -161,7 +164,9 @@ class Taken(NamedTuple):
 # --- The capture as a whole ------------------------------------------------------------------
 
 
-def capture(folder: str, seconds: float = SECONDS, accept: Sequence[str] = ()) -> Dict[str, Any]:
+def capture(
+    folder: str, seconds: float = SECONDS, accept: Sequence[str] = (), include: Sequence[str] = ()
+) -> Dict[str, Any]:  # fmt: skip
     """Capture this process's environment into a folder that is not there yet, or is empty.
 
     For training scripts: it raises nothing, prints nothing and ends after about `seconds`.
@@ -170,13 +175,14 @@ def capture(folder: str, seconds: float = SECONDS, accept: Sequence[str] = ()) -
         folder: the path of the snapshot.
         seconds: the budget of the whole.
         accept: files that look like secrets and are to be captured, as REPOSITORY/PATH.
+        include: files that are in no repository, or that git ignores, and are to be captured.
 
     Returns:
         {"folder", "captured": whether this call wrote it, "note": why not, "parts": {name: outcome}, "withheld",
         "warnings", "notes"}.
     """
     try:
-        return _capture(os.fspath(folder), seconds, False, accept)
+        return _capture(os.fspath(folder), seconds, False, accept, include)
     except Unwritable as err:
         return _report(str(folder), note=str(err))
     except Exception as err:  # a snapshot is never worth the job
@@ -196,8 +202,11 @@ def _report(folder: str, note: str = "", captured: bool = False, **more: Any) ->
     }
 
 
-def _capture(folder: str, seconds: float, program: bool, accept: Sequence[str] = ()) -> Dict[str, Any]:
+def _capture(
+    folder: str, seconds: float, program: bool, accept: Sequence[str] = (), include: Sequence[str] = ()
+) -> Dict[str, Any]:  # fmt: skip
     folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
+    include = _absolute(include)
     started = time.monotonic()
     claim = _claim(folder, seconds)
     if claim is None:
@@ -205,7 +214,7 @@ def _capture(folder: str, seconds: float, program: bool, accept: Sequence[str] =
     scratch = _scratch(claim)
     captured = False
     try:
-        document, texts, files, withheld = _take_all(started + seconds, scratch, program, accept)
+        document, texts, files, withheld = _take_all(started + seconds, scratch, program, accept, include)
         with _naming(folder):
             _write(claim, document, texts, files)
             captured = _publish(claim, folder)
@@ -350,7 +359,7 @@ def _publish(claim: str, folder: str) -> bool:
 
 
 def _take_all(
-    deadline: float, scratch: str, program: bool, accept: Sequence[str]
+    deadline: float, scratch: str, program: bool, accept: Sequence[str], include: Sequence[str]
 ) -> Tuple[Dict[str, Any], Dict[str, bytes], Dict[str, str], List[Dict[str, str]]]:
     """Run every part. Return the document, text files, files to be moved, and what was withheld."""
     environ = _environment(program)
@@ -369,7 +378,7 @@ def _take_all(
 
     def take(name: str, part: Callable[[Context], Taken], budget: float) -> Any:
         context = Context(
-            environ, min(deadline, time.monotonic() + budget), scratch, program, secrets, accept
+            environ, min(deadline, time.monotonic() + budget), scratch, program, secrets, accept, include
         )
         outcome, taken = _run_part(part, context)
         parts[name] = outcome
@@ -386,7 +395,9 @@ def _take_all(
     installed = (document.get("distributions") or {}).get("found", [])
     repositories: List[Tuple[List[Dict[str, Any]], Dict[str, str]]] = []
     others = threading.Thread(  # git works meanwhile
-        target=lambda: repositories.append(_take_repositories(installed, take)), name=PROGRAM, daemon=True
+        target=lambda: repositories.append(_take_repositories(installed, take, include)),
+        name=PROGRAM,
+        daemon=True,
     )
     others.start()
     for name, part in PARTS:
@@ -2106,7 +2117,7 @@ def _look(
             _look_filtered(repository, path, None, True, None, files)
         else:
             _look_at(repository, path, None, files, CHANGED_FILE)
-    _look_untracked(repository, files)
+    _look_untracked(repository, entries, files)
     return files
 
 
@@ -2301,15 +2312,16 @@ def _is_content(repository: Repository, path: bytes, pointer: Match[bytes]) -> b
         return False
 
 
-def _look_untracked(repository: Repository, files: Files) -> None:
-    """Take untracked files that are not ignored, the small ones first, up to the budgets."""
+def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> None:
+    """Take untracked files that are not ignored or were named, the small ones first, up to the budgets."""
     waiting = []
     try:
         listed = repository.git("ls-files", "-o", "-z", "--exclude-standard", seconds=LISTING)
     except GaveUp as err:  # a home folder that is a repository
         files.left_out.append({"path": ".", "reason": err.reason})
         return
-    for path in listed.split(b"\0")[:-1]:
+    paths = listed.split(b"\0")[:-1]
+    for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, which it does not know as a submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
             continue
@@ -2331,6 +2343,31 @@ def _look_untracked(repository: Repository, files: Files) -> None:
             if found is not None:
                 files.untracked[path] = found
                 total, count = total + size, count + 1
+
+
+def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List[bytes]:
+    """Return the paths of named files of a repository that are not known; say what is no file."""
+    found: List[bytes] = []
+    top = os.path.realpath(repository.top)
+    for place in repository.context.include:
+        path = os.fsencode(os.path.relpath(place, top))
+        if find_top(os.path.dirname(place)) != top or path in known:
+            continue
+        reason = _no_file(place)
+        if reason:
+            _leave(files, path, reason)
+        else:
+            found.append(path)
+    return found
+
+
+def _no_file(place: str) -> str:
+    """Return why a path can be no file of a capture, empty where it is a file or a link."""
+    try:
+        mode = os.lstat(place).st_mode
+    except OSError as err:
+        return "not-there" if err.errno in (errno.ENOENT, errno.ENOTDIR) else "unreadable"
+    return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
 def _ignored(repository: Repository) -> Dict[str, Any]:
@@ -2577,10 +2614,104 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     return {"file": name if size else None, "from": start, "bytes": size, "reason": "done"}
 
 
+def _absolute(include: Sequence[str]) -> List[str]:
+    """Return named files by paths whose folders are no links; the file itself may be one, and stays it."""
+    found = []
+    for name in include:
+        above, last = os.path.split(os.path.abspath(os.fspath(name)))
+        found.append(os.path.join(os.path.realpath(above), last))
+    return sorted(set(found))
+
+
+def take_included(context: Context, folder: str, places: Sequence[str], name: str) -> Taken:
+    """Take files of no repository as the only files of a new one, by the same rules.
+
+    Args:
+        context: of this part.
+        folder: of the captured machine; each file lies below it.
+        places: of the files.
+        name: of the record.
+    """
+    program = _program("git", context)
+    if program is None:
+        raise GaveUp("failed", "git is not on PATH")
+    top = os.path.join(
+        os.path.realpath(tempfile.mkdtemp(dir=context.scratch)), os.path.basename(folder) or name
+    )
+    os.mkdir(top)
+    env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
+    _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
+    files = Files({}, {}, [], [], {}, [], set())
+    copies = []
+    for place in places:
+        path = os.path.relpath(place, folder)
+        reason = _no_file(place)
+        if not reason and ".git" in path.lower().split(os.sep):  # no tree of git can hold it
+            reason = "special-file"
+        copy = os.path.join(top, path)
+        reason = reason or _copy(place, copy)
+        if reason:
+            _leave(files, os.fsencode(path), reason)
+        else:
+            copies.append(copy)
+    taken = take_repository(context._replace(include=copies), top, name, False)
+    left_out = files.left_out + taken.facts["left_out"]
+    taken.facts.update(
+        folder=_path(folder), left_out=left_out[:LISTED],
+        left_out_count=len(files.left_out) + taken.facts["left_out_count"],
+    )  # fmt: skip
+    return taken
+
+
+def _copy(place: str, copy: str) -> str:
+    """Copy a file or link; return why it cannot be had. One that is over its budget is copied as its size alone."""
+    try:
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        if os.path.islink(place):
+            os.symlink(os.readlink(place), copy)
+            return ""
+        number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(number, "rb") as stream, open(copy, "xb") as target:
+            state = os.fstat(number)
+            if not stat.S_ISREG(state.st_mode):
+                return "special-file"
+            content = stream.read(UNTRACKED_FILE + 1)
+            target.write(content)
+            if len(content) > UNTRACKED_FILE:
+                target.truncate(max(state.st_size, len(content)))
+            if state.st_mode & stat.S_IXUSR:
+                os.fchmod(target.fileno(), 0o700)
+    except OSError:
+        return "unreadable"
+    return ""
+
+
+def _take_loose(
+    include: Sequence[str], captured: Set[str], used: Dict[str, int],
+    take: Callable[[str, Callable[[Context], Taken], float], Any],
+) -> List[Dict[str, Any]]:  # fmt: skip
+    """Take the named files that are in no captured repository: below the working directory, where all are there."""
+    places = [place for place in include if find_top(os.path.dirname(place)) not in captured]
+    if not places:
+        return []
+    folder = os.path.realpath(os.getcwd())
+    if any(not place.startswith(folder.rstrip(os.sep) + os.sep) for place in places):
+        folder = os.path.commonpath([os.path.dirname(place) for place in places])
+    name = _unique(os.path.basename(folder) or "files", used)
+    part = functools.partial(take_included, folder=folder, places=places, name=name)
+    record = take(f"included {name}", part, BUDGETS["repository"])
+    if record is None:
+        return []
+    record.pop("inner")
+    record.update(distributions=[], parent=None, path="")
+    return [record]
+
+
 def _take_repositories(
-    entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any]
-) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
-    """Take the repository of each editable install, of the working directory, and those inside of them.
+    entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any],
+    include: Sequence[str] = (),
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:  # fmt: skip
+    """Take the repository of each editable install, of the working directory, those inside of them, and named files.
 
     Returns:
         Their records, and the lines of the freeze by name of distribution.
@@ -2610,6 +2741,7 @@ def _take_repositories(
     found: List[Dict[str, Any]] = []
     lines: Dict[str, str] = {}
     used: Dict[str, int] = {}
+    captured: Set[str] = set()
     while waiting and len(found) < REPOSITORIES:
         room = REPOSITORIES - len(found)
         wave, waiting = waiting[:room], waiting[room:]
@@ -2623,6 +2755,7 @@ def _take_repositories(
             if record is None:
                 lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
                 continue
+            captured.add(os.path.realpath(top))
             record.update(distributions=names, parent=parent, path=inside)
             found.append(record)
             for path, folder in sorted(record.pop("inner").items()):
@@ -2632,6 +2765,8 @@ def _take_repositories(
     for top, names, _, _ in waiting:
         take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
         lines.update({one: _bare_line(editable[one], "repository was not captured") for one in names})
+    with contextlib.suppress(OSError):  # of a working directory that is gone
+        found += _take_loose(include, captured, used, take)
     return found, lines
 
 
@@ -4534,9 +4669,14 @@ def main(words: Optional[List[str]] = None) -> int:
         "--accept", metavar="FILE", action="append", default=[],
         help="capture this file of a repository (REPOSITORY/PATH) though it looks like a secret; again for more",
     )  # fmt: skip
+    parser.add_argument(
+        "--include", metavar="FILE", action="append", default=[],
+        help="capture this file, which is in no repository or which git ignores; again for more",
+    )  # fmt: skip
     asked = parser.parse_args(words)
     try:
-        report = _capture(asked.out or default_folder(os.environ), asked.seconds, True, asked.accept)
+        out = asked.out or default_folder(os.environ)
+        report = _capture(out, asked.seconds, True, asked.accept, asked.include)
     except Unwritable as err:
         return _finish(_report(asked.out or "", note=str(err)), asked.json, 3)
     except Exception as err:

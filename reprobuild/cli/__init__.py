@@ -39,6 +39,7 @@ VERBS = {
     "capture": "Take a snapshot of this environment.",
     "from-snapshot": "Snapshot to checked image: the main job.",
     "show": "What is in a snapshot, and what is missing.",
+    "restore": "Make a captured repository again, with all its uncommitted work.",
     "compare": "What differs between two environments, likeliest culprit first.",
     "lock": "Pin every line of a snapshot.",
     "fetch": "Bring all that a lock names into the store.",

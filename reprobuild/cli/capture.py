@@ -22,9 +22,18 @@ from reprobuild.cli import common
     "--accept", metavar="FILE", multiple=True,
     help="Capture this file of a repository (REPOSITORY/PATH) though it looks like a secret.",
 )  # fmt: skip
+@click.option(
+    "--include", metavar="FILE", multiple=True,
+    help="Capture this file, which is in no repository or which git ignores; again for more.",
+)  # fmt: skip
 @common.json_option
 def command(
-    out: Path | None, python: str | None, print_recipe: bool, as_json: bool, accept: tuple[str, ...]
+    out: Path | None,
+    python: str | None,
+    print_recipe: bool,
+    as_json: bool,
+    accept: tuple[str, ...],
+    include: tuple[str, ...],
 ) -> int:
     """Take a snapshot of this environment: packages, variables, repositories, machine.
 
@@ -37,5 +46,5 @@ def command(
         return 0
     active, env = common.running()
     return capture.capture(
-        python or active, out, env=env, sink=common.hand_on, as_json=as_json, accept=accept
+        python or active, out, env=env, sink=common.hand_on, as_json=as_json, accept=accept, include=include
     )

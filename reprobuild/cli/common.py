@@ -221,7 +221,7 @@ def make_session(
     from reprobuild.share import check_writers
     from reprobuild.store import Store
 
-    env = _absolute_folders(os.environ)
+    env = absolute_folders(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     steps = progress.Steps()
     if store is None:
@@ -251,7 +251,7 @@ def _doubt(store: Store) -> None:
         note(line)
 
 
-def _absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
+def absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without relative folders of settings and caches: none is in the current directory.
 
     https://specifications.freedesktop.org/basedir-spec/: "if an implementation encounters a relative path in any of

@@ -10,6 +10,7 @@ import msgspec
 
 from reprobuild.cli import common
 from reprobuild.cli.decisions import make_decisions
+from reprobuild.report.code import find_code
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import weigh
@@ -36,9 +37,10 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
             {
                 **msgspec.to_builtins(snapshot),
                 "rulings": msgspec.to_builtins(rulings),
+                "code": msgspec.to_builtins(find_code(snapshot, decisions.drop)),
                 "cuda": msgspec.to_builtins(weigh(snapshot)),
             }
         )
     else:
-        common.tell(render_snapshot(snapshot))
+        common.tell(render_snapshot(snapshot, decisions.drop))
         common.tell(render_triage(rulings))

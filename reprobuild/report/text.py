@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import UNSET
@@ -11,6 +12,7 @@ from msgspec import UNSET
 from reprobuild.builders import NATIVE
 from reprobuild.image.build import Image
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
+from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.resolve.cuda.evidence import weigh
@@ -111,8 +113,13 @@ def render_rulings(lock: Lock) -> str:
     )
 
 
-def render_snapshot(snapshot: Snapshot) -> str:
-    """Return what is in a snapshot; a secret's name and nothing of its value."""
+def render_snapshot(snapshot: Snapshot, drop: Collection[str] = ()) -> str:
+    """Return what is in a snapshot; a secret's name and nothing of its value.
+
+    Args:
+        snapshot: as it was read.
+        drop: the user's decision on what to leave out of the image.
+    """
     secret = [variable.name for variable in snapshot.variables if variable.value is None]
     suspect = [variable.name for variable in snapshot.variables if variable.suspect]
     lines = [
@@ -124,6 +131,7 @@ def render_snapshot(snapshot: Snapshot) -> str:
         *_also(snapshot),
         *_cuda(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
+        *render_code(find_code(snapshot, drop)),
         *_lost(snapshot),
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",

@@ -275,6 +275,8 @@ def _workdir(snapshot: Snapshot, places: Places, sources: Sequence[Source]) -> s
     found = places.move(text_of(command.folder)) if command and command.folder else None
     if found and found.isprintable() and is_valid(found, AbsolutePath) and found == found.rstrip(" \\"):
         return found
+    if snapshot.captured is None:  # what is not installed is the job's own code
+        sources = [source for source in sources if not source.installed] or sources
     return sources[0].path if len(sources) == 1 else "/workspace"
 
 

@@ -6,20 +6,20 @@ that no filter or hook runs and every byte is as it was captured.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
 from reprobuild import proc
-from reprobuild.errors import BuildError, SnapshotError
-from reprobuild.guard.below import make_below, open_below, symlink_below
-from reprobuild.guard.names import check_target
+from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.restore import git as program
 from reprobuild.restore.bundle import damaged, read_pack
-from reprobuild.restore.paths import check_path, check_paths, inside
+from reprobuild.restore.files import File, bare_repositories, list_files, write_files
+from reprobuild.restore.origins import Address, addresses, is_remote_name, missing
+from reprobuild.restore.paths import check_path, inside
 from reprobuild.snapshot.captured import unquoted
 from reprobuild.snapshot.repositories import Repository
 from reprobuild.snapshot.text import escaped
@@ -42,21 +42,27 @@ _SETTINGS = {
     "core.ignorecase": r"true|false",
     "core.precomposeunicode": r"true|false",
 }
-_AT_ONCE = 64 << 20  # bytes of files in memory
-_HEADER = 128  # git's line before each of them, and the end of line behind it
 
 
-class _File(Struct, frozen=True):
-    mode: bytes
-    oid: bytes
-    size: int
-    path: bytes
+class Restored(Struct, frozen=True, kw_only=True):
+    """One work tree that was made: where, on which commit, and the address that had the commits of the remote.
+
+    `bare` has the folders in it that are git repositories of their own without a work tree: git follows their
+    configuration where a command starts in them.
+    """
+
+    name: str
+    folder: Path
+    head: str | None
+    branch: str | None
+    address: str | None
+    bare: tuple[str, ...]
 
 
 def restore(
     repositories: Sequence[Repository], name: str, folder: Path, target: Path, env: Mapping[str, str],
-    origins: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+    origins: Mapping[str, str] | None = None, *, remotes: bool = False,
+) -> tuple[Restored, ...]:  # fmt: skip
     """Make a captured repository, and those inside of it, again.
 
     Every file has its bytes, its executable bit or link text; HEAD, the index and the files not captured by git are
@@ -64,30 +70,46 @@ def restore(
 
     Args:
         repositories: of `read_captured`.
-        name: of the one to make.
+        name: of the one to make, or of a distribution that was installed from it.
         folder: the snapshot.
         target: where; it must not be there yet, or be empty.
         env: the user's environment, for git's credentials.
         origins: by name of a repository, the path or address of one that has the commits that a remote had; not
             needed for those whose bundle is complete.
+        remotes: where no origin is named, ask the captured remotes that are on other machines.
 
     Raises:
-        SnapshotError: the capture is damaged, hostile or incomplete, or the origin does not have a commit.
+        SnapshotError: the capture is damaged, hostile or incomplete, or no address has a commit.
         EngineError: git is absent or failed.
     """
-    one = next((one for one in repositories if one.name == name), None)
-    if one is None:
-        raise SnapshotError(
-            f"no repository `{escaped(name)}` was captured",
-            hint=f"there are: {', '.join(one.name for one in repositories) or 'none'}",
-        )
-    inner = {unquoted(child.path): child for child in repositories if child.parent == name}
-    for path in inner:
-        check_path(path, one.name)
-    _Restored(one, folder, target, env).make((origins or {}).get(name), set(inner))
-    for path, child in sorted(inner.items()):
-        place = inside(target, path, child.name)
-        restore([c for c in repositories if c is not one], child.name, folder, place, env, origins)
+    made = []
+    todo = [(_named(repositories, name), target)]
+    while todo:
+        one, place = todo.pop()
+        inner = {unquoted(child.path): child for child in repositories if child.parent == one.name}
+        for path in inner:
+            check_path(path, one.name)
+        asked = addresses(one, (origins or {}).get(one.name), remotes=remotes)
+        made.append(_Restored(one, folder, place, env).make(asked, set(inner)))
+        todo += [
+            (child, inside(place, path, child.name)) for path, child in sorted(inner.items(), reverse=True)
+        ]
+    return tuple(made)
+
+
+def _named(repositories: Sequence[Repository], name: str) -> Repository:
+    """Return the repository of a name, else the one that a distribution of this name is installed from."""
+    for one in repositories:
+        if one.name == name:
+            return one
+    wanted = canonicalize_name(name)
+    for one in repositories:
+        if wanted in map(canonicalize_name, one.distributions):
+            return one
+    raise SnapshotError(
+        f"no repository `{escaped(name)}` was captured",
+        hint=f"there are: {', '.join(one.name for one in repositories) or 'none'}",
+    )
 
 
 class _Restored:
@@ -100,7 +122,7 @@ class _Restored:
         self.env = {"PATH": env.get("PATH", ""), **_QUIET}
         self.fetch_env = program.fetching(env)
 
-    def make(self, origin: str | None, inner: set[bytes]) -> None:
+    def make(self, asked: Sequence[Address], inner: set[bytes]) -> Restored:
         """Do all of it; see `restore`."""
         pack = read_pack(self.one, self.folder)
         if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
@@ -108,23 +130,30 @@ class _Restored:
                 f"`{escaped(str(self.target))}` is not empty", hint="name a folder that is not there yet"
             )
         self._init()
-        if origin is not None:
-            self._fetch(origin)
-        self._check_prerequisites(origin)
+        address = self._bring(asked)
+        self._mark_shallow()
         if pack:
             self._unpack(pack)
         files = self._files(self.one.worktree, inner)
         self._files(self.one.index, set())
-        self._write(files)
+        write_files(self, files)
         self._index()
         self._head()
+        branch = unquoted(self.one.branch).decode("utf-8", "replace") if self.one.branch else None
+        return Restored(
+            name=self.one.name, folder=self.target, head=self.one.head, branch=branch,
+            address=address.place if address else None, bare=bare_repositories(files),
+        )  # fmt: skip
 
     def git(
-        self, *words: str, purpose: str, stdin: bytes | None = None, most: int = proc.MOST_OUTPUT
-    ) -> bytes:
+        self, *words: str, purpose: str, stdin: bytes | None = None, most: int = proc.MOST_OUTPUT,
+        output: Path | None = None,
+    ) -> bytes:  # fmt: skip
         """Return the output of git in the new work tree."""
         argv = ["git", *program.OPTIONS, *words]
-        return proc.run(argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target, most=most)
+        return proc.run(
+            argv, env=self.env, purpose=purpose, stdin=stdin, cwd=self.target, most=most, output=output
+        )
 
     def refused(self, what: str) -> SnapshotError:
         """Return the error that names this repository; the caller raises it."""
@@ -142,23 +171,51 @@ class _Restored:
             (self.target / ".git" / "info").mkdir(exist_ok=True)
             (self.target / ".git" / "info" / "attributes").write_text(self.one.attributes + "\n")
         for remote in self.one.remotes:
-            if re.fullmatch(r"[A-Za-z0-9][\w.-]*", remote.name) and program.is_safe(remote.url):
+            if is_remote_name(remote.name) and program.is_safe(remote.url):
                 self.git("config", f"remote.{remote.name}.url", remote.url, purpose="note a remote")
                 spec = f"+refs/heads/*:refs/remotes/{remote.name}/*"
                 self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
 
-    def _fetch(self, origin: str) -> None:
-        program.check_address(origin, SnapshotError)
-        self._take(origin, "+refs/heads/*:refs/remotes/origin/*", purpose=f"fetch {origin}")
-        for oid in self.one.prerequisites:
-            if not self._has(oid):
-                try:
-                    self._take(origin, oid, purpose=f"fetch commit {oid[:12]}")
-                except proc.Failed:
-                    continue  # said below, for all of them
+    def _bring(self, asked: Sequence[Address]) -> Address | None:
+        """Get the commits that a remote had, and return the address that has them all."""
+        refused: list[str] = []
+        for address in asked:
+            try:
+                self._fetch(address)
+            except ReproError as err:
+                if address.named:
+                    raise
+                refused.append(f"{address.place}: {escaped(str(err).splitlines()[0])}")
+                continue
+            if not self._absent():
+                return address
+            refused.append(f"{address.place}: it does not have the commit")
+        if absent := self._absent():
+            raise missing(self.one, absent[0], asked, refused)
+        return None
 
-    def _take(self, origin: str, ref: str, purpose: str) -> None:
-        program.fetch(self.target / ".git", origin, ref, env=self.fetch_env, purpose=purpose, configured=True)
+    def _absent(self) -> list[str]:
+        return [oid for oid in self.one.prerequisites if not self._has(oid)]
+
+    def _fetch(self, address: Address) -> None:
+        program.check_address(address.place, SnapshotError)
+        spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
+        self._take(address, spec, purpose=f"fetch {address.place}")
+        for oid in self._absent():
+            try:
+                self._take(address, oid, purpose=f"fetch commit {oid[:12]}")
+            except proc.Failed:
+                continue  # said below, for all of them
+
+    def _take(self, address: Address, ref: str, purpose: str) -> None:
+        program.fetch(
+            self.target / ".git",
+            address.place,
+            ref,
+            env=self.fetch_env,
+            purpose=purpose,
+            configured=address.named,
+        )
 
     def _has(self, oid: str) -> bool:
         try:
@@ -167,18 +224,10 @@ class _Restored:
             return False
         return True
 
-    def _check_prerequisites(self, origin: str | None) -> None:
-        for oid in self.one.prerequisites:
-            if not self._has(oid):
-                where = f"not in {escaped(origin)}" if origin else "not in the snapshot: a remote had it"
-                known = ", ".join(remote.url for remote in self.one.remotes)
-                raise SnapshotError(
-                    f"commit {oid[:12]} of {self.one.name} is {where}",
-                    hint=f"name a clone or an address that has it; the remotes were: {escaped(known) or 'none'}",
-                )
-        missing = [oid for oid in self.one.shallow if not self._has(oid)]
-        if missing:
-            (self.target / ".git" / "shallow").write_text("".join(f"{oid}\n" for oid in missing))
+    def _mark_shallow(self) -> None:
+        absent = [oid for oid in self.one.shallow if not self._has(oid)]
+        if absent:
+            (self.target / ".git" / "shallow").write_text("".join(f"{oid}\n" for oid in absent))
 
     def _unpack(self, pack: bytes) -> None:
         assert self.one.bundle is not None
@@ -195,66 +244,9 @@ class _Restored:
         except (proc.Failed, KeyError):
             raise self.refused("its bundle is damaged or lacks objects") from None
 
-    def _files(self, tree: str, inner: set[bytes]) -> list[_File]:
-        """Return the files of a tree, whose paths have been found to be harmless; git gives but four modes."""
-        try:
-            out = self.git("ls-tree", "-r", "-l", "-z", "--full-tree", tree, purpose="list a tree")
-        except proc.Failed:
-            raise self.refused(f"the tree {tree} is missing") from None
-        files = []
-        for row in out.split(b"\0")[:-1]:
-            head, _, path = row.partition(b"\t")
-            mode, _, oid, size = head.split()
-            files.append(_File(mode, oid, 0 if size == b"-" else int(size), path))
-        among = inner - {file.path for file in files if file.mode == b"160000"}
-        check_paths([file.path for file in files], among, self.one.name)
-        return files
-
-    def _write(self, files: list[_File]) -> None:
-        for file, content in self._contents([file for file in files if file.mode != b"160000"]):
-            try:
-                self._place(file, content)
-            except BuildError as err:
-                raise self.refused(str(err)) from None
-        for file in files:
-            if file.mode == b"160000":
-                make_below(self.target, file.path.decode("utf-8", "surrogateescape"))
-
-    def _place(self, file: _File, content: bytes) -> None:
-        name = file.path.decode("utf-8", "surrogateescape")
-        if file.mode == b"120000":
-            text = content.decode("utf-8", "surrogateescape")
-            check_target(text, str(self.target / name), self.one.name)
-            symlink_below(text, self.target, name)
-            return
-        with open_below(self.target, name) as stream:
-            stream.write(content)
-            if file.mode == b"100755":
-                mode = os.fstat(stream.fileno()).st_mode
-                os.fchmod(stream.fileno(), mode | (mode & 0o444) >> 2)
-
-    def _contents(self, files: list[_File]) -> Iterator[tuple[_File, bytes]]:
-        """Yield each file with its bytes, some files at a time."""
-        start = 0
-        while start < len(files):
-            end, size = start + 1, files[start].size
-            while end < len(files) and size + files[end].size <= _AT_ONCE:
-                size += files[end].size
-                end += 1
-            request = b"".join(file.oid + b"\n" for file in files[start:end])
-            most = size + _HEADER * (end - start)
-            out = self.git(
-                "cat-file", "--batch", purpose="read the files of a tree", stdin=request, most=most
-            )
-            at = 0
-            for file in files[start:end]:
-                words = out[at : out.index(b"\n", at)].split(b" ")
-                if words[1:2] != [b"blob"]:
-                    raise self.refused(f"{file.path!r} is missing")
-                at += sum(map(len, words)) + len(words)
-                yield file, out[at : at + int(words[2])]
-                at += int(words[2]) + 1
-            start = end
+    def _files(self, tree: str, inner: Collection[bytes]) -> list[File]:
+        """Return the files of a tree, whose paths and sizes have been found to be harmless."""
+        return list_files(self, tree, set(inner))
 
     def _index(self) -> None:
         self.git("read-tree", self.one.index, purpose="restore the index")

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
+from reprobuild.guard.plain import open_plain
 from reprobuild.snapshot.repositories import Captured
 from reprobuild.snapshot.text import escaped
 
@@ -36,7 +37,7 @@ def read_captured(folder: Path) -> Captured:
     """
     shown = escaped(str(folder / FILE))
     try:
-        with (folder / FILE).open("rb") as stream:
+        with open_plain(folder / FILE, links=False)[0] as stream:
             return parse(stream.read(_LIMIT + 1), shown)
     except OSError as err:
         raise SnapshotError(

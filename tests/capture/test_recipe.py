@@ -251,5 +251,5 @@ def test_the_file_is_in_the_package() -> None:
     "name", ["CONDA_PREFIX", "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC"]
 )
 def test_relative_folders_of_conda_are_not_read(name: str) -> None:
-    assert common._absolute_folders({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
-    assert common._absolute_folders({name: "/there"}) == {name: "/there"}
+    assert common.absolute_folders({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
+    assert common.absolute_folders({name: "/there"}) == {name: "/there"}

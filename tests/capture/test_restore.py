@@ -24,16 +24,6 @@ from tests.guard.fuzz import resident
 Change = Callable[[dict[str, Any]], None]
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    """A good snapshot of a repository called `clone`, with a bundle."""
-    top = new_origin(tmp_path)
-    write(top, "kept.py", b"changed\n")
-    write(top, "new", b"new\n")
-    take(top, tmp_path / "snapshot")
-    return tmp_path / "snapshot"
-
-
 def again(snapshot: Path, **more: Any) -> None:
     folder = snapshot.parent
     origins = {"clone": str(folder / "origin.git")}
@@ -284,7 +274,8 @@ def test_a_target_that_is_in_use(snapshot: Path) -> None:
 
 
 def test_without_the_commits_that_a_remote_had(snapshot: Path) -> None:
-    hint = f"name a clone or an address that has it; the remotes were: {snapshot.parent / 'origin.git'}"
+    place, remote = snapshot.parent / "clone", snapshot.parent / "origin.git"
+    hint = f"name a clone or an address that has it: --source clone={place}; the remotes were: {remote}"
     refused(snapshot, "not in the snapshot: a remote had it", hint, origins={})
 
 

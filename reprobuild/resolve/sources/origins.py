@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.restore.git import is_local
+from reprobuild.secrets import strip_credentials
 from reprobuild.snapshot.text import escaped
 
 
@@ -21,6 +22,13 @@ class Origin(Struct, frozen=True, kw_only=True):
     local: Path | None
     revision: str | None
     confirmed: bool = True
+
+    @property
+    def address(self) -> str:
+        """Return what a lock may keep of the place: an address of a server, without credentials."""
+        if self.local is not None or is_local(self.place):
+            return ""
+        return strip_credentials(self.place)[0]
 
 
 def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:

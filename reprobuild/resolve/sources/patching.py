@@ -12,6 +12,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
+from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Blob, Repository
 from reprobuild.snapshot.model import Patch, Requirement
 
@@ -42,6 +43,19 @@ def patch_of(
         if any(file.old_blob for file in patch.files) and not _misfits(patch, tree, before=True):
             return patch
     return None
+
+
+def fitting_commits(patch: Patch, origin: Origin, repository: Repository) -> list[str]:
+    """Return the commits of a repository of this machine that a diff can have been made on, newest first.
+
+    A diff of new files alone fits each commit, and tells none.
+    """
+    blobs = {file.old_path: file.old_blob for file in patch.files if file.old_path and file.old_blob}
+    known = {path: blob for path, blob in blobs.items() if blob.strip("0")}
+    if origin.local is None or not origin.local.exists() or not known:
+        return []
+    repository.fetch_local(origin.local)
+    return repository.commits_with(known)
 
 
 def patched(repository: Repository, commit: str, patch: Patch | None) -> str:

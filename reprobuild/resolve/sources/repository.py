@@ -33,6 +33,8 @@ _LISTING = 128 << 20  # bytes of what git writes, but for the files of a tree
 AT_ONCE = 64 << 20  # bytes of files in memory
 _HEADER = 128  # git's line before each of them, and the end of line behind it
 
+_COMMITS, _PATHS = 500, 50  # that are compared with a diff
+
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
@@ -254,6 +256,22 @@ class Repository:
             if any(one.path == path and one.id.startswith(blob) for one in rows):
                 return commit
         return None
+
+    def commits_with(self, blobs: Mapping[str, str]) -> list[str]:
+        """Return the newest commits of what was fetched that have blobs (may be abbreviated) at paths, newest first."""
+        words = ("rev-list", "--all", "--date-order", f"--max-count={_COMMITS}")
+        commits = self._git(*words, purpose="list the commits").decode().split()
+        wanted = [(path, blob) for path, blob in blobs.items() if "\n" not in path][:_PATHS]
+        rows = [f"{commit}:{path}\n" for commit in commits for path, _ in wanted]
+        request = "".join(rows).encode("utf-8", "surrogateescape")
+        said = self._git("cat-file", "--batch-check=%(objectname)", purpose="look for blobs", stdin=request)
+        ids = said.decode("utf-8", "surrogateescape").split("\n")
+        fits = []
+        for number, commit in enumerate(commits):
+            found = ids[number * len(wanted) : (number + 1) * len(wanted)]
+            if wanted and all(id_.startswith(blob) for id_, (_, blob) in zip(found, wanted, strict=True)):
+                fits.append(commit)
+        return fits
 
     def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, IO[bytes]]]:
         """Yield each blob, whose size is known, with its bytes, in the order given; a stream is good until the next."""

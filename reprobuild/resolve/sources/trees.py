@@ -16,19 +16,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from reprobuild import secrets
 from reprobuild.archive import Entry, TarWriter, parents
-from reprobuild.errors import LockError, ReproError, SnapshotError
+from reprobuild.errors import LockError, SnapshotError
+from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.settings.places import Placed, place_repositories, source_path, text_of
+from reprobuild.resolve.sources.bringing import bring
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.large import checked_blobs, secret_in
 from reprobuild.resolve.sources.origins import Origin
-from reprobuild.resolve.sources.patching import patch_of, patched
+from reprobuild.resolve.sources.patching import fitting_commits, patch_of, patched
 from reprobuild.resolve.sources.repository import Repository
 from reprobuild.restore.git import is_local
 from reprobuild.snapshot.captured import FILE
-from reprobuild.snapshot.model import Patch, Requirement
+from reprobuild.snapshot.model import Patch, Place, Requirement
 from reprobuild.snapshot.repositories import Captured
 from reprobuild.snapshot.repositories import Repository as CapturedRepository
 from reprobuild.snapshot.text import escaped
@@ -67,7 +68,9 @@ class _Made(Struct, frozen=True):
 def resolve_sources(
     requirements: tuple[Requirement, ...], given: Given
 ) -> tuple[tuple[Source, ...], tuple[Ruling, ...]]:
-    """Lock every editable and version-control line of the freeze, and the job's own folder, as a source tree.
+    """Lock every editable and version-control line of the freeze, and the job's own code, as a source tree.
+
+    The job's own code is its captured folder, and each diff that fits no line and whose repository the user names.
 
     Args:
         requirements: lines of kind `editable` and `vcs`.
@@ -86,6 +89,15 @@ def resolve_sources(
     ]
     made += [_of_capture(one, given) for one in placed if one.line is None]
     used = frozenset[str]().union(*(one.used for one in made))
+    names = {one.source.name for one in made if one.source} | {
+        canonicalize_name(one.name) for one in requirements
+    }
+    for patch in given.patches:
+        name = canonicalize_name(patch.name)
+        if patch.file not in used and name in given.origins and name not in names:
+            made.append(_of_diff(patch, given))
+            used |= {patch.file}
+            names.add(name)
     rulings = [ruling for one in made for ruling in one.rulings]
     rulings += [_stray(patch) for patch in given.patches if patch.file not in used]
     return tuple(one.source for one in made if one.source), tuple(rulings)
@@ -100,7 +112,7 @@ def _of_line(line: Requirement, given: Given) -> _Made:
         return _Made(None, (_unresolved(line, origin),))
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
-        full = _bring(repository, line, origin, commit)
+        full = bring(repository, line, origin, commit)
         checked_blobs(repository, full, name)
         patch = patch_of(line, given.patches, repository, full)
         tree = patched(repository, full, patch)
@@ -112,6 +124,37 @@ def _of_line(line: Requirement, given: Given) -> _Made:
         return _Made(source, tuple(rulings))
     rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
     return _Made(source, tuple(rulings), frozenset({patch.file}))
+
+
+def _of_diff(patch: Patch, given: Given) -> _Made:
+    """Make the source of a diff whose repository no line of the freeze names, and the user does."""
+    name = canonicalize_name(patch.name)
+    origin = given.origins[name]
+    line = Requirement(place=Place(patch.file, 0), text="", kind="vcs", name=name)
+    with given.store.scratch() as folder:
+        repository = Repository(folder, given.env)
+        if origin.revision is None:
+            return _Made(None, (_without_commit(patch, origin, repository),), frozenset({patch.file}))
+        full = bring(repository, line, origin, origin.revision)
+        checked_blobs(repository, full, name)
+        tree = patched(repository, full, patch)
+        blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
+        source, kept = _keep(repository, blank, given, folder)
+    reason = f"applied to commit {full[:12]} of {name}, tree {tree[:12]}; every blob id fits"
+    return _Made(source, (_pinned(patch.file, 0, patch.name, reason), *kept), frozenset({patch.file}))
+
+
+def _without_commit(patch: Patch, origin: Origin, repository: Repository) -> Ruling:
+    """Return the ruling on a diff whose commit the user did not name, with a commit that it fits."""
+    name, commits = canonicalize_name(patch.name), fitting_commits(patch, origin, repository)
+    place = shlex.quote(f"{name}={origin.place}@{commits[0][:12] if commits else 'COMMIT'}")
+    fits = (
+        f"; it fits {len(commits)} commits of {origin.place}, of which this is the newest" if commits else ""
+    )
+    reason = f"nothing tells the commit that {patch.file} was made on; name it with --source {place}{fits}"
+    return Ruling(
+        file=patch.file, line=0, subject=patch.name, outcome="unresolved", reason=escaped(reason), kind="stray-diff"
+    )  # fmt: skip
 
 
 def _of_capture(placed: Placed, given: Given) -> _Made:
@@ -209,56 +252,14 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
 
 
 def _stray(patch: Patch) -> Ruling:
+    name = canonicalize_name(patch.name)
+    option = f"--source {name}=PATH@COMMIT" if is_valid(name, ProjectName) else "the option --source"
     return Ruling(
         file=patch.file, line=0, subject=patch.name, outcome="unresolved", kind="stray-diff",
         reason="it fits no source of this snapshot; the chapter's recipe writes the job directory's diff under "
-        "the name of a package whose folder it cannot enter",
+        "the name of a package whose folder it cannot enter; if it is of a repository that nothing is installed "
+        f"from, name that one with {option}",
     )  # fmt: skip
-
-
-def _bring(repository: Repository, line: Requirement, origin: Origin | None, commit: str) -> str:
-    """Get the commit into the scratch repository, and return its full id."""
-    place = origin.place if origin else line.url
-    hint = f"name a bundle, a clone or another remote with --source {line.name}=PATH|URL"
-    try:
-        if origin and origin.local is not None:
-            if not origin.local.exists():
-                raise LockError(f"the source of {line.name}, {origin.local}, does not exist", hint=hint)
-            repository.fetch_local(origin.local)
-        else:
-            assert place is not None
-            repository.fetch_remote(
-                _git_address(line, place), commit, configured=origin is not None and origin.confirmed
-            )
-    except LockError:
-        raise
-    except ReproError as err:
-        raise LockError(
-            f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
-        ) from None
-    full = repository.commit(commit, refs=line.commit is None)
-    if full is None:
-        raise LockError(
-            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
-            hint=f"was it ever pushed? {hint}",
-        )
-    if origin and origin.revision and repository.commit(origin.revision) not in (full, None):
-        raise LockError(
-            f"the freeze names commit {full[:12]} of {line.name}, and --source names {origin.revision}",
-            hint="leave the revision out: the captured commit is taken",
-        )
-    return full
-
-
-def _git_address(line: Requirement, place: str) -> str:
-    """Return the address as git takes it, without the `git+` of a freeze."""
-    scheme, plus, _ = place.partition("://")[0].partition("+")
-    if plus and scheme != "git":
-        raise LockError(
-            f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
-            hint=f"convert it to git, and name the copy with --source {line.name}=PATH@REV",
-        )
-    return place.removeprefix("git+")
 
 
 def _keep(

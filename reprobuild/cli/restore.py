@@ -1,0 +1,66 @@
+"""`reprobuild restore`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from reprobuild.cli import common
+from reprobuild.errors import UsageError
+from reprobuild.report.restored import render_restored, restored_document, warnings
+from reprobuild.resolve.sources.origins import read_origin
+from reprobuild.restore.folder import restore_folder
+
+
+@click.command()
+@click.argument("snapshot", metavar="SNAPSHOT", type=common.PATH)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "-o", "--out", type=common.PATH, required=True, help="Folder to write; it must not be there yet."
+)
+@click.option(
+    "--source", "sources", metavar="NAME=PATH|URL", multiple=True,
+    help="Where the commits are that the snapshot leaves to a remote.",
+)  # fmt: skip
+@click.option("--offline", is_flag=True, help="Ask no remote; only what --source names.")
+@common.json_option
+def command(
+    snapshot: Path, name: str, out: Path, sources: tuple[str, ...], offline: bool, as_json: bool
+) -> None:
+    """Make a captured repository again: commit, index, changed and untracked files, and commits never pushed.
+
+    NAME is the repository's, as `show` lists it, or that of a distribution that was installed from it. No hook,
+    filter or setting of the captured repository runs.
+
+    \b
+    Example:
+      reprobuild restore repro/4242 mylib -o mylib-4242
+    """
+    origins = {name: _place(name, place) for name, place in common.pairs("--source", sources).items()}
+    env = common.absolute_folders(os.environ)
+    captured, made = restore_folder(snapshot, name, out.absolute(), env, origins, remotes=not offline)
+    for line in warnings(made):
+        common.note(line)
+    if as_json:
+        common.print_json(restored_document(captured, made))
+    else:
+        common.tell(render_restored(captured, made))
+
+
+def _place(name: str, text: str) -> str:
+    """Return the path or address that the user names; git would read a relative path from elsewhere."""
+    origin = read_origin(text, Path.cwd())
+    if origin.revision:
+        raise UsageError(
+            f"--source {name}={text} names a revision",
+            hint="leave the revision out: the captured commit is taken",
+        )
+    if origin.local is None:
+        return origin.place
+    if not origin.local.exists():
+        raise UsageError(
+            f"--source {name}: `{origin.local}` does not exist", hint="name a clone, a bundle or an address"
+        )
+    return str(origin.local.absolute())

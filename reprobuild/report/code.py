@@ -1,0 +1,165 @@
+"""The job's own code in a snapshot: its repositories, and the remedy where the job's folder is in none."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Collection
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.guard.strings import ProjectName, is_valid
+from reprobuild.report.difference import safe
+from reprobuild.resolve.settings.places import place_repositories, text_of
+from reprobuild.snapshot.captured import unquoted
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.repositories import Repository
+from reprobuild.snapshot.text import escaped
+
+_MANY = 20
+_SHORT = 12  # characters of a commit
+_LEFT_OUT = " was left out: "  # in the note of a capture on a repository
+
+
+class Code(Struct, frozen=True, kw_only=True):
+    """A repository of a snapshot.
+
+    `place` is where it stands in the image, None inside of another repository or where it is left out. `job` is the
+    job's folder inside of it, `.` for the repository's own folder, None where the job ran elsewhere.
+    """
+
+    name: str
+    folder: str
+    commit: str | None = None
+    branch: str | None = None
+    place: str | None = None
+    job: str | None = None
+
+
+class JobCode(Struct, frozen=True, kw_only=True):
+    """The repositories of a snapshot, and the folder that the job ran in where it is known.
+
+    `diffs` are files whose name is that of no repository here: `lock` looks for one that they fit.
+    `left_out` tells whether the capture left a repository out, which may be somebody else's; a note names it.
+    """
+
+    repositories: tuple[Code, ...]
+    folder: str | None
+    diffs: tuple[str, ...]
+    left_out: bool
+
+    @property
+    def captured(self) -> bool:
+        """Tell whether the job's folder is in a repository; where it is unknown, whether there is a repository."""
+        if self.folder is None:
+            return bool(self.repositories or self.diffs)
+        return any(one.job is not None for one in self.repositories)
+
+
+def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
+    """Return what a snapshot has of the job's own code.
+
+    Args:
+        snapshot: of a capture or a recipe.
+        drop: the user's decision.
+    """
+    captured = snapshot.captured
+    placed = place_repositories(captured, snapshot.requirements, drop)
+    places = {one.repository.name: one.path for one in placed}
+    lines = {one.line for one in placed}
+    folder = text_of(captured.command.folder) if captured and captured.command else ""
+    inner = _innermost(captured.repositories, folder) if captured and folder else None
+    found = [
+        _of_capture(one, places.get(one.name), folder if one is inner else "")
+        for one in (captured.repositories if captured else ())
+    ]
+    found += [
+        Code(name=line.name, folder=line.path or line.url or "", commit=line.commit)
+        for line in snapshot.requirements
+        if line.kind in ("editable", "vcs") and line not in lines
+    ]
+    notes = (captured.notes or ()) if captured else ()
+    return JobCode(
+        repositories=tuple(found), folder=folder or None, diffs=_diffs(snapshot),
+        left_out=any(_LEFT_OUT in note for note in notes),
+    )  # fmt: skip
+
+
+def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the diffs that no line and no captured repository has by name."""
+    known = {canonicalize_name(line.name) for line in snapshot.requirements}
+    for line in snapshot.requirements:
+        last = (line.path or line.url or "").rstrip("/").rpartition("/")[2]
+        known.add(canonicalize_name(last.removesuffix(".git")))
+    taken = {one.diff.file for one in snapshot.captured.repositories} if snapshot.captured else set()
+    return tuple(
+        patch.file for patch in snapshot.patches
+        if patch.file not in taken and canonicalize_name(patch.name) not in known
+    )  # fmt: skip
+
+
+def _innermost(repositories: Collection[Repository], folder: str) -> Repository | None:
+    """Return the repository that a folder belongs to: of two that hold it, the one inside of the other."""
+    holders = [one for one in repositories if _inside(folder, text_of(one.folder))]
+    return max(holders, key=lambda one: len(text_of(one.folder)), default=None)
+
+
+def _inside(folder: str, top: str) -> bool:
+    return folder == top or folder.startswith(top.rstrip("/") + "/")
+
+
+def _of_capture(one: Repository, place: str | None, folder: str) -> Code:
+    top = text_of(one.folder)
+    branch = unquoted(one.branch).decode("utf-8", "surrogateescape") if one.branch else None
+    job = posixpath.relpath(folder, top) if folder else None
+    return Code(name=one.name, folder=top, commit=one.head, branch=branch, place=place, job=job)
+
+
+def render_code(code: JobCode) -> list[str]:
+    """Return the lines of `show` on the job's own code."""
+    lines = [f"code          {_described(one)}" for one in _first(code.repositories)]
+    if len(code.repositories) > len(lines):
+        lines.append(
+            f"code          {len(code.repositories) - len(lines)} more repositories; all with --json"
+        )
+    for file in code.diffs[:_MANY]:
+        name = canonicalize_name(file.removesuffix(".diff"))
+        option = f"--source {safe(name)}=PATH@COMMIT" if is_valid(name, ProjectName) else "--source"
+        lines.append(f"code          {safe(file)}: nothing of this name is installed; name it by {option}")
+    return lines if code.captured else [*lines, *_missing(code)]
+
+
+def _first(repositories: Collection[Code]) -> list[Code]:
+    """Return those that are shown, the job's own first."""
+    return sorted(repositories, key=lambda one: one.job is None)[:_MANY]
+
+
+def _described(one: Code) -> str:
+    facts = [f"commit {one.commit[:_SHORT]}" if one.commit else "no commit"]
+    if one.branch:
+        facts.append(f"branch {safe(one.branch.removeprefix('refs/heads/'))}")
+    if one.place:
+        facts.append(f"{one.place} in the image")
+    if one.job is not None:
+        facts.append("the job ran in it" if one.job == "." else f"the job ran in its {safe(one.job)}")
+    return f"{safe(one.name)}: {safe(one.folder)} ({', '.join(facts)})"
+
+
+def _missing(code: JobCode) -> list[str]:
+    """Return the lines for a snapshot without the job's own code, with the commands that bring it."""
+    if code.folder is None:
+        said = "none: the snapshot has no repository, and does not tell the job's folder; there run:"
+        start, mount = "", '"$PWD":/job'
+    else:
+        said = f"none of the job's own: it ran in {escaped(code.folder)}, which is in no captured repository"
+        start = f"cd {escaped(shlex.quote(code.folder))} && "
+        mount = escaped(shlex.quote(f"{code.folder}:/job"))
+    capture = f"{start}{{ git rev-parse --git-dir || git init; }} && reprobuild capture -o ~/with-code"
+    if code.left_out:
+        capture = "a repository was left out; the note on it says what admits it"
+    return [
+        f"code          {said}",
+        f"  capture it  {capture}",
+        f"  or mount it reprobuild run frozen -v {mount} --workdir /job -- COMMAND",
+    ]

@@ -1,0 +1,58 @@
+"""The commit of a line comes into a scratch repository: from the user's word, else from the line's own address."""
+
+from __future__ import annotations
+
+from reprobuild import secrets
+from reprobuild.errors import LockError, ReproError
+from reprobuild.resolve.sources.origins import Origin
+from reprobuild.resolve.sources.repository import Repository
+from reprobuild.snapshot.model import Requirement
+
+
+def bring(repository: Repository, line: Requirement, origin: Origin | None, commit: str) -> str:
+    """Get the commit into the scratch repository, and return its full id.
+
+    Raises:
+        LockError: it cannot be had.
+    """
+    place = origin.place if origin else line.url
+    hint = f"name a bundle, a clone or another remote with --source {line.name}=PATH|URL"
+    try:
+        if origin and origin.local is not None:
+            if not origin.local.exists():
+                raise LockError(f"the source of {line.name}, {origin.local}, does not exist", hint=hint)
+            repository.fetch_local(origin.local)
+        else:
+            assert place is not None
+            repository.fetch_remote(
+                _git_address(line, place), commit, configured=origin is not None and origin.confirmed
+            )
+    except LockError:
+        raise
+    except ReproError as err:
+        raise LockError(
+            f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
+        ) from None
+    full = repository.commit(commit, refs=line.commit is None)
+    if full is None:
+        raise LockError(
+            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
+            hint=f"was it ever pushed? {hint}",
+        )
+    if origin and origin.revision and repository.commit(origin.revision) not in (full, None):
+        raise LockError(
+            f"the freeze names commit {full[:12]} of {line.name}, and --source names {origin.revision}",
+            hint="leave the revision out: the captured commit is taken",
+        )
+    return full
+
+
+def _git_address(line: Requirement, place: str) -> str:
+    """Return the address as git takes it, without the `git+` of a freeze."""
+    scheme, plus, _ = place.partition("://")[0].partition("+")
+    if plus and scheme != "git":
+        raise LockError(
+            f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
+            hint=f"convert it to git, and name the copy with --source {line.name}=PATH@REV",
+        )
+    return place.removeprefix("git+")
