@@ -2872,6 +2872,65 @@ PARTS: Tuple[Tuple[str, Callable[[Context], Taken]], ...] = (
 
 # --- Secrets, written by dev/write_secrets.py: do not edit ---
 
+# The name of a variable as people write it, `DB_PASSWORD2`: a part has one number at most, and a random text has more.
+VARIABLE = (
+    r"(?-i:_{0,2}(?:[A-Za-z]{1,30}(?:\d{1,4}(?:[A-Z]{1,20}|[a-z]{1,20})?)?|\d{1,4})"
+    r"(?:_{1,2}(?:[A-Za-z]{1,30}(?:\d{1,4}(?:[A-Z]{1,20}|[a-z]{1,20})?)?|\d{1,4})){0,8}(?![A-Za-z0-9_]))"
+)
+# `${NAME:-x}`, `$(command)`, `$NAME`, `$1`, `{{name}}`, `{name}`, `%(name)s`, `%NAME%`, `%s`, `<name>`, `***`, `...`.
+_FORM = re.compile(
+    rf"\$\{{[^{{}}]{{1,100}}\}}?|\$\([^()]{{0,100}}\)?|\$(?:{VARIABLE}|\d(?!\w))"
+    r"|\{{2}[^{}]{1,100}\}{0,2}|\{(?:[A-Za-z_][^{}]{0,100}|\d{0,2})\}"
+    r"|%\([A-Za-z_]\w{0,60}\)[a-z]|%[A-Z][A-Z0-9_]{1,40}%|%(?:\d\$)?[sdvqrx](?![A-Za-z0-9])|<[^<>]{1,100}>|\*{3,}|\.{3}"
+)
+# Parts of a regular expression: `[^:]+`, `.*`, `\w+`, `(?:`.
+_EXPRESSION = re.compile(
+    r"\[\^?[^\]]{1,60}\](?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?|\[\^|\\[a-zA-Z](?:[*+?]|\{\d{1,3},?\d{0,3}\})?|\\."
+    r"|[.)][*+]\??|\(\?(?:P<\w{1,30}>|:)|[{]\d{1,3},\d{0,3}[}]"
+)
+# A shell replaces it wherever it stands, unless single quotes are around it.
+_REFERENCE = re.compile(
+    rf"[\\\"']{{0,3}}\$(?:{VARIABLE}(?:\Z|[\"'/.:@,;)\]}}$\\-])|\d(?!\w)|[({{\[]|[@*#?!-]?\Z)"
+)
+# The same without single quotes: any name.
+_REPLACED = re.compile(r"[\\\"']{0,3}\$")
+# `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
+_STAND_IN = re.compile(
+    r"[\\\"']{0,3}(?:[{<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
+    r"00}(?:\$\{|\{\{)",
+    re.DOTALL,
+)
+# A part of a pattern: `*`, `??`, `[0-9]`, `(a|b)`, `{a,b}`, `\d`, `^` at the start and `$` at the end.
+_WILD = re.compile(r"[*?\[\](){}|]|\\[A-Za-z.]|\A\^|\$\Z")
+_ESCAPED = re.compile(r"\\[A-Za-z]|\[[^\]]{1,60}\]")
+
+
+def is_template(password: str) -> bool:
+    """Tell whether a password consists of templates and parts of regular expressions."""
+    rest = _EXPRESSION.sub("", _FORM.sub("", password))
+    return rest != password and not re.search("[A-Za-z0-9]", rest)
+
+
+def stands_in(text: str, *, literal: bool = False) -> bool:
+    """Tell whether a text stands for a value, or is a call in code.
+
+    Args:
+        text: the value of a name.
+        literal: True if a shell leaves `$name` as it is; then only the name of a variable makes it a reference.
+    """
+    return bool((_REFERENCE if literal else _REPLACED).match(text) or _STAND_IN.match(text))
+
+
+def is_single_quoted(before: str) -> bool:
+    """Tell whether a value stands in single quotes, by the text before it."""
+    return before.count("'") % 2 == 1
+
+
+def pattern_words(text: str) -> list[str] | None:
+    """Return the words of a glob or a regular expression, or None for another text."""
+    return re.findall("[A-Za-z0-9]{4,}", _ESCAPED.sub(" ", text)) if _WILD.search(text) else None
+
+
 GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
 CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
@@ -2946,16 +3005,15 @@ NAMES: tuple[tuple[str, str], ...] = (
 # The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
 # `VALUES` are compiled where a mark was found, which is seldom.
 _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
-_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # A number or a switch, with what may enclose it in JSON.
 AMOUNT = re.compile(
     r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
     r"none|null)[\"'\])}]{0,9}"
 )
-# A special token, or a list of numbers or of such tokens: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
+# A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
-    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d"
-    r"{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
+    r"|(?<![\w#▁])(?:\d{1,9}|[A-Za-z_#▁]{1,15})(?![\w#▁]))[\"'\]),; ]{0,4}"
     r"){1,20}"
 )
 # Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
@@ -2992,13 +3050,20 @@ def secret_name(name: str, value: str = "") -> str | None:
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
-        return None if AMOUNT.fullmatch(value) or _SPECIAL.fullmatch(value) or not value else "token"
+        amount = len(value) <= 12 and AMOUNT.fullmatch(value)
+        return None if amount or _SPECIAL.fullmatch(value) or not value else "token"
     if rule == FIELD:
         return None if IDENTIFIER.fullmatch(value) else "key"
     if rule == PATTERN:
-        harmless = AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
-        return None if harmless and value != GONE else "token"
+        harmless = len(value) <= 12 and AMOUNT.fullmatch(value)
+        return None if (harmless or _is_pattern(value)) and value != GONE else "token"
     return rule or None
+
+
+def _is_pattern(value: str) -> bool:
+    """Whether `value` is a pattern of words and numbers; an odd character makes none of a random text."""
+    words = pattern_words(value)
+    return words is not None and all(is_word(word) for word in words)
 
 
 def entropy(text: str) -> float:
@@ -3016,12 +3081,13 @@ def looks_generated(text: str) -> bool:
 
 def real_login(text: str) -> bool:
     """Whether `user:password` of an address is more than a sample or a template."""
-    text = plain(text)
-    password = text.partition(":")[2]
-    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
-        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
+    password = plain(text).partition(":")[2]
+    sample = re.fullmatch(
+        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
         password,
     )
+    # A template before a slash is a port, and the rest a path.
+    return not (sample or is_template(re.split("[/?#,;]", password, maxsplit=1)[0]) or is_template(password))
 
 
 def token_login(text: str) -> bool:
@@ -3072,12 +3138,6 @@ def is_private_key(text: str) -> bool:
     return "PRIVATE KEY" in (decoded(text[:88]) or "")
 
 
-# What stands for a value, or is called in code: `$TOKEN`, `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
-STAND_IN = re.compile(
-    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
-    r"00}(?:\$\{|\{\{)",
-    re.DOTALL,
-)
 # No word has so many consonants in a row.
 _UNSPOKEN = re.compile("(?i)[bcdfghjklmnpqrstvwxyz]{5}")
 _WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4}")
@@ -3099,9 +3159,14 @@ def looks_random(text: str) -> bool:
     return entropy(text) >= 4.3 and not spoken and decoded(text) is None
 
 
-def looks_chosen(text: str) -> bool:
-    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word."""
-    if STAND_IN.match(text) or is_word(text) or AMOUNT.fullmatch(text):
+def looks_chosen(text: str, *, literal: bool = False) -> bool:
+    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
+
+    Args:
+        text: the value.
+        literal: True if a shell leaves `$name` as it is.
+    """
+    if stands_in(text, literal=literal) or is_word(text) or AMOUNT.fullmatch(text):
         return False
     if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
         return False
@@ -3122,7 +3187,7 @@ _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
 _PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
 # What may stand between a program and its option, and the word after that.
 _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
-_WORD = r"[\"']?([^\s\"'$]{4,200})"
+_WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
 COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
@@ -3152,15 +3217,16 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "samba",
         ("smbclient", "rpcclient"),
-        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])[\"']?[^\s%\"'$]{{1,60}}%"
-        r"([^\s\"'$]{4,200})",
+        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s%\"'$]{{1,60}}%)"
+        r"(?P<secret>[^\s\"']{4,200})",
         "%",
         True,
     ),
     (
         "lftp",
         ("lftp",),
-        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])[\"']?[^\s,\"'$]{{1,60}},([^\s\"'$]{{4,200}})",
+        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s,\"'$]{{1,60}},)"
+        r"(?P<secret>[^\s\"']{4,200})",
         ",",
         True,
     ),
@@ -3181,7 +3247,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "openssl",
         ("pass:",),
-        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}[\"']?pass:([^\s\"'$]{4,200})",
+        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}(?P<before>[\"']?)pass:(?P<secret>[^\s\"']{4,200})",
         "-pass",
         False,
     ),
@@ -3701,10 +3767,11 @@ class Rule(NamedTuple):
     """One kind of secret.
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
-    secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
-    `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
-    must hold `near`, too, which is quicker to find than `pattern`. With `option` it has ` -`, too, and no rule without
-    `option` has such a mark.
+    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
+    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
+    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
+    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
+    `option` it has ` -`, too, and no rule without `option` has such a mark.
     """
 
     name: str
@@ -3714,6 +3781,7 @@ class Rule(NamedTuple):
     run: bool = False
     near: str = ""
     option: bool = False
+    lines: int = 0
 
 
 # Each value that `looks_chosen` passes has a digit.
@@ -3731,30 +3799,50 @@ _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
-def _names_secret(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a value that may be one, without quotes."""
-    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and looks_chosen(value)
+def _names_secret(value: str, name: str, before: str = "'") -> bool:
+    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and looks_chosen(value, literal=is_single_quoted(before))
 
 
 def _names_generated(value: str, name: str) -> bool:
     return len(value) >= 12 and looks_generated(value) and _names_secret(value, name)
 
 
-def _quoted(value: str) -> bool:
+def _quoted(value: str, before: str = "") -> bool:
     value = plain(value)
-    return entropy(value) >= 3 and looks_chosen(value)
+    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
+    # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
+    return drawn and looks_chosen(value, literal=bool(before) and before not in ('="', '=\\"'))
 
 
-def _given(value: str) -> bool:
-    return not STAND_IN.match(value)
+def _mixed(value: str) -> bool:
+    """Whether a short value has characters of three kinds, or letters between numbers."""
+    kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
+    drawn = (
+        re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
+    )
+    return bool(drawn) or sum(bool(re.search(kind, value)) for kind in kinds) >= 3
 
 
-def _given_login(value: str) -> bool:
-    return _given(value) and not _SAMPLE_PASSWORD.fullmatch(value)
+def _given(value: str, before: str = "") -> bool:
+    return not stands_in(value, literal=is_single_quoted(before))
 
 
-def _chosen_login(value: str) -> bool:
-    return looks_chosen(value) and _given(value)
+def _given_login(value: str, before: str = "") -> bool:
+    return _given(value, before) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str, before: str = "") -> bool:
+    return looks_chosen(value, literal=is_single_quoted(before))
+
+
+def _machine_login(value: str, before: str) -> bool:
+    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
+    if "login" not in before or before.startswith("default"):
+        return looks_chosen(value, literal=True)
+    sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
+    return not sample and not stands_in(value, literal=True)
 
 
 def _generated(value: str, name: str) -> bool:
@@ -3800,7 +3888,7 @@ def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
 def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
     """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
-    words = [match[group], *([match["name"]] if "name" in match.re.groupindex else [])]
+    words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
     plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
     return match.span(group) if rule.real(*plain) else None
 
@@ -3937,9 +4025,11 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "netrc",
         ("password",),
-        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}"
-        r"(\S{1,200})",
-        _given,
+        r"(?:(?<![\w.-])|(?<=\\[nrt]))(?P<before>(?:machine[ \t]{1,9}\S{1,253}|default)"
+        r"(?:[ \t\r\n]{1,9}(?:login|account)[ \t]{1,9}\S{1,200}){0,2})[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(?P<secret>\S{1,200})",
+        _machine_login,
+        lines=3,
     ),
     Rule(
         "docker-auth",
@@ -3983,14 +4073,15 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "curl",
         ("curl",),
-        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
-        r"\s:\"'$]{0,60}:(?!//)[\"']?([^\s\"']{4,200})",
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}(?P<before>[\"']?[^"
+        r"\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given_login,
     ),
     Rule(  # in a line of its own
         "curl-user",
         (" --user",),
-        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}[\"']?[^\s:\"'$]{0,60}:(?!//)([^\s\"']{8,200})",
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//))"
+        r"(?P<secret>[^\s\"']{8,200})",
         _chosen_login,
         near=NUMBER,
     ),
@@ -4022,8 +4113,8 @@ VALUES: tuple[Rule, ...] = (
         "mysql",
         ("mysql", "mariadb"),
         r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
-        r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
-        looks_chosen,
+        r" \t]{1,4}-p(?P<before>[\"']?)(?P<secret>[^\s\"']{4,100})",
+        _chosen_login,
     ),
     *(
         Rule(name, marks, pattern, _chosen_login, near=near, option=option)
@@ -4032,7 +4123,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "sshpass",
         ("sshpass",),
-        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}[\"']?([^\s\"'$]{4,200})",
+        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given,
     ),
     Rule(
@@ -4040,18 +4131,18 @@ VALUES: tuple[Rule, ...] = (
         ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
-        r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
-        looks_chosen,
+        r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
+        _chosen_login,
         near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
     Rule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
-        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|[:?]{{0,3}}=|:)[ \t]{{0,4}}"
-        r"[bfru]{0,2}\\?[\"']([^\s\"'\\]{12,200})\\?[\"']",
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}"
+        r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
         _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
     Rule(  # any name of a secret, with what is surely generated
         "assigned-text",
@@ -4064,7 +4155,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
         near=NUMBER,
     ),
@@ -4090,7 +4181,8 @@ VALUES: tuple[Rule, ...] = (
 
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
-    r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    rf"|\${VARIABLE}"
+    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
     r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
@@ -4226,7 +4318,8 @@ def _add_lines(
     for start, end in places:
         if times == most:
             break
-        if near.search(text, start, end) and _holds(rule, pattern, text, start, end, look):
+        at = _lines_before(text, start, rule.lines)
+        if near.search(text, start, end) and _holds(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
             found.setdefault(number, rule.name)
@@ -4250,17 +4343,29 @@ def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
 
 
 def _holds(
-    rule: Rule, pattern: re.Pattern[bytes], text: bytes, start: int, end: int, look: Callable[[], object]
-) -> bool:
-    """Tell whether a line holds a secret of a rule."""
-    for at in range(start, end, _PIECE):
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
+    look: Callable[[], object],
+) -> bool:  # fmt: skip
+    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
+    for at in (before, *range(start + _PIECE, end, _PIECE)):
         look()
-        stop = min(end, at + _PIECE + _OVERLAP)
+        stop = min(end, max(at, start) + _PIECE + _OVERLAP)
         for match in pattern.finditer(text, at, stop):
             whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
-            if whole and judged(rule, match):
+            span = judged(rule, match) if whole else None
+            if span and span[1] > start:
                 return True
     return False
+
+
+def _lines_before(text: bytes, start: int, count: int) -> int:
+    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
+    for _ in range(count):
+        begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
+        if not begin and start > _EDGE:
+            break
+        start = begin
+    return start
 
 
 def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[tuple[int, int]]:
@@ -4471,7 +4576,9 @@ _PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~
 _WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
 _SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
 # What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+_TEMPLATE = re.compile(
+    rf"[\\\"']{{0,3}}(\$(?:{VARIABLE}|\d(?!\w)|[^A-Za-z0-9_$]|\Z)|[{{<]|%[({{]|%[A-Z][A-Z0-9_]{{1,40}}%|\*\*\*)"
+)
 # A group of the system after a user, a module after a file, a port after a host, a place in a container.
 _NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
 _GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")

@@ -7,7 +7,7 @@ _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
 _PART = r"(?:(?<![\w.?&;-])|(?<=\\[nrt]))"
 # What may stand between a program and its option, and the word after that.
 _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
-_WORD = r"[\"']?([^\s\"'$]{4,200})"
+_WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
 
 # Each password must have a letter and a digit, for sources have words and templates there.
 COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
@@ -37,15 +37,16 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "samba",
         ("smbclient", "rpcclient"),
-        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])[\"']?[^\s%\"'$]{{1,60}}%"
-        r"([^\s\"'$]{4,200})",
+        rf"{_PROGRAM}(?:smb|rpc)client{_BETWEEN}(?:-U[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s%\"'$]{{1,60}}%)"
+        r"(?P<secret>[^\s\"']{4,200})",
         "%",
         True,
     ),
     (
         "lftp",
         ("lftp",),
-        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])[\"']?[^\s,\"'$]{{1,60}},([^\s\"'$]{{4,200}})",
+        rf"{_PROGRAM}lftp{_BETWEEN}(?:-u[ \t]{{0,4}}|--user[= ])(?P<before>[\"']?[^\s,\"'$]{{1,60}},)"
+        r"(?P<secret>[^\s\"']{4,200})",
         ",",
         True,
     ),
@@ -66,7 +67,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     (
         "openssl",
         ("pass:",),
-        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}[\"']?pass:([^\s\"'$]{4,200})",
+        r"[ \t\"'](?:-pass(?:in|out)?|-k)[ \t]{1,4}(?P<before>[\"']?)pass:(?P<secret>[^\s\"']{4,200})",
         "-pass",
         False,
     ),

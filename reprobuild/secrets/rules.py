@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from reprobuild.secrets.commands import COMMANDS
+from reprobuild.secrets.templates import is_single_quoted, stands_in
 from reprobuild.secrets.tokens import TOKENS
 from reprobuild.secrets.words import (
-    STAND_IN,
     decoded,
     entropy,
     is_login,
@@ -29,10 +29,11 @@ class Rule(NamedTuple):
     """One kind of secret.
 
     A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
-    secret itself; `real` may still call it a sample, and is given what group `name` holds where there is one. With
-    `run` the marks are looked for in long words alone; no marks at all stand for any such word. The line of a source
-    must hold `near`, too, which is quicker to find than `pattern`. With `option` it has ` -`, too, and no rule without
-    `option` has such a mark.
+    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
+    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
+    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
+    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
+    `option` it has ` -`, too, and no rule without `option` has such a mark.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Rule(NamedTuple):
     run: bool = False
     near: str = ""
     option: bool = False
+    lines: int = 0
 
 
 # Each value that `looks_chosen` passes has a digit.
@@ -59,30 +61,50 @@ _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 _PASSWORD = r"pass(?:w(?:or)?d|phrase|code)?|pwd"
 
 
-def _names_secret(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a value that may be one, without quotes."""
-    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and looks_chosen(value)
+def _names_secret(value: str, name: str, before: str = "'") -> bool:
+    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
+    named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
+    return named and looks_chosen(value, literal=is_single_quoted(before))
 
 
 def _names_generated(value: str, name: str) -> bool:
     return len(value) >= 12 and looks_generated(value) and _names_secret(value, name)
 
 
-def _quoted(value: str) -> bool:
+def _quoted(value: str, before: str = "") -> bool:
     value = plain(value)
-    return entropy(value) >= 3 and looks_chosen(value)
+    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
+    # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
+    return drawn and looks_chosen(value, literal=bool(before) and before not in ('="', '=\\"'))
 
 
-def _given(value: str) -> bool:
-    return not STAND_IN.match(value)
+def _mixed(value: str) -> bool:
+    """Whether a short value has characters of three kinds, or letters between numbers."""
+    kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
+    drawn = (
+        re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
+    )
+    return bool(drawn) or sum(bool(re.search(kind, value)) for kind in kinds) >= 3
 
 
-def _given_login(value: str) -> bool:
-    return _given(value) and not _SAMPLE_PASSWORD.fullmatch(value)
+def _given(value: str, before: str = "") -> bool:
+    return not stands_in(value, literal=is_single_quoted(before))
 
 
-def _chosen_login(value: str) -> bool:
-    return looks_chosen(value) and _given(value)
+def _given_login(value: str, before: str = "") -> bool:
+    return _given(value, before) and not _SAMPLE_PASSWORD.fullmatch(value)
+
+
+def _chosen_login(value: str, before: str = "") -> bool:
+    return looks_chosen(value, literal=is_single_quoted(before))
+
+
+def _machine_login(value: str, before: str) -> bool:
+    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
+    if "login" not in before or before.startswith("default"):
+        return looks_chosen(value, literal=True)
+    sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
+    return not sample and not stands_in(value, literal=True)
 
 
 def _generated(value: str, name: str) -> bool:
@@ -128,7 +150,7 @@ def secrets_of(rule: Rule, text: str) -> list[tuple[int, int]]:
 def judged(rule: Rule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
     """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
-    words = [match[group], *([match["name"]] if "name" in match.re.groupindex else [])]
+    words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
     plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
     return match.span(group) if rule.real(*plain) else None
 
@@ -265,9 +287,11 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "netrc",
         ("password",),
-        r"machine[ \t]{1,9}\S{1,253}[ \t\r\n]{1,9}login[ \t]{1,9}\S{1,200}[ \t\r\n]{1,9}password[ \t]{1,9}"
-        r"(\S{1,200})",
-        _given,
+        r"(?:(?<![\w.-])|(?<=\\[nrt]))(?P<before>(?:machine[ \t]{1,9}\S{1,253}|default)"
+        r"(?:[ \t\r\n]{1,9}(?:login|account)[ \t]{1,9}\S{1,200}){0,2})[ \t\r\n]{1,9}password[ \t]{1,9}"
+        r"(?P<secret>\S{1,200})",
+        _machine_login,
+        lines=3,
     ),
     Rule(
         "docker-auth",
@@ -311,14 +335,15 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "curl",
         ("curl",),
-        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}[\"']?[^"
-        r"\s:\"'$]{0,60}:(?!//)[\"']?([^\s\"']{4,200})",
+        r"curl(?:[ \t]{1,4}[^\s]{1,60}){0,6}?[ \t]{1,4}(?:-u|--user|--proxy-user)[ \t=]{0,3}(?P<before>[\"']?[^"
+        r"\s:\"'$]{0,60}:(?!//)[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given_login,
     ),
     Rule(  # in a line of its own
         "curl-user",
         (" --user",),
-        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}[\"']?[^\s:\"'$]{0,60}:(?!//)([^\s\"']{8,200})",
+        r"(?<![^\n])[ \t]{1,40}--user[ \t=]{1,3}(?P<before>[\"']?[^\s:\"'$]{0,60}:(?!//))"
+        r"(?P<secret>[^\s\"']{8,200})",
         _chosen_login,
         near=NUMBER,
     ),
@@ -350,8 +375,8 @@ VALUES: tuple[Rule, ...] = (
         "mysql",
         ("mysql", "mariadb"),
         r"(?:mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?)(?:[ \t]{1,4}[^\s]{1,60}){0,6}?["
-        r" \t]{1,4}-p[\"']?([^\s\"'$]{4,100})",
-        looks_chosen,
+        r" \t]{1,4}-p(?P<before>[\"']?)(?P<secret>[^\s\"']{4,100})",
+        _chosen_login,
     ),
     *(
         Rule(name, marks, pattern, _chosen_login, near=near, option=option)
@@ -360,7 +385,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "sshpass",
         ("sshpass",),
-        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}[\"']?([^\s\"'$]{4,200})",
+        r"sshpass[ \t]{1,9}(?:-v[ \t]{1,9})?-p[ \t]{0,9}(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})",
         _given,
     ),
     Rule(
@@ -368,18 +393,18 @@ VALUES: tuple[Rule, ...] = (
         ("key", "token", "secret", "pass"),
         r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
-        r"(?:[ \t]{1,4}|=)[\"']?([^\s\"',;]{8,400})",
-        looks_chosen,
+        r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
+        _chosen_login,
         near=r"--(?i:pass|token|api|secret|auth|access)",
     ),
     Rule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
-        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}[ \t]{{0,4}}(?:=>|[:?]{{0,3}}=|:)[ \t]{{0,4}}"
-        r"[bfru]{0,2}\\?[\"']([^\s\"'\\]{12,200})\\?[\"']",
+        rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}"
+        r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
         _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
     Rule(  # any name of a secret, with what is surely generated
         "assigned-text",
@@ -392,7 +417,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=[\"']?(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{0,60})=(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
         near=NUMBER,
     ),

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 
 from reprobuild.secrets.rules import NUMBER, START, VALUES, Rule, judged, marked, secrets_of
+from reprobuild.secrets.templates import VARIABLE
 from reprobuild.secrets.words import GONE
 
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
-    r"|\$[a-z_]\w{0,60}|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    rf"|\${VARIABLE}"
+    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
     r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
 )
 # Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
@@ -146,7 +148,8 @@ def _add_lines(
     for start, end in places:
         if times == most:
             break
-        if near.search(text, start, end) and _holds(rule, pattern, text, start, end, look):
+        at = _lines_before(text, start, rule.lines)
+        if near.search(text, start, end) and _holds(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
             found.setdefault(number, rule.name)
@@ -170,17 +173,29 @@ def _without_marks(rule: Rule, runs: bytes) -> set[bytes]:
 
 
 def _holds(
-    rule: Rule, pattern: re.Pattern[bytes], text: bytes, start: int, end: int, look: Callable[[], object]
-) -> bool:
-    """Tell whether a line holds a secret of a rule."""
-    for at in range(start, end, _PIECE):
+    rule: Rule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
+    look: Callable[[], object],
+) -> bool:  # fmt: skip
+    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
+    for at in (before, *range(start + _PIECE, end, _PIECE)):
         look()
-        stop = min(end, at + _PIECE + _OVERLAP)
+        stop = min(end, max(at, start) + _PIECE + _OVERLAP)
         for match in pattern.finditer(text, at, stop):
             whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
-            if whole and judged(rule, match):
+            span = judged(rule, match) if whole else None
+            if span and span[1] > start:
                 return True
     return False
+
+
+def _lines_before(text: bytes, start: int, count: int) -> int:
+    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
+    for _ in range(count):
+        begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
+        if not begin and start > _EDGE:
+            break
+        start = begin
+    return start
 
 
 def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> set[tuple[int, int]]:

@@ -19,6 +19,7 @@ from reprobuild.secrets.search import (
     secret_value,
     without_login,
 )
+from reprobuild.secrets.templates import VARIABLE
 from reprobuild.secrets.words import CONDA_TOKEN, is_login, looks_generated, rule_of_name, secret_name
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
@@ -31,7 +32,9 @@ _PARAMETER = re.compile(r"[?&;]([A-Za-z][A-Za-z0-9_%-]{0,40})=([A-Za-z0-9%+/=_.~
 _WORD_END = re.compile(r"[\s\"',;|&<>)\]}]")
 _SCHEMES = re.compile(r"(?i)(basic|bearer|token|digest|negotiate|ntlm|api-?key|aws4-hmac-sha256)[ \t]")
 # What stands for a value: `$TOKEN`, `{token}`, `%(token)s`, `<token>`.
-_TEMPLATE = re.compile(r"[\\\"']{0,3}([${<]|%[({A-Z]|\*\*\*)")
+_TEMPLATE = re.compile(
+    rf"[\\\"']{{0,3}}(\$(?:{VARIABLE}|\d(?!\w)|[^A-Za-z0-9_$]|\Z)|[{{<]|%[({{]|%[A-Z][A-Z0-9_]{{1,40}}%|\*\*\*)"
+)
 # A group of the system after a user, a module after a file, a port after a host, a place in a container.
 _NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
 _GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")

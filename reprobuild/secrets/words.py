@@ -8,6 +8,8 @@ import math
 import re
 from collections import Counter
 
+from reprobuild.secrets.templates import is_template, pattern_words, stands_in
+
 GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
 CONDA_TOKEN = re.compile(r"(?<!:/)/t/[^/?#]+")
@@ -82,16 +84,15 @@ NAMES: tuple[tuple[str, str], ...] = (
 # The first alternative that fits the whole name wins. One pattern is compiled four times as fast as its parts; those of
 # `VALUES` are compiled where a mark was found, which is seldom.
 _NAMES = re.compile("|".join(f"(?P<r{n}>{pattern})" for n, (_, pattern) in enumerate(NAMES)), re.IGNORECASE)
-_GLOB = re.compile(r".*[*?\\^$()|\[\]{}].*", re.DOTALL)
 # A number or a switch, with what may enclose it in JSON.
 AMOUNT = re.compile(
     r"(?i)[\"']?([+-]?\d[\d_]{0,19}(\.\d{1,9})?(e[+-]?\d{1,3})?[kmgbt]?|yes|no|true|false|on|off|"
     r"none|null)[\"'\])}]{0,9}"
 )
-# A special token, or a list of numbers or of such tokens: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
+# A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
-    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}|\d"
-    r"{1,9}|[A-Za-z_#▁]{1,16})[\"'\]),; ]{0,4}"
+    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
+    r"|(?<![\w#▁])(?:\d{1,9}|[A-Za-z_#▁]{1,15})(?![\w#▁]))[\"'\]),; ]{0,4}"
     r"){1,20}"
 )
 # Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
@@ -128,13 +129,20 @@ def secret_name(name: str, value: str = "") -> str | None:
     if rule == COUNT:
         return None if AMOUNT.fullmatch(value) else "token"
     if rule == VOCABULARY:
-        return None if AMOUNT.fullmatch(value) or _SPECIAL.fullmatch(value) or not value else "token"
+        amount = len(value) <= 12 and AMOUNT.fullmatch(value)
+        return None if amount or _SPECIAL.fullmatch(value) or not value else "token"
     if rule == FIELD:
         return None if IDENTIFIER.fullmatch(value) else "key"
     if rule == PATTERN:
-        harmless = AMOUNT.fullmatch(value) or _GLOB.fullmatch(value)
-        return None if harmless and value != GONE else "token"
+        harmless = len(value) <= 12 and AMOUNT.fullmatch(value)
+        return None if (harmless or _is_pattern(value)) and value != GONE else "token"
     return rule or None
+
+
+def _is_pattern(value: str) -> bool:
+    """Whether `value` is a pattern of words and numbers; an odd character makes none of a random text."""
+    words = pattern_words(value)
+    return words is not None and all(is_word(word) for word in words)
 
 
 def entropy(text: str) -> float:
@@ -152,12 +160,13 @@ def looks_generated(text: str) -> bool:
 
 def real_login(text: str) -> bool:
     """Whether `user:password` of an address is more than a sample or a template."""
-    text = plain(text)
-    password = text.partition(":")[2]
-    return not re.search(r"[${}<>%*\\]|\.\.\.", text) and not re.fullmatch(
-        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
+    password = plain(text).partition(":")[2]
+    sample = re.fullmatch(
+        r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
         password,
     )
+    # A template before a slash is a port, and the rest a path.
+    return not (sample or is_template(re.split("[/?#,;]", password, maxsplit=1)[0]) or is_template(password))
 
 
 def token_login(text: str) -> bool:
@@ -208,12 +217,6 @@ def is_private_key(text: str) -> bool:
     return "PRIVATE KEY" in (decoded(text[:88]) or "")
 
 
-# What stands for a value, or is called in code: `$TOKEN`, `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
-STAND_IN = re.compile(
-    r"[\\\"']{0,3}(?:[${<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
-    r"00}(?:\$\{|\{\{)",
-    re.DOTALL,
-)
 # No word has so many consonants in a row.
 _UNSPOKEN = re.compile("(?i)[bcdfghjklmnpqrstvwxyz]{5}")
 _WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4}")
@@ -235,9 +238,14 @@ def looks_random(text: str) -> bool:
     return entropy(text) >= 4.3 and not spoken and decoded(text) is None
 
 
-def looks_chosen(text: str) -> bool:
-    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word."""
-    if STAND_IN.match(text) or is_word(text) or AMOUNT.fullmatch(text):
+def looks_chosen(text: str, *, literal: bool = False) -> bool:
+    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
+
+    Args:
+        text: the value.
+        literal: True if a shell leaves `$name` as it is.
+    """
+    if stands_in(text, literal=literal) or is_word(text) or AMOUNT.fullmatch(text):
         return False
     if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
         return False
