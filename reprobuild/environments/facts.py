@@ -192,8 +192,9 @@ class Gathered:
             foreign = architecture not in (*_ANY, native)
             shown = f"{name}:{architecture}" if foreign else name
             self.add("system", shown, {"version": version, "sha256": sha256})
-        if native and ARCHITECTURE not in self.known["system"]:
-            self.add("system", ARCHITECTURE, {"value": native})
+        if native:  # a machine may have lists of dpkg and of rpm
+            former = self.known["system"].pop(ARCHITECTURE, {}).get("value")
+            self.add("system", ARCHITECTURE, {"value": f"{former}, {native}" if former else native})
 
 
 def bounded(value: str) -> str:

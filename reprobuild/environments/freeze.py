@@ -73,7 +73,7 @@ def add_distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured
             if line.kind != "leftover":
                 gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
     for line in snapshot.unlisted:
-        gathered.add("python", project(line.name), {"version": line.version})
+        gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
     if captured and captured.distributions:
         known = gathered.begin("python")
         for found in captured.distributions.found:
