@@ -17,13 +17,26 @@ _PYTHON = re.compile(r"(?:.*_)?(py\d+|pyh[0-9a-f]+)(_|h|\Z).*|pyh.*")
 
 
 class Built(NamedTuple):
-    """A package of conda: name, version, build, and where they are known, the hashes of its file."""
+    """A package of conda: name, version, build, and where they are known, its channels and the hashes of its file.
+
+    `packed` says that the file is a .tar.bz2.
+    """
 
     name: str
     version: str
     build: str
     md5: str = ""
     sha256: str = ""
+    packed: bool = False
+    channel: str = ""
+
+    @property
+    def file(self) -> Aspects:
+        """What is known of its file."""
+        told: Aspects = {"build": self.build, "channel": self.channel}
+        if self.packed:
+            return {**told, "md5 of .tar.bz2": self.md5, "sha256 of .tar.bz2": self.sha256}
+        return {**told, "md5": self.md5, "sha256": self.sha256}
 
 
 def package(filename: str) -> Built | None:
@@ -33,11 +46,10 @@ def package(filename: str) -> Built | None:
 
 
 def hashed(built: Built, address: str, *, md5: str | None = None, sha256: str | None = None) -> Built:
-    """Return a package with the hashes of the file at an address.
-
-    Those of a .tar.bz2 are left out: many a build is there as .conda, too, and one of them is not the other.
-    """
-    return built._replace(md5=md5 or "", sha256=sha256 or "") if address.endswith(".conda") else built
+    """Return a package with the hashes of the file at an address, or of that name."""
+    if not address.endswith((".conda", ".tar.bz2")):
+        return built
+    return built._replace(md5=md5 or "", sha256=sha256 or "", packed=address.endswith(".tar.bz2"))
 
 
 def add(gathered: Gathered, packages: Iterable[Built]) -> None:
@@ -49,7 +61,6 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
     gathered.begin("conda")
     distributions = gathered.begin("python")
     for built in packages:
-        file: Aspects = {"build": built.build, "md5": built.md5, "sha256": built.sha256}
         name = on_pypi(built.name)
         if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
             listed = distributions.get(name, {})
@@ -59,9 +70,9 @@ def add(gathered: Gathered, packages: Iterable[Built]) -> None:
                     del listed["origin"]  # a freeze lists conda's by name and version, too
                 # What is for any Python is alike, whoever packs it.
                 origin = "" if built.build.startswith("pyh") else CONDA
-                gathered.add("python", name, {"version": version, "origin": origin, **file})
+                gathered.add("python", name, {"version": version, "origin": origin, **built.file})
         else:
-            gathered.add("conda", built.name, {"version": built.version, **file})
+            gathered.add("conda", built.name, {"version": built.version, **built.file})
 
 
 def _brought(version: str, built: Built) -> bool:

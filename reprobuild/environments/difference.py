@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Literal
 
 from msgspec import Struct
 
 from reprobuild.compare import unstated
 from reprobuild.environments.facts import (
     ASPECTS,
+    HASHES,
     KINDS,
     Aspect,
     Aspects,
     Kind,
     Side,
+    Unread,
     another_build,
     bounded,
     equal,
@@ -25,6 +28,11 @@ from reprobuild.environments.rules import rank
 SECRET = "(secret)"
 UNKNOWN = "(there)"
 NEITHER = "neither tells of it"
+# Aspects that may name several things, of which one is there.
+_CHOICES: dict[Aspect, str] = {
+    "sha256": "both tell several files, of which some are the same; which was installed is not told",
+    "channel": "both tell several channels, of which some are the same; which brought it is not told",
+}
 # Aspects that need no word of their own.
 _PLAIN = ("version", "value")
 
@@ -50,11 +58,15 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Unsaid(Struct, frozen=True, kw_only=True):
-    """What was not compared: a kind, or in it these names, and why."""
+    """What was not compared: a kind, or in it these names, and why.
 
-    kind: Kind
+    `kind` is `file` for files of a snapshot. `grave` says that both sides may state different things there.
+    """
+
+    kind: Kind | Literal["file"]
     reason: str
     names: tuple[str, ...] = ()
+    grave: bool = False
 
 
 class Named(Struct, frozen=True, kw_only=True):
@@ -100,7 +112,10 @@ def compare_sides(one: Side, other: Side) -> Comparison:
         else:
             differences += found[0]
             unsaid += found[1]
-    unsaid += _doubled(one, "A") + _doubled(other, "B")
+    for called, side, without in (("A", one, other), ("B", other, one)):
+        unsaid += [
+            *_doubled(side, without, called), *_doubts(side, without, called), *_unread(side, without, called)
+        ]  # fmt: skip
     differences += _fields(one, other, differences)
     differences.sort(key=_order)
     return Comparison(
@@ -126,11 +141,40 @@ def _fields(one: Side, other: Side, differences: Iterable[Difference]) -> Iterat
         )  # fmt: skip
 
 
-def _doubled(side: Side, called: str) -> list[Unsaid]:
+def _doubled(side: Side, without: Side, called: str) -> list[Unsaid]:
     return [
-        Unsaid(kind=kind, reason=f"{number} more lines of {called} are of names that stand there before")
+        Unsaid(
+            kind=kind, reason=f"{number} more lines of {called} are of names that stand there before",
+            grave=any(kind == repeated[0] for repeated in side.repeats - without.repeats),
+        )
         for kind, number in side.doubled.items()
-    ]
+    ]  # fmt: skip
+
+
+def _doubts(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
+    """Yield the doubts of a side; those that both sides share are told from the others."""
+    common = {(doubt.kind, doubt.reason, name) for doubt in without.doubts for name in doubt.names}
+    for doubt in side.doubts:
+        shared: dict[bool, list[str]] = {}
+        for name in doubt.names:
+            shared.setdefault((doubt.kind, doubt.reason, name) in common, []).append(name)
+        for both, names in shared.items():
+            grave = doubt.weight == "hidden" or (doubt.weight == "stated" and not both)
+            reason = doubt.reason.replace("{}", called)
+            yield Unsaid(kind=doubt.kind, reason=reason, names=tuple(names), grave=grave)
+
+
+def _unread(side: Side, without: Side, called: str) -> Iterator[Unsaid]:
+    """Yield the lines that were not understood, but for those that stand in the same file of both."""
+    common = {_text(line) for line in without.unread}
+    left = [line.place for line in side.unread if not line.text or _text(line) not in common]
+    if left:
+        reason = f"{called} has lines or files that are not understood"
+        yield Unsaid(kind="file", reason=reason, names=tuple(left), grave=True)
+
+
+def _text(line: Unread) -> tuple[str, str]:
+    return line.place.rpartition(":")[0], line.text
 
 
 def _compare_kind(
@@ -152,6 +196,7 @@ class _Kind:
     def __init__(self, kind: Kind, one: Side, other: Side) -> None:
         self._kind, self._one, self._other = kind, one, other
         self._left: dict[str, list[str]] = {}
+        self._grave: set[str] = set()
 
     def differences(self) -> Iterator[Difference]:
         here, there = self._one.known[self._kind], self._other.known[self._kind]
@@ -168,10 +213,13 @@ class _Kind:
 
     def unsaid(self) -> Iterator[Unsaid]:
         for reason, names in self._left.items():
-            yield Unsaid(kind=self._kind, reason=reason, names=tuple(names))
+            grave = reason in self._grave
+            yield Unsaid(kind=self._kind, reason=reason, names=tuple(names), grave=grave)
 
-    def _leave(self, reason: str, name: str) -> None:
+    def _leave(self, reason: str, name: str, *, grave: bool = False) -> None:
         self._left.setdefault(reason, []).append(name)
+        if grave:
+            self._grave.add(reason)
 
     def _both(self, name: str, one: Aspects, other: Aspects) -> Difference | None:
         if one == other and (one or self._kind == "module"):
@@ -187,6 +235,12 @@ class _Kind:
         differing = [a for a in shared if not equal(self._kind, a, one[a], other[a])]
         if "origin" in differing and not self._elsewhere(name, one, other):
             differing.remove("origin")
+        if "channel" in differing and any(a in shared and a not in differing for a in HASHES):
+            differing.remove("channel")  # one file, from wherever
+        for aspect, reason in _CHOICES.items():
+            several = " " in one.get(aspect, "") + other.get(aspect, "")
+            if several and aspect in shared and aspect not in differing and one[aspect] != other[aspect]:
+                self._leave(reason, name, grave=True)
         if "version" in differing and "series" in differing:
             differing.remove("series")  # it is in the version
         if not differing:
@@ -194,7 +248,7 @@ class _Kind:
         built = self._kind == "python" and (
             another_build(one["version"], other["version"])
             if "version" in differing
-            else not {"build", "origin", "sha256", "md5"}.isdisjoint(differing)
+            else not {"build", "origin", "channel", *HASHES}.isdisjoint(differing)
         )
         note = "another build of one version" if built else ""
         return self._difference(
@@ -208,9 +262,9 @@ class _Kind:
     def _elsewhere(self, name: str, one: Aspects, other: Aspects) -> bool:
         """Say whether two origins tell that a distribution is not the same; where they cannot, that is kept."""
         if "sha256" in one and "sha256" in other:
-            return one["sha256"] != other["sha256"]  # one file, from wherever
+            return not equal(self._kind, "sha256", one["sha256"], other["sha256"])  # one file, from wherever
         if one_name(one["origin"], other["origin"]):
-            self._leave("files of one name in two places, whose sha256 is not told", name)
+            self._leave("files of one name in two places, whose sha256 is not told", name, grave=True)
             return False
         for called, mine, side, theirs in (("A", one, self._one, other), ("B", other, self._other, one)):
             if (mine["origin"], theirs["origin"]) == (INDEX, CONDA) and "conda" not in side.known:
@@ -219,7 +273,7 @@ class _Kind:
         return True
 
     def _only(self, name: str, aspects: Aspects, without: Side, called: str) -> Difference | None:
-        if name in without.unlisted.get(self._kind, ()):
+        if name in without.unlisted.get(self._kind, ()) or self._kind in without.partial:
             self._leave(f"{called} does not list them, even where they are there", name)
             return None
         told = [a for a in ASPECTS if a in aspects and aspects[a] not in (INDEX, CONDA)]

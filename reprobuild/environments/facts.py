@@ -10,6 +10,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import product
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -17,6 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild import secrets
+from reprobuild.environments.channel import same_channel
 from reprobuild.lock import Lock
 
 Kind = Literal[
@@ -47,22 +50,57 @@ Aspect = Literal[
     "distribution",
     "codename",
     "commit",
+    "subdirectory",  # of a repository or an archive: the project in it
+    "install",  # of a repository: as an editable, or a copy
     "tree",
     "trees",  # of a repository and those inside of it, where no id of git is of all
     "changes",
-    "sha256",
+    "channel",  # of a package of conda: those that it may be of, between blanks
+    "sha256",  # those that the file may have, between blanks
     "md5",  # of a package of conda, whose lists have no other
+    "sha256 of .tar.bz2",  # many a build is there as .conda, too, and one of them is not the other
+    "md5 of .tar.bz2",
 ]
 ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in the order in which they are shown
 Aspects = dict[Aspect, str]
+HASHES: tuple[Aspect, ...] = ("sha256", "md5", "sha256 of .tar.bz2", "md5 of .tar.bz2")
+# A fact of the list of system packages, by a name that no package has.
+ARCHITECTURE = "architecture of the packages"
 Facts = dict[str, Aspects]
 # Distributions that `pip freeze` leaves out, of any Python (pip, commands/freeze.py).
 HIDDEN = frozenset({"pip", "setuptools", "wheel", "distribute", "python", "wsgiref", "argparse"})
 # Longer values (flags of a processor, versions) do not come from a machine or a list.
 LONGEST = 1 << 16
 LONGEST_VERSION = 200
+# Pairs of channels that are looked at; an environment has some five.
+_MOST_CHANNELS = 4096
+_ANY = ("", "all", "noarch")  # architectures of packages that are for each machine
 # Empty, these are as good as not set: ld.so(8).
 _LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
+
+
+Weight = Literal["note", "stated", "hidden"]
+
+
+class Doubt(Struct, frozen=True, kw_only=True):
+    """Part of one side that cannot be compared: these names of a kind, and why.
+
+    `{}` in `reason` stands for the side. The `weight` is `note` where nothing can hide there, `stated` where a
+    difference may hide unless both sides state the same, and `hidden` where it may hide even then: the content is not
+    in the snapshot.
+    """
+
+    kind: Kind
+    reason: str
+    names: tuple[str, ...]
+    weight: Weight
+
+
+class Unread(Struct, frozen=True):
+    """A line of a snapshot that was not understood, or a file of an unknown kind, whose `text` is empty."""
+
+    place: str
+    text: str
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -71,7 +109,9 @@ class Side(Struct, frozen=True, kw_only=True):
     `name` is what the user called it and `form` what it is. `known` has the facts of each kind that the side
     can know, empty ones included. `unlisted` are names that it does not list even where they are there.
     `left_out` says why a lock left something out. `doubled` counts names that stood there twice; the first
-    counts, as for Python. `lock` is the lock of a side that is one: two locks are compared field by field, too.
+    counts, as for Python, and `repeats` has the others. `partial` are kinds of which a side tells only some things.
+    `doubts` and `unread` are what cannot be compared. `lock` is the lock of a side that is one: two locks are compared
+    field by field, too.
     """
 
     name: str
@@ -80,6 +120,10 @@ class Side(Struct, frozen=True, kw_only=True):
     unlisted: dict[Kind, frozenset[str]] = {}
     left_out: dict[tuple[Kind, str], str] = {}
     doubled: dict[Kind, int] = {}
+    partial: frozenset[Kind] = frozenset()
+    repeats: frozenset[tuple[Kind, str, str]] = frozenset()
+    doubts: tuple[Doubt, ...] = ()
+    unread: tuple[Unread, ...] = ()
     lock: Lock | None = None
 
 
@@ -89,6 +133,18 @@ class Gathered:
     def __init__(self) -> None:
         self.known: dict[Kind, Facts] = {}
         self.doubled: dict[Kind, int] = {}
+        self.repeats: set[tuple[Kind, str, str]] = set()
+        self._doubts: dict[tuple[Kind, str, Weight], list[str]] = {}
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What cannot be compared."""
+        rows = self._doubts.items()
+        return tuple(Doubt(kind=k, reason=r, names=tuple(names), weight=w) for (k, r, w), names in rows)
+
+    def doubt(self, kind: Kind, reason: str, name: str, weight: Weight = "stated") -> None:
+        """Add a thing that cannot be compared; see `Doubt`."""
+        self._doubts.setdefault((kind, reason, weight), []).append(bounded(name))
 
     def begin(self, kind: Kind) -> Facts:
         """Return the facts of a kind, which is known from now on."""
@@ -103,17 +159,25 @@ class Gathered:
             return
         if any(former.get(aspect, value) != value for aspect, value in stated.items()):
             self.doubled[kind] = self.doubled.get(kind, 0) + 1
+            self.repeats.add((kind, name, str(sorted(stated.items()))))
         for aspect, value in stated.items():
             former.setdefault(aspect, value)
 
     def variables(self, pairs: Iterable[tuple[str, str | None]]) -> None:
-        """Add variables; of secrets, which are None or look like one, only the names."""
-        facts = self.begin("environment")
+        """Add variables; of secrets, which are None or look like one, only the names.
+
+        Of a name that stands there again with another value, all values count, in their order.
+        """
+        facts, values = self.begin("environment"), dict[str, dict[str, None]]()
         for name, value in pairs:
             if value is None or secrets.secret_variable(name, value):
-                facts.setdefault(name, {})
-            elif value or name not in _LOADER:
+                facts[name] = {}
+            elif (value or name not in _LOADER) and facts.get(name) != {}:
+                values.setdefault(name, {})[value] = None
                 facts.setdefault(name, {"value": value})
+        for name, several in values.items():
+            if len(several) > 1 and facts[name]:
+                facts[name] = {"value": ", and again as ".join(several)}
 
     def packages(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         """Add system packages: (name, version, architecture, sha256 of its file or "").
@@ -123,11 +187,14 @@ class Gathered:
         listed = list(rows)
         self.begin("system")
         counts = Counter(row[2] for row in listed)
-        native = max(counts.keys() - {"", "all"}, key=lambda found: (counts[found], found), default="")
+        native = max(counts.keys() - _ANY, key=lambda found: (counts[found], found), default="")
         for name, version, architecture, sha256 in listed:
-            foreign = architecture not in ("", "all", native)
+            foreign = architecture not in (*_ANY, native)
             shown = f"{name}:{architecture}" if foreign else name
             self.add("system", shown, {"version": version, "sha256": sha256})
+        if native:  # a machine may have lists of dpkg and of rpm
+            former = self.known["system"].pop(ARCHITECTURE, {}).get("value")
+            self.add("system", ARCHITECTURE, {"value": f"{former}, {native}" if former else native})
 
 
 def bounded(value: str) -> str:
@@ -152,10 +219,22 @@ def equal(kind: Kind, aspect: Aspect, one: str, other: str) -> bool:
     """Say whether two statements are the same; versions of Python are compared as PEP 440 has it."""
     if one == other:
         return True
+    if aspect == "sha256":
+        return not set(one.split(" ")).isdisjoint(other.split(" "))
+    if aspect == "channel":
+        return _common_channel(one, other)
     if kind not in ("python", "interpreter") or aspect != "version":
         return False
     versions = _parsed(one), _parsed(other)
     return versions[0] is not None and versions[0] == versions[1]
+
+
+@cache
+def _common_channel(one: str, other: str) -> bool:
+    here, there = one.split(" "), other.split(" ")
+    return len(here) * len(there) <= _MOST_CHANNELS and any(
+        same_channel(a, b) for a, b in product(here, there)
+    )
 
 
 def another_build(one: str, other: str) -> bool:

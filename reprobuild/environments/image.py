@@ -111,6 +111,7 @@ def from_image(opened: Opened, scratch: Path) -> Side:
     return Side(
         name=opened.name, form=f"image, {opened.form}", known=gathered.known, unlisted=unlisted,
         doubled=gathered.doubled,
+        repeats=frozenset(gathered.repeats),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from reprobuild.compare import realised, rest
 from reprobuild.config import static_variables
 from reprobuild.environments import conda
 from reprobuild.environments.facts import HIDDEN, Aspects, Gathered, Kind, Side, project, series
-from reprobuild.environments.snapshot import NONE
+from reprobuild.environments.repositories import NONE
 from reprobuild.lock import Lock, Ruling, read_lock
 from reprobuild.snapshot.kinds import field_of
 
@@ -52,6 +52,7 @@ def from_lock(path: Path, name: str) -> Side:
         gathered.add("realised", what, {"value": value})
     return Side(
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
+        repeats=frozenset(gathered.repeats),
         left_out={key: reason for ruling in lock.rulings for key, reason in _left_out(ruling)},
         lock=lock,
     )  # fmt: skip
@@ -73,12 +74,16 @@ def _distributions(gathered: Gathered, lock: Lock) -> None:
         conda.add(gathered, (conda.hashed(it, file.filename, sha256=file.sha256) for it, file in packages))
     for sdist in lock.sdists:
         facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}
+        if not sdist.file.filename.endswith(".whl"):
+            facts["subdirectory"] = sdist.subdirectory or "."
         gathered.add("python", project(sdist.name), facts)
     for source in lock.sources:
         name = project(source.name)
         changes = f"sha256:{source.patch}" if source.patch else NONE
         aspects: Aspects = {"commit": source.commit, "tree": source.tree, "changes": changes}
         if source.installed:
+            aspects["subdirectory"] = source.subdirectory or "."
+            aspects["install"] = "editable" if source.editable else "copy"
             gathered.add("python", name, {"version": built.get(name)})
             gathered.add("source", name, aspects)
         else:

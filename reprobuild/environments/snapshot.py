@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import UNSET
+
 from reprobuild import secrets
 from reprobuild.environments import conda
+from reprobuild.environments.channel import channels
 from reprobuild.environments.facts import (
+    ARCHITECTURE,
     HIDDEN,
-    Aspect,
     Aspects,
     Gathered,
     Kind,
     Side,
+    Unread,
     bounded,
     project,
     series,
 )
+from reprobuild.environments.freeze import add_distributions, of_environment
 from reprobuild.environments.machine import Captured, Cpu, Gpu, Machine, read_facts
-from reprobuild.environments.origin import INDEX, of_address, of_file
+from reprobuild.environments.repositories import add_sources
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.conda import PYPI
-from reprobuild.snapshot.model import Report, Requirement, Snapshot
-from reprobuild.snapshot.repositories import Captured as Whole
-from reprobuild.snapshot.repositories import Repository
+from reprobuild.snapshot.model import Remark, Report, Snapshot
 
 NEWEST_CUDA = "newest CUDA of the driver"
-NONE = "none"
 # Fields of nvidia-smi that say something of the environment, and what they are called here.
 _GPU_FIELDS = {
     "memory.total": "GPU memory",
@@ -39,6 +40,12 @@ _GPU_FIELDS = {
     "compute_cap": "compute capability",
     "ecc.mode.current": "ECC",
     "mig.mode.current": "MIG",
+}
+# Fields of a report on the machine, in words of their own: a capture has others for the same.
+_OF_REPORTS = {
+    "os": "system of the report",
+    "libc": "libc of the report",
+    "machine": "architecture of the report",
 }
 _HEADERS = {
     "version.json": "CUDA",
@@ -55,11 +62,16 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
     Raises:
         SnapshotError: see `read_snapshot` and `machine.read_facts`.
     """
-    snapshot, captured = read_snapshot(folder), read_facts(folder)
+    return of_snapshot(read_snapshot(folder), read_facts(folder), name, form)
+
+
+def of_snapshot(snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot") -> Side:
+    """Return what a snapshot and its `capture.json` state."""
     gathered = Gathered()
+    snapshot = of_environment(gathered, snapshot, captured)
     _lists(gathered, snapshot, captured)
     _conda(gathered, snapshot, captured)
-    _sources(gathered, snapshot)
+    add_sources(gathered, snapshot)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
         unlisted["python"] = HIDDEN
@@ -68,12 +80,30 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
     for report in snapshot.reports:
         _reported(gathered, report)
     unlisted["gpu"] = _silent(gathered, captured)
-    return Side(name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled)
+    unlisted["system"] = frozenset({ARCHITECTURE}) - gathered.known.get("system", {}).keys()
+    unlisted["machine"] = frozenset(_OF_REPORTS.values()) - gathered.known.get("machine", {}).keys()
+    return Side(
+        name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
+        repeats=frozenset(gathered.repeats),
+        partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
+        doubts=gathered.doubts, unread=tuple(map(_unread, _odd(snapshot))),
+    )  # fmt: skip
+
+
+def _odd(snapshot: Snapshot) -> Iterator[Remark]:
+    return (remark for remark in snapshot.remarks if not remark.understood)
+
+
+def _unread(remark: Remark) -> Unread:
+    """Return a line that was not understood; a shortened one, and a file that was not read, are like no other."""
+    text = remark.text or remark.reason
+    alone = text.endswith(("…", "characters: too long to show)", ": not read"))
+    return Unread(str(remark.place), "" if alone else text)
 
 
 def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
     """Add what the files of the chapter's recipe list."""
-    _distributions(gathered, snapshot, captured)
+    add_distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
         gathered.packages(
             (package.name, package.version, package.architecture, "")
@@ -86,38 +116,15 @@ def _lists(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
         gathered.packages((rpm.name, rpm.version, rpm.architecture, "") for rpm in snapshot.rpms)
     if "env.txt" not in snapshot.absent:
         gathered.variables((variable.name, variable.value) for variable in snapshot.variables)
+        for name, why in {variable.name: variable.suspect for variable in snapshot.variables}.items():
+            if why:
+                gathered.doubt("environment", f"{{}} has values that cannot be trusted: {why}", name)
     if "modules.txt" not in snapshot.absent:
         gathered.begin("module")
         for module in snapshot.modules:
             gathered.add("module", module.name, {"version": module.version})
     elif captured and captured.without("modules"):
         gathered.begin("module")
-
-
-def _distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
-    """Add the freeze; `capture.json` tells the versions that it does not, and what every freeze leaves out."""
-    listed = "requirements.txt" not in snapshot.absent
-    if listed:
-        gathered.begin("python")
-        for line in snapshot.requirements:
-            if line.kind != "leftover":
-                aspects: dict[Aspect, str | None] = {"version": line.version, "sha256": line.sha256}
-                gathered.add("python", project(line.name), {**aspects, "origin": _origin(line)})
-    if captured and captured.distributions:
-        known = gathered.begin("python")
-        for found in captured.distributions.found:
-            name = project(found.name)
-            if not listed or name in known or name in HIDDEN:
-                gathered.add("python", name, {"version": found.version})
-
-
-def _origin(line: Requirement) -> str:
-    """Return where a distribution of a freeze comes from, or "" where that tells nothing of its file."""
-    if line.kind == "index":
-        return INDEX
-    if line.kind != "archive":
-        return ""  # a repository is compared as such, and a path where something was built tells nothing
-    return of_address(line.url) if line.url else of_file(line.path or "")
 
 
 def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) -> None:
@@ -129,62 +136,16 @@ def _conda(gathered: Gathered, snapshot: Snapshot, captured: Captured | None) ->
             gathered.add("python", project(package.name), {"version": package.version})
     others = [one for one in snapshot.conda if one.channel != PYPI]
     if others:
-        built = ((conda.Built(one.name, one.version, one.build or ""), one) for one in others)
-        files = (conda.hashed(it, one.url or "", md5=one.md5, sha256=one.sha256) for it, one in built)
+        built = (
+            (conda.Built(one.name, one.version, one.build or "", channel=channels(one)), one)
+            for one in others
+        )
+        # Without an address, the line is the name of the file.
+        files = (
+            conda.hashed(it, one.url or one.text.partition("#")[0], md5=one.md5, sha256=one.sha256)
+            for it, one in built
+        )
         conda.add(gathered, files)
-
-
-def _sources(gathered: Gathered, snapshot: Snapshot) -> None:
-    """Add the repositories: whole work trees that were captured, else commits of the freeze and digests of diffs."""
-    if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
-        gathered.begin("source")
-    for line in snapshot.requirements:
-        if line.kind in ("vcs", "editable"):
-            gathered.add("source", project(line.name), {"commit": line.commit})
-    whole = {one.name for one in snapshot.captured.repositories} if snapshot.captured else set()
-    for patch in snapshot.patches:
-        if patch.name not in whole:
-            digest = hashlib.sha256(patch.content).hexdigest()
-            gathered.add("source", project(patch.name), {"changes": f"sha256:{digest}"})
-    for remark in snapshot.remarks:  # an empty diff is no patch: there were no changes
-        name = project(remark.place.file.removesuffix(".diff"))
-        if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
-            gathered.known["source"][name].setdefault("changes", NONE)
-    if snapshot.captured:
-        _repositories(gathered, snapshot.captured)
-
-
-def _repositories(gathered: Gathered, captured: Whole) -> None:
-    """Add the work trees that were captured; those that lie inside of others are a part of them."""
-    gathered.begin("job")
-    for one in captured.repositories:
-        clean = one.diff.file is None and one.diff.reason == "done"
-        inner = sorted(_inside(captured, one))
-        aspects: dict[Aspect, str | None] = {
-            "changes": NONE if clean and not inner else None,
-        }
-        if inner:  # a lock has the tree of all together, which only git can tell
-            together = "\n".join([one.worktree, *inner]).encode()
-            aspects["trees"] = f"sha256:{hashlib.sha256(together).hexdigest()}"
-        else:
-            aspects["tree"] = one.worktree
-        for owner in map(project, one.distributions):
-            gathered.add("source", owner, aspects)
-            if one.head:  # the freeze has the newest commit that a remote has, and that is what a lock names
-                gathered.known["source"][owner].setdefault("commit", one.head)
-        if not one.distributions and one.parent is None:
-            gathered.add("job", one.name, {**aspects, "commit": one.head})
-
-
-def _inside(captured: Whole, one: Repository) -> Iterator[str]:
-    """Yield place and tree of each repository inside of another, at any depth; each is inside of one at most once."""
-    waiting, seen = [one.name], {one.name}
-    while waiting:
-        for child in captured.inside(waiting.pop()):
-            if child.name not in seen:
-                seen.add(child.name)
-                waiting.append(child.name)
-                yield f"{child.name} {child.path} {child.worktree}"
 
 
 def _captured(gathered: Gathered, captured: Captured) -> None:
@@ -215,9 +176,16 @@ def _reported(gathered: Gathered, report: Report) -> None:
     if report.python:
         full = report.python if report.python.count(".") == 2 else None
         gathered.add("interpreter", "python", {"version": full, "series": series(report.python)})
+    if report.free_threaded is not UNSET:
+        build = "free-threaded" if report.free_threaded else "with the global lock"
+        gathered.add("interpreter", "python", {"build": build})
     if report.gpus:
         _add(gathered, "gpu", "GPU", _counted(iter(report.gpus)))
     _add(gathered, "gpu", "driver", report.driver)
+    _add(gathered, "gpu", "torch of the report", report.torch)
+    _add(gathered, "gpu", "cuDNN of the report", report.cudnn)
+    for field, name in _OF_REPORTS.items():
+        _add(gathered, "machine", name, getattr(report, field) or "")
     _add(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
 
 
@@ -227,7 +195,7 @@ def _silent(gathered: Gathered, captured: Captured | None) -> frozenset[str]:
     A capture tells of all but what is known only to a job that captures itself, in its own process.
     """
     every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
-    inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA}
+    inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA, "torch of the report", "cuDNN of the report"}
     whole = captured is not None and (captured.gpu is not None or captured.without("gpu"))
     return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
 

@@ -16,6 +16,7 @@ LONGEST = 96
 LONGEST_NAME = 48
 # Characters of a common start that are shown.
 SHOWN_BEFORE = 8
+_WITH_LISTS: tuple[Kind, ...] = ("environment", "gpu", "machine")
 _EMPTY = "(empty)"
 # The start of a digest, or of the id of a commit or tree, tells it from others.
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
@@ -44,7 +45,8 @@ def render_comparison(found: Comparison, *, everything: bool = False) -> str:
     """
     noise = sum(difference.noise for difference in found.differences)
     shown = [difference for difference in found.differences if everything or not difference.noise]
-    lines = list(_headline(shown, noise, _between(found)))
+    grave = sum(item.grave for item in found.not_compared)
+    lines = list(_headline(shown, noise, _between(found), grave))
     lines += [
         "",
         f"A  {safe(found.one.name)} ({found.one.form})",
@@ -75,15 +77,16 @@ def _between(found: Comparison) -> str:
     return f" between the two locks{', of which one is not sealed' if half else ''}; no image was read"
 
 
-def _headline(shown: Sequence[Difference], noise: int, between: str) -> Iterator[str]:
+def _headline(shown: Sequence[Difference], noise: int, between: str, grave: int) -> Iterator[str]:
+    doubt = f"; in doubt: {grave} of the things that were not compared, see below" if grave else ""
     if shown:
         first = shown[0]
         where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
         yield f"likeliest: {safe(first.name, LONGEST_NAME)}{where}: {_value(first)} ({first.reason})"
     elif noise:
-        yield f"no difference but noise{between}: {noise}, of the session, the job or the host: --all lists them"
+        yield f"no difference but noise{between}: {noise}, of the session, the job or the host: --all lists them{doubt}"
     else:
-        yield f"no difference{between}"
+        yield f"no difference{between}{doubt}"
 
 
 def _table(rows: Sequence[Difference], most: int | None) -> Iterator[str]:
@@ -108,8 +111,8 @@ def _value(difference: Difference) -> str:
     one, other = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if one is None or other is None:
         return safe(one or other or "", LONGEST) or _EMPTY
-    # Fields of a lock hold addresses, which are no lists.
-    lists = None if difference.kind == "recipe" else entries(difference.name, one, other)
+    # Channels and fields of a lock hold addresses, which are no lists.
+    lists = entries(difference.name, one, other) if difference.kind in _WITH_LISTS else None
     if lists is None:
         return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(one, other))
     gone, new = (":".join(found) for found in lists)
@@ -133,12 +136,18 @@ def _parted(one: str, other: str) -> tuple[str, str]:
 
 
 def _unsaid(unsaid: Sequence[Unsaid], most: int | None) -> Iterator[str]:
-    neither = [_WORDS.get(item.kind, item.kind) for item in unsaid if item.reason == NEITHER]
+    unsaid = sorted(unsaid, key=lambda item: not item.grave)
+    neither = [_word(item) for item in unsaid if item.reason == NEITHER]
     for item in unsaid:
         if item.reason != NEITHER:
             names = ", ".join(safe(name, LONGEST_NAME) for name in item.names[:most])
             more = ", ..." if len(item.names) > len(item.names[:most]) else ""
             listed = f" ({len(item.names)}: {names}{more})" if item.names else ""
-            yield f"  {_WORDS.get(item.kind, item.kind)}: {item.reason}{listed}"
+            doubt = "in doubt: " if item.grave else ""
+            yield f"  {doubt}{_word(item)}: {safe(item.reason)}{listed}"
     if neither:
         yield f"  {NEITHER}: {'; '.join(neither)}"
+
+
+def _word(item: Unsaid) -> str:
+    return "files of the snapshot" if item.kind == "file" else _WORDS.get(item.kind, item.kind)

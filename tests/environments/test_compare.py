@@ -166,7 +166,7 @@ def test_files_of_one_build_of_conda(
             requirements_txt="torch==2.5.1\n",
             conda_explicit_txt="@EXPLICIT\n"
             + "".join(
-                f"https://{channel}.example.org/linux-64/{name}{rest}\n"
+                f"https://c.example.org/main/linux-64/{name}{rest}\n"
                 for name in ("pytorch-2.5.1-cuda126_py311_306", "mkl-2023.1.0-h_1")
             ),
         )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reprobuild.environments import conda
 from reprobuild.environments.facts import (
+    ARCHITECTURE,
     KINDS,
     LONGEST,
     Gathered,
@@ -126,7 +127,9 @@ def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
         ("b", "1", "all", ""),
     ]
     gathered.packages(rows)
-    assert {name: aspects["version"] for name, aspects in gathered.known["system"].items()} == {
+    system = gathered.known["system"]
+    assert system.pop(ARCHITECTURE) == {"value": "amd64"}
+    assert {name: aspects["version"] for name, aspects in system.items()} == {
         "libc6": "1", "libc6:i386": "2", "a": "1", "b": "1",
     }  # fmt: skip
 

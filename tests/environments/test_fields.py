@@ -1,0 +1,317 @@
+"""Two snapshots, field by field: each field that differs is told, or is on a list with the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from msgspec import UNSET, Struct
+
+from reprobuild.environments import machine
+from reprobuild.environments.difference import Comparison, compare_sides
+from reprobuild.environments.snapshot import of_snapshot
+from reprobuild.snapshot import model, repositories
+from tests.recipe.full_lock import replaced
+
+Owner = tuple[type[Struct], str]
+Place = tuple[str | int, ...]
+
+_TEXT = "the line as it was written, for people; its parts are fields of their own"
+_PLACE = "where a line stands; the order of a list says nothing"
+_TREE = "how the work tree came about; its tree, which is compared, has all files as they lay there"
+_SAVED = "how the work tree was saved; its tree, which is compared, is what was saved"
+_FOLDER = "a folder of that machine; what lies in it is compared"
+_OFFER = "what apt offers, which is another thing each day; the version is what is installed"
+
+# Fields that may differ without a word, and why.
+SILENT: dict[Owner, str] = {
+    (model.Snapshot, "digest"): "the sha256 of all the others",
+    (model.Snapshot, "apt_lists"): _OFFER,
+    (model.Place, "line"): _PLACE,
+    (model.Requirement, "place"): _PLACE,
+    (model.Package, "place"): _PLACE,
+    (model.RpmPackage, "place"): _PLACE,
+    (model.CondaPackage, "place"): _PLACE,
+    (model.Variable, "place"): _PLACE,
+    (model.Module, "place"): "the order of modules is in LOADEDMODULES, a variable that is compared",
+    (model.Requirement, "text"): _TEXT,
+    (model.Requirement, "version_from"): _PLACE,
+    (model.Package, "text"): _TEXT,
+    (model.Package, "suites"): _OFFER,
+    (model.Package, "upgrade"): _OFFER,
+    (model.RpmPackage, "text"): _TEXT,
+    (model.CondaPackage, "text"): _TEXT,
+    (model.Fact, "name"): "the fields of a report have the facts that are of the environment",
+    (model.Fact, "value"): "the fields of a report have the facts that are of the environment",
+    (model.Fact, "lines"): _PLACE,
+    (model.Report, "file"): _PLACE,
+    (model.Report, "facts"): "the fields of a report have the facts that are of the environment",
+    (model.Variable, "secret"): "why a value counts as a secret, which the variable without a value tells",
+    (model.Variable, "lines"): _PLACE,
+    (model.Patch, "file"): "the name of the repository with an ending",
+    (model.Patch, "files"): "repeats the content of the patch, whose digest is compared",
+    (model.Patch, "strip"): "follows from the content of the patch, whose digest is compared",
+    (model.Remark, "reason"): "follows from the text of the line",
+    (model.Remark, "lines"): _PLACE,
+    (repositories.Captured, "python"): _FOLDER,
+    (repositories.Captured, "command"): _FOLDER,
+    (repositories.Captured, "notes"): "say in words what the parts and the repositories say, and name folders",
+    (repositories.Repository, "folder"): _FOLDER,
+    (repositories.Repository, "object_format"): "another one has other ids of trees, which are compared",
+    (repositories.Repository, "branch"): _TREE,
+    (repositories.Repository, "remotes"): _TREE,
+    (repositories.Repository, "base"): _TREE,
+    (repositories.Repository, "prerequisites"): _SAVED,
+    (repositories.Repository, "index"): _TREE,
+    (repositories.Repository, "bundle"): _SAVED,
+    (repositories.Repository, "unmerged"): _TREE,
+    (repositories.Repository, "flags"): _TREE,
+    (repositories.Repository, "settings"): _TREE,
+    (repositories.Repository, "attributes"): _TREE,
+    (repositories.Repository, "shallow"): _SAVED,
+    (repositories.Repository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
+    (repositories.Diff, "size"): _SAVED,
+    (repositories.Diff, "start"): _SAVED,
+    (repositories.LeftOut, "reason"): "why the content is not there; the file is named",
+    (machine.Cpu, "part"): "names the processor where it has no model name",
+    (machine.Cpu, "vendor"): "names the processor where it has no model name",
+    (machine.Cpu, "features"): "the flags of the processor where it has no others",
+    (machine.Part, "outcome"): "a part that failed is not there, which is told",
+    (machine.Cpu, "usable"): "which processors a job has is noise; their number is compared",
+    (machine.Cpu, "count"): "the processors that may be used count; all of them where that is not told",
+    (machine.Gpu, "driver"): "repeats the row of nvidia-smi, where there is one",
+    (machine.Gpu, "cards"): "repeats the row of nvidia-smi, where there is one",
+}  # fmt: skip
+
+
+def place(file: str) -> model.Place:
+    return model.Place(file, 1)
+
+
+def requirement(kind: Any, name: str, **more: Any) -> model.Requirement:
+    return model.Requirement(place=place("requirements.txt"), text=f"of {name}", kind=kind, name=name, **more)
+
+
+def repository(name: str, digit: str, **more: Any) -> repositories.Repository:
+    tree, commit = digit * 40, "c" * 40
+    return repositories.Repository(
+        name=name, folder=f"/home/ada/{name}", object_format="sha1", head=commit, branch="main", base=commit,
+        remotes=(repositories.Remote(name="origin", url="https://git.example.org/r"),), prerequisites=(commit,),
+        index=tree, worktree=tree, unmerged=(("100644", commit, "1", "a"),), flags={"skip-worktree": ("a",)},
+        bundle=repositories.Bundle(file="r.bundle", sha256="1" * 64, refs={"head": commit}, reason="done"),
+        diff=repositories.Diff(file=None, size=1, start=commit, reason="done"), settings={"core.x": "1"},
+        attributes="a", shallow=(commit,), left_out=(repositories.LeftOut(path="key", reason="secret"),),
+        lfs=(repositories.LargeFile(path="big", sha256="2" * 64, size=1),), left_out_count=2,
+        **{"parent": None, "path": "", **more},
+    )  # fmt: skip
+
+
+def full_snapshot() -> model.Snapshot:
+    """Return a snapshot that has a value in each field."""
+    hashes = ("1" * 64, "2" * 64)
+    fact = model.Fact(place=place("collect-env.txt"), name="OS", value="x")
+    return model.Snapshot(
+        digest="d",
+        requirements=(
+            requirement("index", "hashed", version="1.0", hashes=hashes, marker='python_version >= "3"'),
+            requirement(
+                "archive", "packed", version="1", url="https://h.example/a.zip", sha256="3" * 64, subdirectory="a"
+            ),
+            requirement("archive", "bare", version="1", url="https://h.example/a.whl"),
+            requirement("archive", "local", version="1", path="/a/local-1.whl"),
+            requirement("vcs", "cloned", url="git+https://h.example/r", commit="c" * 40, subdirectory="a"),
+            requirement("vcs", "moving", url="git+https://h.example/r"),
+            requirement("directory", "folder", path="/a/folder"),
+            requirement("conda", "built", version="1", version_from=place("conda-list.txt")),
+        ),
+        unlisted=(requirement("index", "setuptools", version="1"),),
+        packages=(
+            model.Package(
+                place=place("apt-packages.txt"), text="bash", name="bash", version="1", architecture="amd64",
+                mark="manual", suites=("stable",), upgrade="2",
+            ),
+        ),
+        rpms=(
+            model.RpmPackage(
+                place=place("rpm-packages.txt"), text="zsh", name="zsh", version="1", architecture="x86_64"
+            ),
+        ),
+        variables=(
+            model.Variable(place=place("env.txt"), name="A", value="1", suspect="it was cut"),
+            model.Variable(place=place("env.txt"), name="B_TOKEN", value=None, secret="its name"),
+        ),
+        modules=(model.Module(place=place("modules.txt"), name="gcc", version="1"),),
+        patches=(
+            model.Patch(
+                file="cloned.diff", name="cloned", content=b"a",
+                files=(model.PatchedFile(line=1, old_path="a", new_path="a"),),
+            ),
+        ),
+        remarks=(model.Remark(place=place("env.txt"), text="odd", reason="nobody knows", understood=False),),
+        absent=("x.txt",),
+        captured=repositories.Captured(
+            repositories=(
+                repository("job", "1"),
+                repository("inner", "2", parent="outer", path="a/b"),
+                repository("outer", "3"),
+                repository("mylib", "4", distributions=("mylib",)),
+            ),
+            python=repositories.Python(prefix="/opt/env"),
+            command=repositories.Command(folder="/home/ada"),
+            notes=("a note",),
+        ),
+        conda=(
+            model.CondaPackage(
+                place=place("conda-list.txt"), text="mkl", name="mkl", version="1", build="h_1", channel="forge",
+                url="https://c.example/forge/linux-64/mkl-1-h_1.conda", md5="a" * 32,
+            ),
+            model.CondaPackage(
+                place=place("conda-list.txt"), text="tbb", name="tbb", version="1", build="h_1",
+                url="https://c.example/tbb-1-h_1.tar.bz2", sha256="a" * 64,
+            ),
+            model.CondaPackage(
+                place=place("conda-list.txt"), text="blas", name="blas", version="1", build="h_1", among=("own",)
+            ),
+            model.CondaPackage(
+                place=place("conda-list.txt"), text="blis", name="blis", version="1", build="h_1", channel="own"
+            ),
+        ),
+        reports=(
+            model.Report(
+                file="collect-env.txt", kind="collect_env", facts=(fact,), python="3.11.2", torch="2.3", cuda="12",
+                cudnn="9", gpus=("H100",), driver="550", os="Ubuntu", libc="2.35", free_threaded=False,
+                machine="x86_64",
+            ),
+        ),
+        apt_lists=(model.AptList(file="x", date=1, fetched=1, origin="a", suite="b", codename="c"),),
+    )  # fmt: skip
+
+
+def full_capture() -> machine.Captured:
+    """Return what `capture.json` says of a machine, with a value in each field."""
+    return machine.Captured(
+        parts={"gpu": machine.Part("done")},
+        python=machine.Python(version="3.11.2", implementation="CPython", libc="glibc 2.36"),
+        distributions=machine.Distributions(found=(machine.Distribution(name="pip", version="1"),)),
+        gpu=machine.Gpu(
+            driver="x", headers={"/a/nccl.h": "2"}, cards=({"Model": "H100"},), libraries=("/a/libcuda.so",),
+            torch={"cuda": "12"}, nvidia_smi=("H100, 1",), nvidia_smi_fields=("name", "driver_version"),
+        ),
+        machine=machine.Machine(
+            host="node1", uname=("Linux", "node1", "6.1", "#1", "x86_64"), memory_bytes=1,
+            cpu=machine.Cpu(
+                count=1, usable=(0,), vendor="a", model_name="b", family="1", model="2", stepping="3", microcode="4",
+                flags="avx", part="c", features="d",
+            ),
+            limits={"nofile": (1, 2)}, cgroup={"group": "/a"}, huge_pages="1", release={"ID": "debian"},
+            container=("docker",),
+        ),
+    )  # fmt: skip
+
+
+Leaf = tuple[Place, tuple[Owner, ...], Any]
+
+
+def leaves(value: Any, steps: Place = (), owners: tuple[Owner, ...] = ()) -> Iterator[Leaf]:
+    """Yield (steps, the fields that hold it, value) of each value without parts."""
+    if isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from leaves(getattr(value, name), (*steps, name), (*owners, (type(value), name)))
+    elif isinstance(value, (tuple, dict)):
+        for key in range(len(value)) if isinstance(value, tuple) else value:
+            yield from leaves(value[key], (*steps, key), owners)
+    elif value is not None and value is not UNSET:
+        yield steps, owners, value
+
+
+def another(value: Any) -> Any:
+    """Return a value of its type that says something else."""
+    words = {"index": "archive", "manual": "residual", "collect_env": "nvidia-smi", "x.txt": "modules.txt"}
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, bytes):
+        return value + b"x"
+    if value.startswith("python_version"):
+        return 'python_version < "3"'
+    if len(value) in (32, 40, 64) and len(set(value)) == 1:
+        return "f" * len(value)
+    return words.get(value, f"{value}1" if value[-1:].isdigit() else f"{value}x")
+
+
+def told(found: Comparison) -> tuple[Any, ...]:
+    """Return all that a person reads of a comparison."""
+    return found.differ, found.only_in_one, found.only_in_other, found.not_compared
+
+
+def compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> Comparison:
+    return compare_sides(of_snapshot(*one, "one"), of_snapshot(*other, "other"))
+
+
+SNAPSHOT, CAPTURE = full_snapshot(), full_capture()
+LEAVES = [*leaves((SNAPSHOT, CAPTURE)), *leaves((SNAPSHOT, None))]
+
+
+def named(leaf: Leaf) -> str:
+    return ".".join(map(str, leaf[0]))
+
+
+def is_told(leaf: Leaf, capture: machine.Captured | None) -> bool:
+    """Say whether a change of one value is told in both orders."""
+    whole = (SNAPSHOT, capture)
+    changed = replaced(whole, leaf[0], another(leaf[2]))
+    same = told(compared(whole, whole))
+    return told(compared(whole, changed)) != same and told(compared(changed, whole)) != same
+
+
+def by_field() -> dict[tuple[Owner, ...], list[Leaf]]:
+    found: dict[tuple[Owner, ...], list[Leaf]] = {}
+    for leaf in leaves((SNAPSHOT, CAPTURE)):
+        found.setdefault(leaf[1], []).append(leaf)
+    return found
+
+
+@pytest.mark.parametrize("values", by_field().values(), ids=lambda values: named(values[0]))
+def test_each_field_is_told_or_on_the_list(values: list[Leaf]) -> None:
+    """One value of a field may be told where another one is not: the address of a file whose hash is known."""
+    seen = []
+    for leaf in values:
+        # What only a report tells is seen where no capture tells it better.
+        captures = (CAPTURE, None) if leaf[0][0] == 0 else (CAPTURE,)
+        seen.append(any(is_told(leaf, capture) for capture in captures))
+    silent = any(owner in SILENT for owner in values[0][1])
+    assert any(seen) != silent
+
+
+def structs(kind: Any) -> Iterator[type[Struct]]:
+    """Yield the types that a type is made of."""
+    if get_origin(kind) in (Union, UnionType, tuple, dict) or get_args(kind):
+        for part in get_args(kind):
+            yield from structs(part)
+    elif isinstance(kind, type) and issubclass(kind, Struct):
+        yield kind
+        for part in get_type_hints(kind).values():
+            yield from structs(part)
+
+
+def test_every_field_of_every_type_is_tried() -> None:
+    kinds = {*structs(model.Snapshot), *structs(machine.Captured)}
+    fields = {(kind, field.name) for kind in kinds for field in msgspec.structs.fields(kind)}
+    tried = {owner for leaf in LEAVES for owner in leaf[1]}
+    below = {owner for owner in fields if owner[0] in (model.PatchedFile, model.AptList)}
+    assert len(fields) > 120
+    assert fields - tried - below == {(repositories.Diff, "file")}  # None where there were no changes
+
+
+def test_the_list_says_why_and_has_no_more_than_is_used() -> None:
+    assert all(len(reason) > 20 for reason in SILENT.values())
+    assert {*SILENT} <= {owner for leaf in LEAVES for owner in leaf[1]}
+
+
+def test_a_snapshot_and_itself_have_no_difference() -> None:
+    assert compared((SNAPSHOT, CAPTURE), (SNAPSHOT, CAPTURE)).differences == []
+    assert compared((SNAPSHOT, None), (SNAPSHOT, None)).differences == []
