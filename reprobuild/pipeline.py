@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,7 +79,7 @@ def from_snapshot(
     if strange:
         session.say(
             f"left out: {len(strange)} lines that are not understood, the first {strange[0].place}; "
-            f"`reprobuild show {captured}` lists them"
+            f"`reprobuild show {shlex.quote(str(captured))}` lists them"
         )
     if checks is not None:
         # Before minutes of locking and hours of fetching.

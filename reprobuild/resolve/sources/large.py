@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import IO
 
@@ -37,7 +38,8 @@ def checked_blobs(repository: Repository, tree: str, name: str) -> list[Blob]:
     if total > _MOST:
         raise LockError(
             f"the tree {tree[:12]} of {name} has {total} bytes; a source may have {_MOST}",
-            hint=f"keep data out of the repository and mount it, or leave the source out with --drop {name}",
+            hint=f"keep data out of the repository and mount it, or leave the source out "
+            f"with --drop {shlex.quote(name)}",
         )
     links = [blob for blob in blobs if blob.mode == "120000" and blob.size > LONGEST_PATH]
     if links:

@@ -186,7 +186,7 @@ def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "")
 
 
 def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
-    where = "PATH@REV"
+    name, where = shlex.quote(line.name), "PATH@REV"
     if origin:
         reason = f"no commit of {line.name} is known"
     elif line.url is not None:
@@ -196,7 +196,7 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
         place = f"{scheme}{mark}{host}{slash}{path}"
         branch = f", but the branch or tag {named}" if named else ""
         reason = f"the line tells no commit of {line.name}{branch}; its repository is {place}"
-        where = f"{place}@COMMIT"
+        where = f"{shlex.quote(place)}@COMMIT"
         if line.commit:
             reason = f"the repository of {line.name} is {place}, and a snapshot opens no repository of this machine"
             where = shlex.quote(place)
@@ -204,7 +204,7 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
         reason = f"the repository of {line.name} is in no file of the snapshot"
     return Ruling(
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
-        reason=f"{reason}; name it with --source {line.name}={where}", kind="no-source", captured=line.text,
+        reason=f"{reason}; name it with --source {name}={where}", kind="no-source", captured=line.text,
     )  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def _stray(patch: Patch) -> Ruling:
 def _bring(repository: Repository, line: Requirement, origin: Origin | None, commit: str) -> str:
     """Get the commit into the scratch repository, and return its full id."""
     place = origin.place if origin else line.url
-    hint = f"name a bundle, a clone or another remote with --source {line.name}=PATH|URL"
+    hint = f"name a bundle, a clone or another remote with --source {shlex.quote(line.name)}=PATH|URL"
     try:
         if origin and origin.local is not None:
             if not origin.local.exists():
@@ -256,7 +256,7 @@ def _git_address(line: Requirement, place: str) -> str:
     if plus and scheme != "git":
         raise LockError(
             f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
-            hint=f"convert it to git, and name the copy with --source {line.name}=PATH@REV",
+            hint=f"convert it to git, and name the copy with --source {shlex.quote(line.name)}=PATH@REV",
         )
     return place.removeprefix("git+")
 
