@@ -16,19 +16,21 @@ _PORTION = 32 << 20
 _OVERLAP = 64 << 10  # of two portions, so that a secret is whole in one of them
 
 
-def checked_blobs(repository: Repository, tree: str, name: str) -> list[Blob]:
+def checked_blobs(repository: Repository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
     """Return every path of a commit or tree with its size, sorted.
 
     Args:
         repository: has the objects of this source alone.
         tree: a commit or a tree.
         name: of the source.
+        packed: bytes that the tree came in; else those that the objects have now.
 
     Raises:
         LockError: it is a bomb, or too large for an image.
     """
     blobs = repository.sized(repository.blobs(tree))
-    total, packed = sum(blob.size for blob in blobs), repository.packed()
+    total = sum(blob.size for blob in blobs)
+    packed = repository.packed() if packed is None else packed
     if total > most_bytes(packed) or len(blobs) > MOST_MEMBERS:
         raise LockError(
             f"the repository of {name} has {packed} bytes, and its tree {tree[:12]} unpacks to {len(blobs)} files of "

@@ -24,6 +24,7 @@ from reprobuild.resolve.settings.places import Placed, place_repositories, sourc
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.large import checked_blobs, secret_in
 from reprobuild.resolve.sources.origins import Origin
+from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import patch_of, patched
 from reprobuild.resolve.sources.repository import Repository
 from reprobuild.restore.git import is_local
@@ -101,12 +102,15 @@ def _of_line(line: Requirement, given: Given) -> _Made:
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
         full = _bring(repository, line, origin, commit)
-        checked_blobs(repository, full, name)
+        blobs, packed = checked_blobs(repository, full, name), repository.packed()
         patch = patch_of(line, given.patches, repository, full)
+        if patch:
+            check_patch(patch, blobs, packed, name)
+            packed += len(patch.content)
         tree = patched(repository, full, patch)
         blank = _blank(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
-        source, kept = _keep(repository, source, given, folder)
+        source, kept = _keep(repository, source, given, folder, packed=packed)
     rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}"), *kept]
     if patch is None:
         return _Made(source, tuple(rulings))
@@ -262,14 +266,23 @@ def _git_address(line: Requirement, place: str) -> str:
 
 
 def _keep(
-    repository: Repository, source: Source, given: Given, folder: Path, dated: str = ""
-) -> tuple[Source, tuple[Ruling, ...]]:
-    """Put the tar of a source's tree into the store; `dated` is the commit that tells the date, else the source's.
+    repository: Repository, source: Source, given: Given, folder: Path, *, dated: str = "",
+    packed: int | None = None,
+) -> tuple[Source, tuple[Ruling, ...]]:  # fmt: skip
+    """Put the tar of a source's tree into the store.
+
+    Args:
+        repository: has the tree.
+        source: knows all but its content.
+        given: what is known and decided.
+        folder: for what is not kept.
+        dated: the commit that tells the date, else the source's.
+        packed: bytes of the repository and the diff, before git unpacked that.
 
     Returns:
         The source, and a ruling for each file that looks like a secret and was accepted.
     """
-    blobs = checked_blobs(repository, source.tree, source.name)
+    blobs = checked_blobs(repository, source.tree, source.name, packed)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
         raise LockError(
