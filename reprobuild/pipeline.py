@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,12 +27,13 @@ from reprobuild.image.naming import own_name
 from reprobuild.image.single import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
 from reprobuild.keep import BUILD, keep, keeping
-from reprobuild.lock import Artefact, Lock, read_lock, write_lock
+from reprobuild.lock import Artefact, Lock, read_lock, write_lock, write_new_lock
 from reprobuild.payload import payload
 from reprobuild.preflight import check_gpus, preflight, this_machine
 from reprobuild.realise import is_realised, realise
 from reprobuild.render import render
 from reprobuild.resolve.compose import lock_sources, resolve
+from reprobuild.resolve.decision_secrets import refuse_secrets as refuse_decision_secrets
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.interpreter.standalone import mirrored
 from reprobuild.results import IMAGE, LOCK, former_image, is_built_here, remember_built, remember_tree
@@ -77,7 +79,7 @@ def from_snapshot(
     if strange:
         session.say(
             f"left out: {len(strange)} lines that are not understood, the first {strange[0].place}; "
-            f"`reprobuild show {captured}` lists them"
+            f"`reprobuild show {shlex.quote(str(captured))}` lists them"
         )
     if checks is not None:
         # Before minutes of locking and hours of fetching.
@@ -100,7 +102,7 @@ def choose_lock(
     lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
     if lock is None:
         lock = resolve(snapshot, decisions, session.surroundings(captured))
-        write_lock(lock, out / LOCK)
+        write_new_lock(lock, out / LOCK)
         keep(lock, out / LOCK, session.store, "lock")
         return lock
     if lock.snapshot != snapshot.digest:
@@ -126,6 +128,7 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Sessi
     """Return the lock of an earlier run if it is of this snapshot and these decisions."""
     if not path.exists():
         return None
+    refuse_decision_secrets(decisions)  # an earlier program wrote such locks
     lock = read_lock(path)
     if lock.snapshot == snapshot.digest and lock.decisions.as_dict() == decisions.recorded():
         return lock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def _image(out: Path) -> Image:
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(
             f"{out / IMAGE} is damaged, or of another version of reprobuild: {err}",
-            hint=f"make it again: `reprobuild build {out / LOCK} -o {out}`"
+            hint=f"make it again: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
             if (out / LOCK).is_file()
             else _BUILD,
         ) from None
@@ -66,7 +67,11 @@ def _unread(out: Path, err: OSError) -> UsageError:
             if beside else "name the folder that -o named; `reprobuild unbundle FILE` makes one of a bundle",
         )  # fmt: skip
     begun = (out / LOCK).is_file()
-    hint = f"build it: `reprobuild build {out / LOCK} -o {out}`" if begun else _BUILD
+    hint = (
+        f"build it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
+        if begun
+        else _BUILD
+    )
     return UsageError(f"{out} holds no image", hint=hint)
 
 
@@ -87,7 +92,7 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     if not whole:
         raise UsageError(
             f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
-            hint=f"finish it: `reprobuild build {out / LOCK} -o {out}`",
+            hint=f"finish it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`",
         )
     return lock, image
 
@@ -136,7 +141,9 @@ def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str],
 
 
 def _rebuild(out: Path) -> str:
-    return f"make it of the lock: `reprobuild build {out / LOCK} -o {out}`"
+    return (
+        f"make it of the lock: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
+    )
 
 
 def _tree_key(image: Image) -> str:

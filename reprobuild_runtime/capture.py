@@ -34,6 +34,7 @@ import math
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -439,7 +440,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         secret = [file for file in one["left_out"] if file["reason"] == "secret"]
         notes += [
             f"{one['name']}: {file['path']} was left out, it looks like a secret ({file['rule']}): "
-            f"`--accept {os.path.basename(one['folder'])}/{file['path']}` captures it"
+            f"`--accept {shlex.quote(os.path.basename(one['folder']) + '/' + file['path'])}` captures it"
             for file in secret[:SAID]
         ]
         if len(secret) > SAID:
@@ -1630,7 +1631,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         raise GaveUp(
             "untrusted",
             f"{_path(folder)} is the git folder of another directory: "
-            f"`git config core.worktree {_path(top)}` in that repository makes it that of this one",
+            f"`git config core.worktree {shlex.quote(_path(top))}` in that repository makes it that of this one",
         )
 
 
@@ -1678,7 +1679,8 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     if not _is_safe(os.path.realpath(top), program, context):
         raise GaveUp(
             "untrusted",
-            f"it belongs to another user: `git config --global --add safe.directory {_path(top)}` trusts it",
+            "it belongs to another user: "
+            f"`git config --global --add safe.directory {shlex.quote(_path(top))}` trusts it",
         )
 
 

@@ -38,7 +38,7 @@ def command(
     with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
         from reprobuild.cli.decisions import doubted_sources, make_decisions
         from reprobuild.keep import keep
-        from reprobuild.lock import conflicts, write_lock
+        from reprobuild.lock import conflicts, write_new_lock
         from reprobuild.report.text import render_rulings
         from reprobuild.resolve.compose import resolve
         from reprobuild.snapshot import read_snapshot
@@ -47,7 +47,7 @@ def command(
         doubted = doubted_sources(directory, decisions_path, **options)
         session = common.make_session(store, folder=folder, pip=pip, doubted=doubted)
         lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
-    write_lock(lock, target)
+    write_new_lock(lock, target)
     keep(lock, target, session.store, "lock")
     if as_json:
         common.print_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from reprobuild.doctor.model import EngineFound, Finding, Host, State
@@ -52,7 +53,8 @@ def _silent(engine: EngineFound, host: Host) -> Finding:
         return Finding(
             name="docker", state=state, seen=f"its socket is not {host.user or 'yours'}'s to use",
             meaning="the daemon runs, and this user may not ask it",
-            fix=f"`{as_root(f'usermod -aG docker {host.user}', host)}`, then log in again; who is in that group is as "
+            fix=f"`{as_root(f'usermod -aG docker {shlex.quote(host.user)}', host)}`, then log in again; "
+            "who is in that group is as "
             "good as root, so many sites say no",
         )  # fmt: skip
     begin = "systemctl enable --now docker" if host.systemd else "service docker start"

@@ -7,6 +7,7 @@ another here, so that other digests are to be expected.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -246,7 +247,8 @@ def _fabric(lock: Lock, host: Host) -> Iterator[Finding]:
             yield Finding(
                 name="fabric", state="warning", seen=f"the image sets {setting.name}, and names what is not here",
                 meaning="collectives over several nodes fail, or wait for ever",
-                fix=f"run with `--env {setting.name}=...` of this machine: it has {', '.join(here) or 'none'}",
+                fix=f"run with `--env {shlex.quote(setting.name)}=...`"
+                f" of this machine: it has {', '.join(here) or 'none'}",
             )  # fmt: skip
     several = not distributions(lock).keys().isdisjoint(("torch", "jaxlib", "tensorflow"))
     if host.fabric.devices and several and not {*_VERBS} <= {*lock.base.installed}:

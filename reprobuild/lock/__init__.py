@@ -13,6 +13,7 @@ from reprobuild.lock.file import (
     VERSION,
     read_lock,
     write_lock,
+    write_new_lock,
 )
 from reprobuild.lock.model import (
     OF_NO_LINE,
@@ -101,4 +102,5 @@ __all__ = [
     "read_requirement",
     "readable",
     "write_lock",
+    "write_new_lock",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from reprobuild import secrets
 from reprobuild.errors import LockError
 from reprobuild.guard.plain import read_plain
 from reprobuild.lock.consistent import check_consistency
@@ -72,3 +74,39 @@ def _unread(path: Path, err: OSError) -> LockError:
 def write_lock(lock: Lock, path: Path) -> None:
     """Write the canonical form, whole or not at all."""
     write_file(path, encode(lock))
+
+
+def write_new_lock(lock: Lock, path: Path) -> None:
+    """Write a lock that was made of a snapshot, unless it holds a secret: the last of several gates.
+
+    Raises:
+        LockError: with the field, and the rule that found it; never the value.
+    """
+    text = encode(lock)
+    if found := secrets.find(text, most=1):
+        line, rule = found[0]
+        raise LockError(
+            f"line {line} of the lock{_field(text)} looks like a secret ({rule}); the lock is not written",
+            hint="take it out of the snapshot or the decisions, or leave its line or variable out with --drop NAME",
+        )
+    write_file(path, text)
+
+
+def _field(text: bytes) -> str:
+    """Return the first field that holds a secret of its own, as errors of a reader name it."""
+    for field, value in _strings("$", msgspec.json.decode(text)):
+        if secrets.find(value.encode("utf-8", "surrogateescape"), most=1):
+            return f", `{field}`,"
+    return ""
+
+
+def _strings(field: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _strings(f"{field}[{number}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield field, key
+            yield from _strings(field if secrets.find(key.encode(), most=1) else f"{field}.{key}", item)

@@ -42,7 +42,7 @@ def unstarted(
     if not isinstance(err, FileNotFoundError):
         return missing(
             f"`{argv[0]}` cannot be run ({err.strerror}), and is needed to {purpose}",
-            hint=hint or f"check the permissions of `command -v {argv[0]}`",
+            hint=hint or f"check the permissions of `command -v {shlex.quote(argv[0])}`",
         )
     return missing(
         f"`{argv[0]}` is not on PATH, and is needed to {purpose}",

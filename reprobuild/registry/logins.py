@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shlex
 import threading
 import urllib.parse
 import urllib.request
@@ -105,12 +106,13 @@ class Logins:
         if place is None:
             return ""
         host = self._named(place[0])
+        word = shlex.quote(host)
         found = self._login(*place)
         if found:
             return (
-                f"the login of {found.file} for {host} is wrong, or may not read this: `docker login {host}`"
+                f"the login of {found.file} for {host} is wrong, or may not read this: `docker login {word}`"
             )
-        return f"no login for {host} was found; give one with `docker login {host}` or `podman login {host}`"
+        return f"no login for {host} was found; give one with `docker login {word}` or `podman login {word}`"
 
     def _token(
         self, url: str, place: tuple[str, str], fields: Mapping[str, str], login: Login | None, net: Net

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -55,7 +56,7 @@ def _pythons(pythons: Sequence[str]) -> list[str]:
         return []
     return [
         f"every pinned release has a file for Python {in_words(pythons)}: the environment ran one of them; "
-        f"name it, such as `--python {pythons[-1]}`"
+        f"name it, such as `--python {shlex.quote(pythons[-1])}`"
     ]
 
 
@@ -67,15 +68,15 @@ def _pinning(refused: Sequence[Ruling]) -> list[str]:
     file = open_lines[0].file
     return [
         f"{file} has {len(open_lines)} requirements without a version, which no freeze has. Write the versions of the "
-        f"environment that ran with `pip freeze > {file}`; if it is gone, choose versions of today with "
-        f"`uv pip compile {file} -o pinned.txt` and put them into {file}."
+        f"environment that ran with `pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
+        f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}."
     ]
 
 
 def _accepting(refused: Sequence[Ruling]) -> list[str]:
     """Return the options that accept each class, and the packages that the image would lack."""
     kinds = sorted({ruling.kind for ruling in refused})
-    lines = ["to go on without exactly these: " + " ".join(f"--accept {kind}" for kind in kinds)]
+    lines = ["to go on without exactly these: " + " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)]
     for kind in kinds:
         lost = [
             ruling.subject
@@ -85,7 +86,7 @@ def _accepting(refused: Sequence[Ruling]) -> list[str]:
             and ruling.subject != ruling.file  # a line that was not understood names no package
         ]
         if lost:
-            lines.append(f"with --accept {kind} the image will NOT have {_names(lost)}")
+            lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_names(lost)}")
     return lines
 
 

@@ -37,6 +37,7 @@ from reprobuild.resolve.building.prebuilt import with_prebuilt
 from reprobuild.resolve.conda.environment import in_prefix
 from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
+from reprobuild.resolve.decision_secrets import refuse_secrets
 from reprobuild.resolve.freeze.asking import file_lists, known_of
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
@@ -65,8 +66,10 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
 
     Raises:
         LockError: something cannot be decided or had, or differs and was not accepted.
+        UsageError: a decision holds a secret.
     """
     subject = _subject(snapshot, decisions)
+    refuse_secrets(decisions)
     captured_python = subject.interpreter.version
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def prepare(lock: Lock, arguments: Sequence[str], wanted: Wanted, env: Mapping[s
     )  # fmt: skip
     shown = [name for name in task.hidden if any(one.startswith(f"{name}=") for one in wanted.variables)]
     warned = [
-        f"--env {name}: its value stands on the command line; --secret {name} keeps it off"
+        f"--env {name}: its value stands on the command line; --secret {shlex.quote(name)} keeps it off"
         for name in sorted(shown)
     ]
     return Ready(task=task, said=(*site.conflicts, *warned, *why))

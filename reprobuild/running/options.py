@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def read_variables(wanted: Wanted, env: Mapping[str, str]) -> dict[str, str]:
     for variable in wanted.variables:
         name, equals, value = variable.partition("=")
         if not equals and name not in env:
-            raise UsageError(f"--env {name}: it is not set here", hint=f"give its value: --env {name}=VALUE")
+            raise UsageError(
+                f"--env {name}: it is not set here", hint=f"give its value: --env {shlex.quote(name)}=VALUE"
+            )
         found[name] = value if equals else env[name]
     for name in wanted.hidden:
         if not _NAME.fullmatch(name):

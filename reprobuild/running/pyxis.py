@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -107,9 +108,8 @@ def _refuse(wanted: Wanted, options: Sequence[str]) -> None:
 def _squashfs(out: Path, image: Image, session: Session) -> Path:
     """Return the file that the nodes are to start, which is the one that `image.json` names."""
     squashfs = (out / filename("sqsh")).absolute()
-    remedy = (
-        f"write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh; or choose --engine apptainer"
-    )
+    lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
+    remedy = f"write it: reprobuild build {lock} -o {place} --sqsh; or choose --engine apptainer"
     if not image.sqsh or not squashfs.is_file():
         raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)
     session.say(f"comparing {squashfs.name} with its digest")

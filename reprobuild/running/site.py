@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
@@ -76,13 +77,19 @@ def let_in(
         if name in frozen:
             if value != frozen[name] and not _OWN.fullmatch(name):
                 both = f"here {shown(name, value)}, in the image {shown(name, frozen[name])}"
-                said.append(f"{name}: the frozen value is kept ({both}); --env {name} takes this machine's")
+                said.append(
+                    f"{name}: the frozen value is kept ({both}); --env {shlex.quote(name)} takes this machine's"
+                )
         elif not kind:
             continue
         elif secrets.secret_variable(name, value):
-            said.append(f"{name}: looks like a secret, and stays outside; --secret {name} hands it on")
+            said.append(
+                f"{name}: looks like a secret, and stays outside; --secret {shlex.quote(name)} hands it on"
+            )
         elif kind == SUMS:
-            said.append(f"{name}: decides the order of sums, and stays outside; --env {name} hands it on")
+            said.append(
+                f"{name}: decides the order of sums, and stays outside; --env {shlex.quote(name)} hands it on"
+            )
         elif kind == DEVICE and named_gpus:
             said.append(f"{name}: stays outside; the GPUs are those that --gpu names")
         else:

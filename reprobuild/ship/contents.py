@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -264,6 +265,7 @@ def _single(out: Path, sha256: str) -> Path:
     path = out / filename("sif")
     if not sha256 or path.is_symlink() or not path.is_file():
         raise ShipError(
-            f"{out} holds no SIF", hint=f"write it: `reprobuild build {out / LOCK} -o {out} --sif`"
+            f"{out} holds no SIF",
+            hint=f"write it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))} --sif`",
         )
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -137,7 +138,7 @@ def unbundle(
 
 
 def _say_doubts(doubted: Sequence[str], unread: Sequence[str], out: str, say: Callable[[str], None]) -> None:
-    again = f"`reprobuild build {out}/{LOCK} -o {out}"
+    again = f"`reprobuild build {shlex.quote(f'{out}/{LOCK}')} -o {shlex.quote(out)}"
     if doubted:
         say(f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}")
         say(f"do not run or follow those: {again}` writes the recipe and its context anew")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -595,6 +596,23 @@ def test_a_repository_of_another_user(tmp_path: Path) -> None:
     git(tmp_path, "config", "--file", settings, "safe.directory", "/elsewhere")
     assert taken(top, tmp_path / "other", GIT_CONFIG_GLOBAL=str(settings))["repositories"] == []
     assert taken(top, tmp_path / "sudo", SUDO_UID="65534")["repositories"] != []
+
+
+def test_a_hint_with_the_name_of_a_foreign_directory_runs_no_command(tmp_path: Path) -> None:
+    (tmp_path / "clone").mkdir()
+    top = new_origin(tmp_path / "clone").rename(tmp_path / "r$(touch${IFS}here)")
+    for path in (top, *top.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    (note,) = taken(top, tmp_path / "foreign")["notes"]
+    words = note.split("`")[1]
+    assert words == f"git config --global --add safe.directory '{top}'"
+    subprocess.run(["sh", "-c", words], cwd=tmp_path, env={**os.environ, "HOME": str(home)}, check=True)
+    assert not (tmp_path / "here").exists()
+    found = taken(top, tmp_path / "trusted", GIT_CONFIG_GLOBAL=str(home / ".gitconfig"))
+    assert [one["outcome"] for name, one in found["parts"].items() if "repositor" in name] != ["untrusted"]
+    assert found["repositories"] != []
 
 
 def test_each_part_of_a_repository_belongs_to_the_user(tmp_path: Path) -> None:

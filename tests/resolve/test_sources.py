@@ -334,6 +334,17 @@ def test_a_repository_without_a_commit_is_told_as_that(
     )
 
 
+def test_a_hint_with_an_address_of_a_snapshot_runs_no_command(tmp_path: Path, store: Store) -> None:
+    address = "https://git.example/r$(touch${IFS}here)`touch${IFS}here`;touch${IFS}here"
+    _, (ruling,) = resolve(store, f"proj @ git+{address}@main")
+    words = ruling.reason.partition("; name it with ")[2]
+    said = subprocess.run(
+        ["sh", "-c", f"printf '%s\\n' {words}"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert said.stdout.splitlines() == ["--source", f"proj={address}@COMMIT"]
+    assert not (tmp_path / "here").exists()
+
+
 def test_a_commit_that_is_not_there(project: Project, store: Store) -> None:
     for place in (str(project.path), f"file://{project.path}"):
         with pytest.raises(LockError, match=f"commit 0123456789ab of proj is not in {place}") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from functools import cache
 from importlib.resources import files
 
@@ -68,6 +69,7 @@ def check_nvcc(name: str, choice: BuildDecision, toolkit: Toolkit) -> None:
     raise LockError(
         f"{name} has CUDA sources, the environment has CUDA {toolkit.version}, and nothing here brings nvcc",
         hint=f"name an image of CUDA {toolkit.version} to compile in, with the base's glibc or an older one, as "
-        f"`--devel nvidia/cuda:{toolkit.version}.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
+        f"`--devel nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or "
+        f"a package that brings nvcc: build: "
         f"{{{name}: {{packages: [...]}}}}; or put a wheel of it into a folder of pip's find-links",
     )

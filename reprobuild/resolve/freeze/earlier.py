@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from functools import cached_property
 
@@ -34,7 +35,7 @@ class Earlier:
                 where = f"{filename} (sha256 {sha256}) of the lock {lock}"
                 return (
                     f"; the store has {where}: copy {self._store.blob(sha256)} under that name into a folder, and name "
-                    f"that with --index {name}=FOLDER"
+                    f"that with --index {shlex.quote(name)}=FOLDER"
                 )
         return ""
 

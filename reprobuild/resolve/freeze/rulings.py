@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from reprobuild.errors import FetchError
@@ -45,7 +46,7 @@ def told(choice: Choice, line: Requirement, *, decided: bool) -> str:
             has = "but only a source of this version" if source else "but no file of this version that fits"
         reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
     for item in choice.later:
-        reason += f"; {item.index} has {item.filename}: decide it with --index {line.name}={item.index}"
+        reason += f"; {item.index} has {item.filename}: decide it with --index {_decision(line, item)}"
     for item in choice.unsure:
         reason += f"; {item.index} has a file of this name, too, and nothing tells whether it is the same"
     if file.yanked is not None:
@@ -70,15 +71,20 @@ def ambiguous(
             f"{one.index} has {one.filename}, and {other.index}, which comes after it, has {other.filename}: "
             "pip, which knows no order of indexes, would have taken that one"
         )
-    reason = f"{what}: decide it, --index {line.name}={one.index} or --index {line.name}={other.index}"
+    reason = f"{what}: decide it, --index {_decision(line, one)} or --index {_decision(line, other)}"
     return rule(line, "unresolved", reason, "ambiguous-index")
+
+
+def _decision(line: Requirement, item: Distribution) -> str:
+    """Return the value of `--index` that takes a line from the index of a file, as a shell reads it."""
+    return f"{shlex.quote(line.name)}={shlex.quote(item.index)}"
 
 
 def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
     """Rule a line whose file has no published hash, and could not be had to take it."""
     reason = (
         f"{item.filename} of {item.index} has no published sha256, and the file itself cannot be had for it ({err}); "
-        f"name a place that has it: --index {line.name}=URL"
+        f"name a place that has it: --index {shlex.quote(line.name)}=URL"
     )
     return rule(line, "unresolved", reason, "no-hash")
 

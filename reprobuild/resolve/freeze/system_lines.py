@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from reprobuild.lock import Ruling
@@ -45,6 +46,8 @@ def _vendor(line: Requirement, lookup: Lookup, image: str) -> Ruling:
     if image:
         about += f"; whether the base {image} has it is not known, and the image's environment does not see it there"
     elif lookup.asked:
-        about += f": --base {lookup.asked} has it, for the system's own Python"
-    about += f"; to install its wheel, name a page or a folder that has it: --index {line.name}=URL"
+        about += f": --base {shlex.quote(lookup.asked)} has it, for the system's own Python"
+    about += (
+        f"; to install its wheel, name a page or a folder that has it: --index {shlex.quote(line.name)}=URL"
+    )
     return rule(line, "unresolved", about, "vendor-build")

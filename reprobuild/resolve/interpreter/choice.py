@@ -6,6 +6,7 @@ The distribution's own where it is the captured X.Y.Z, else a standalone build o
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 
 import msgspec
@@ -228,12 +229,13 @@ def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interp
     if ran and not same:
         raise LockError(
             f"Python {word} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
-            hint=f"another minor version is another environment: --python {ran[0].version}{'t' * ran[0].free_threaded}",
+            hint=f"another minor version is another environment: "
+            f"--python {shlex.quote(ran[0].version)}{'t' * ran[0].free_threaded}",
         )
     if not free and (other := next((one for one in same if one.free_threaded), None)):
         raise LockError(
             f"Python {word} was decided, and the environment ran {other.version}, free-threaded ({other.evidence})",
-            hint=f"an ordinary Python is another environment: --python {other.version}t",
+            hint=f"an ordinary Python is another environment: --python {shlex.quote(other.version)}t",
         )
     exact = next((one.version for one in same if one.version.startswith(f"{decided}.")), decided)
     version = exact if snapshot.packages and _minor(decided) not in system else decided

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -147,13 +148,15 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
     if value is None:
         if name not in captured:
             raise UsageError(
-                f"bake names {name}, which was not captured", hint=f"give its value: --bake {name}=VALUE"
+                f"bake names {name}, which was not captured",
+                hint=f"give its value: --bake {shlex.quote(name)}=VALUE",
             )
         value = captured[name].value
     if value is None or secrets.holds_secret(name, value):
         raise UsageError(
             f"{name} looks like a secret, and would be readable in the image for ever",
-            hint=f"pass it when the image runs: `reprobuild run --secret {name}`, or docker run -e {name} ...",
+            hint=f"pass it when the image runs: `reprobuild run --secret {shlex.quote(name)}`, or docker run "
+            f"-e {shlex.quote(name)} ...",
         )
     if "\0" in value:
         raise UsageError(f"the value of {name} holds a NUL, which no environment can carry", hint="remove it")

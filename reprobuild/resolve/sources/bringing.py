@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from reprobuild import secrets
 from reprobuild.errors import LockError, ReproError
 from reprobuild.resolve.sources.origins import Origin
@@ -16,7 +18,7 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
         LockError: it cannot be had.
     """
     place = origin.place if origin else line.url
-    hint = f"name a bundle, a clone or another remote with --source {line.name}=PATH|URL"
+    hint = f"name a bundle, a clone or another remote with --source {shlex.quote(line.name)}=PATH|URL"
     try:
         if origin and origin.local is not None:
             if not origin.local.exists():
@@ -53,6 +55,6 @@ def _git_address(line: Requirement, place: str) -> str:
     if plus and scheme != "git":
         raise LockError(
             f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
-            hint=f"convert it to git, and name the copy with --source {line.name}=PATH@REV",
+            hint=f"convert it to git, and name the copy with --source {shlex.quote(line.name)}=PATH@REV",
         )
     return place.removeprefix("git+")

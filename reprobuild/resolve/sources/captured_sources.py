@@ -85,7 +85,7 @@ def _tree(one: Repository, folder: Path, origin: Origin | None, git: Git) -> str
     if one.object_format != "sha1":
         raise LockError(
             f"{one.name} is a repository of {one.object_format}, and a lock names trees by sha1",
-            hint=f"leave it out with --drop {one.name}",
+            hint=f"leave it out with --drop {shlex.quote(one.name)}",
         )
     pack = read_pack(one, folder)
     needed = one.prerequisites if pack else tuple(oid for oid in (one.head,) if oid)

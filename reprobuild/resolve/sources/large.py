@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import IO
 
@@ -15,19 +16,21 @@ _PORTION = 32 << 20
 _OVERLAP = 64 << 10  # of two portions, so that a secret is whole in one of them
 
 
-def checked_blobs(repository: Repository, tree: str, name: str) -> list[Blob]:
+def checked_blobs(repository: Repository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
     """Return every path of a commit or tree with its size, sorted.
 
     Args:
         repository: has the objects of this source alone.
         tree: a commit or a tree.
         name: of the source.
+        packed: bytes that the tree came in; else those that the objects have now.
 
     Raises:
         LockError: it is a bomb, or too large for an image.
     """
     blobs = repository.sized(repository.blobs(tree))
-    total, packed = sum(blob.size for blob in blobs), repository.packed()
+    total = sum(blob.size for blob in blobs)
+    packed = repository.packed() if packed is None else packed
     if total > most_bytes(packed) or len(blobs) > MOST_MEMBERS:
         raise LockError(
             f"the repository of {name} has {packed} bytes, and its tree {tree[:12]} unpacks to {len(blobs)} files of "
@@ -37,7 +40,8 @@ def checked_blobs(repository: Repository, tree: str, name: str) -> list[Blob]:
     if total > _MOST:
         raise LockError(
             f"the tree {tree[:12]} of {name} has {total} bytes; a source may have {_MOST}",
-            hint=f"keep data out of the repository and mount it, or leave the source out with --drop {name}",
+            hint=f"keep data out of the repository and mount it, or leave the source out "
+            f"with --drop {shlex.quote(name)}",
         )
     links = [blob for blob in blobs if blob.mode == "120000" and blob.size > LONGEST_PATH]
     if links:

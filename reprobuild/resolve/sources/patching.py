@@ -6,6 +6,7 @@ https://git-scm.com/docs/diff-format. Nothing is applied with fuzz.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -130,7 +131,7 @@ def _not_of_this_commit(
         return LockError(
             f"{start}is not in commit {commit[:12]}, nor is any other file of it: it is the diff of another folder",
             hint="the chapter's recipe writes the job directory's diff where it cannot enter a package's folder; "
-            f"capture it again with `git -C FOLDER diff HEAD --binary --full-index > {patch.file}`",
+            f"capture it again with `git -C FOLDER diff HEAD --binary --full-index > {shlex.quote(patch.file)}`",
         )
     other = repository.commit_with(first.blob, first.path)
     if other:

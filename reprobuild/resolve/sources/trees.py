@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -25,8 +25,9 @@ from reprobuild.resolve.sources.bringing import bring
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.large import checked_blobs, secret_in
 from reprobuild.resolve.sources.origins import Origin
+from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import fitting_commits, patch_of, patched
-from reprobuild.resolve.sources.repository import Repository
+from reprobuild.resolve.sources.repository import Blob, Repository
 from reprobuild.restore.git import is_local
 from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Place, Requirement
@@ -113,17 +114,28 @@ def _of_line(line: Requirement, given: Given) -> _Made:
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
         full = bring(repository, line, origin, commit)
-        checked_blobs(repository, full, name)
+        blobs = checked_blobs(repository, full, name)
         patch = patch_of(line, given.patches, repository, full)
-        tree = patched(repository, full, patch)
+        tree, packed = _patched(repository, full, patch, blobs, name)
         blank = _blank(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
-        source, kept = _keep(repository, source, given, folder)
+        source, kept = _keep(repository, source, given, folder, packed=packed)
     rulings = [_pin(line, f"commit {full[:12]}, tree {tree[:12]}"), *kept]
     if patch is None:
         return _Made(source, tuple(rulings))
     rulings.append(_pinned(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
     return _Made(source, tuple(rulings), frozenset({patch.file}))
+
+
+def _patched(
+    repository: Repository, commit: str, patch: Patch | None, blobs: Sequence[Blob], name: str
+) -> tuple[str, int]:
+    """Return the tree id of a commit with a diff applied, and the bytes of both before git unpacked the diff."""
+    packed = repository.packed()
+    if patch:
+        check_patch(patch, blobs, packed, name)
+        packed += len(patch.content)
+    return patched(repository, commit, patch), packed
 
 
 def _of_diff(patch: Patch, given: Given) -> _Made:
@@ -136,10 +148,9 @@ def _of_diff(patch: Patch, given: Given) -> _Made:
         if origin.revision is None:
             return _Made(None, (_without_commit(patch, origin, repository),), frozenset({patch.file}))
         full = bring(repository, line, origin, origin.revision)
-        checked_blobs(repository, full, name)
-        tree = patched(repository, full, patch)
+        tree, packed = _patched(repository, full, patch, checked_blobs(repository, full, name), name)
         blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
-        source, kept = _keep(repository, blank, given, folder)
+        source, kept = _keep(repository, blank, given, folder, packed=packed)
     reason = f"applied to commit {full[:12]} of {name}, tree {tree[:12]}; every blob id fits"
     return _Made(source, (_pinned(patch.file, 0, patch.name, reason), *kept), frozenset({patch.file}))
 
@@ -229,7 +240,7 @@ def _pinned(file: str, line: int, subject: str, reason: str, captured: str = "")
 
 
 def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
-    where = "PATH@REV"
+    name, where = shlex.quote(line.name), "PATH@REV"
     if origin:
         reason = f"no commit of {line.name} is known"
     elif line.url is not None:
@@ -239,7 +250,7 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
         place = f"{scheme}{mark}{host}{slash}{path}"
         branch = f", but the branch or tag {named}" if named else ""
         reason = f"the line tells no commit of {line.name}{branch}; its repository is {place}"
-        where = f"{place}@COMMIT"
+        where = f"{shlex.quote(place)}@COMMIT"
         if line.commit:
             reason = f"the repository of {line.name} is {place}, and a snapshot opens no repository of this machine"
             where = shlex.quote(place)
@@ -247,7 +258,7 @@ def _unresolved(line: Requirement, origin: Origin | None) -> Ruling:
         reason = f"the repository of {line.name} is in no file of the snapshot"
     return Ruling(
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
-        reason=f"{reason}; name it with --source {line.name}={where}", kind="no-source", captured=line.text,
+        reason=f"{reason}; name it with --source {name}={where}", kind="no-source", captured=line.text,
     )  # fmt: skip
 
 
@@ -263,14 +274,23 @@ def _stray(patch: Patch) -> Ruling:
 
 
 def _keep(
-    repository: Repository, source: Source, given: Given, folder: Path, dated: str = ""
-) -> tuple[Source, tuple[Ruling, ...]]:
-    """Put the tar of a source's tree into the store; `dated` is the commit that tells the date, else the source's.
+    repository: Repository, source: Source, given: Given, folder: Path, *, dated: str = "",
+    packed: int | None = None,
+) -> tuple[Source, tuple[Ruling, ...]]:  # fmt: skip
+    """Put the tar of a source's tree into the store.
+
+    Args:
+        repository: has the tree.
+        source: knows all but its content.
+        given: what is known and decided.
+        folder: for what is not kept.
+        dated: the commit that tells the date, else the source's.
+        packed: bytes of the repository and the diff, before git unpacked that.
 
     Returns:
         The source, and a ruling for each file that looks like a secret and was accepted.
     """
-    blobs = checked_blobs(repository, source.tree, source.name)
+    blobs = checked_blobs(repository, source.tree, source.name, packed)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
         raise LockError(

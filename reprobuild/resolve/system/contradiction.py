@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reprobuild.errors import LockError
@@ -71,7 +72,7 @@ def _needs(core: Iterable[Restriction], label: str) -> Iterator[str]:
 def _hint(drops: Sequence[str], core: Iterable[Restriction]) -> str:
     if not drops:
         return "choose another base or Python, or give apt a source that has it"
-    options = " or ".join(f"`--drop {name}`" for name in drops)
+    options = " or ".join(f"`--drop {shlex.quote(name)}`" for name in drops)
     which = drops[0] if len(drops) == 1 else "one of them"
     if any(isinstance(part, Needs) and not part.possible for part in core):
         return f"give apt a source that has it, or leave {which} out with {options}"

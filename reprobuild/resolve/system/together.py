@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -42,7 +43,9 @@ class Clash(Struct, frozen=True, kw_only=True):
     def error(self) -> LockError:
         """Return the error for a package that an image's own excludes."""
         over = self.one if self.one.file.sha256 else self.other
-        return LockError(str(self), hint=f"leave {over.key} out: `--drop {over.key}`; or {ANOTHER_IMAGE}")
+        return LockError(
+            str(self), hint=f"leave {over.key} out: `--drop {shlex.quote(over.key)}`; or {ANOTHER_IMAGE}"
+        )
 
 
 class Uneven(Struct, frozen=True):

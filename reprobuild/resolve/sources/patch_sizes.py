@@ -1,0 +1,96 @@
+"""What a captured diff unpacks to, read of the diff before git holds it: a few bytes can state gigabytes.
+
+Git keeps the result of each file of a diff in memory. The size of a result stands in the diff: of a literal in its
+header, of a delta at the beginning of its packed bytes (https://git-scm.com/docs/pack-format, "Deltified
+representation"). A text, a copy and a renamed file are as large as the file before.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+
+from reprobuild.errors import LockError
+from reprobuild.guard.names import HOSTILE, most_bytes
+from reprobuild.resolve.sources.repository import Blob
+from reprobuild.snapshot.model import Patch
+
+# As git reads it: by the beginning of the line, and with strtoul(3).
+_SECTION = re.compile(rb"(literal|delta)\s+([+-]?)(\d+)")
+_DIGITS = 19  # of a size; more overflow
+_HUGE = 1 << 64
+_HEADER = 20  # bytes of a delta's two sizes, seven bits in each
+
+
+def check_patch(patch: Patch, blobs: Sequence[Blob], packed: int, name: str) -> None:
+    """Refuse a diff that git would unpack to more than `most_bytes` of it and its repository.
+
+    Args:
+        patch: the diff.
+        blobs: of the commit that it is applied to, with sizes.
+        packed: bytes of the repository's objects, without those that the diff brings.
+        name: of the source.
+
+    Raises:
+        LockError: it is a bomb, or a delta in it is damaged.
+    """
+    total = unpacked(patch, {blob.path: blob.size for blob in blobs})
+    if total > most_bytes(packed + len(patch.content)):
+        raise LockError(
+            f"{patch.file} has {len(patch.content)} bytes, the repository of {name} has {packed}, and the files of "
+            f"the diff unpack to {total} bytes",
+            hint=HOSTILE,
+        )
+
+
+def unpacked(patch: Patch, sizes: dict[str, int]) -> int:
+    """Return how many bytes the results of a diff and its packed parts have together."""
+    rows = patch.content.split(b"\n")
+    forward: set[int] = set()
+    owners: set[int] = set()  # the first lines of files with packed parts
+    start = 0
+    for number, row in enumerate(rows, 1):
+        if row.startswith(b"diff --git "):
+            start = number
+        elif row.rstrip(b"\r") == b"GIT binary patch":
+            forward.add(number)  # the index of the next row
+            owners.add(start)
+    text = [file for file in patch.files if file.new_path and file.line not in owners]
+    kept = sum(sizes.get(file.old_path or "", 0) for file in text)
+    return kept + sum(_sizes(rows, forward, patch.file))
+
+
+def _sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]:
+    """Yield the sizes that each packed part states; git unpacks the way back of a delta, and does not apply it."""
+    for number, row in enumerate(rows):
+        if match := _SECTION.match(row):
+            negative, digits = match[2] == b"-", match[3].lstrip(b"0")
+            yield _HUGE if negative or len(digits) > _DIGITS else int(digits or b"0")
+            if match[1] == b"delta" and number in forward:
+                yield _result(rows, number + 1, file)
+
+
+def _result(rows: Sequence[bytes], at: int, file: str) -> int:
+    """Return the size of the result of a delta, of which no more is unpacked than its two sizes."""
+    line, header, inflate = at, b"", zlib.decompressobj()
+    try:
+        while len(header) < _HEADER and not inflate.eof and (row := rows[at].rstrip(b"\r")):
+            at += 1
+            size = row[0] - (64 if row[0] < 97 else 70)  # as the reader of the snapshot has checked
+            header += inflate.decompress(base64.b85decode(row[1:])[:size], _HEADER - len(header))
+        _, rest = _number(header)
+        return _number(rest)[0]
+    except (ValueError, IndexError, zlib.error):
+        raise LockError(f"{file}:{line}: a damaged delta of a binary file", hint=HOSTILE) from None
+
+
+def _number(data: bytes) -> tuple[int, bytes]:
+    """Return a number of a delta's header and the bytes behind it; the lowest seven bits come first."""
+    value = 0
+    for place, byte in enumerate(data):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, data[place + 1 :]
+    raise ValueError("a number without an end")

@@ -1,0 +1,145 @@
+"""A command in a message is quoted as a shell reads it: people copy it, and its values may come from others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(path for room in ("reprobuild", "reprobuild_runtime") for path in (ROOT / room).rglob("*.py"))
+
+# Where a value stands in the text of an f-string; no source has this sign.
+MARK = "\ufffc"
+# A program with its arguments in backquotes; a command of ours, and an option with its value, with or without.
+COMMAND = re.compile(
+    rf"`(?:[a-z][a-z0-9.-]* |-)[^`]*{MARK}[^`]*`"
+    rf"|\breprobuild [a-z][a-z-]*(?: [^\s;,)]*{MARK}[^\s;,)]*| --?[a-z-]+(?= ))+"
+    rf"|(?<![\w-])--[a-z][a-z-]*[ =][^\s`]*{MARK}[^\s`;,)]*"
+)
+QUOTING = {"shlex.quote", "shlex.join"}
+
+# Values that are our own, or quoted before: by `FILE: EXPRESSION`.
+ALLOWED = {
+    "doctor/fitting.py: others[0]": "the name of an engine that this program knows",
+    "doctor/machine.py: good": "a number of this file",
+    "doctor/machine.py: name": "a setting of the kernel that this file names",
+    "doctor/remedies.py: _table().manager[host.manager]": "of our data file",
+    "doctor/remedies.py: name": "of our data file",
+    "doctor/remedies.py: there": "of our data file",
+    "fleet/checking.py: job.gpus": "a number",
+    "fleet/kubectl.py: job.namespace": "the user's own option, with a grammar",
+    "profiles.py: name": "of our profiles",
+    "report/page/running.py: SEED": "a constant",
+    "resolve/architecture.py: ' or --platform '.join(MACHINES)": "a constant",
+    "resolve/building/prebuilt.py: _known()[sdist.name].service": "of our data file",
+    "resolve/interpreter/choice.py: 't' * ran[0].free_threaded": "a letter or none",
+    "resolve/sources/captured_sources.py: _option(one, here)": "it quotes",
+    "resolve/sources/trees.py: where": "a placeholder, or an address that is quoted",
+    "resolve/freeze/rulings.py: _decision(line, item)": "it quotes",
+    "resolve/freeze/rulings.py: _decision(line, one)": "it quotes",
+    "resolve/freeze/rulings.py: _decision(line, other)": "it quotes",
+    "ship/told.py: against": "it is empty, or quotes",
+    "ship/writing.py: least": "a number",
+    "snapshot/captured.py: NEWEST": "a constant",
+    "snapshot/machine.py: NEWEST": "a constant",
+    "reprobuild_runtime/capture.py: words[0]": "a subcommand of git that this file names",
+}
+
+
+def unquoted(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, expression) of each value in a command of an f-string that no function of shlex quotes."""
+    tree = ast.parse(source)
+    # The call gets a command without backquotes.
+    given = {
+        id(call.args[0]) for call in ast.walk(tree) if isinstance(call, ast.Call) and _name(call) == "as_root"
+    }
+    for node, names in _texts(tree, {}):
+        values = [part for part in node.values if isinstance(part, ast.FormattedValue)]
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else MARK for part in node.values)
+        spans = [match.span() for match in COMMAND.finditer(text) if not _own_option(match, text)]
+        for start, end in [(0, len(text))] if id(node) in given else spans:
+            first = text.count(MARK, 0, start)
+            for value in values[first : first + text.count(MARK, start, end)]:
+                if not (_is_quoted(value.value, names) or _name(value.value) == "as_root"):
+                    yield value.lineno, ast.unparse(value.value)
+
+
+def _name(value: ast.expr) -> str:
+    return ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+
+
+def _is_quoted(value: ast.expr, names: Mapping[str, bool]) -> bool:
+    return _name(value) in QUOTING or (isinstance(value, ast.Name) and names.get(value.id, False))
+
+
+def _texts(node: ast.AST, names: Mapping[str, bool]) -> Iterator[tuple[ast.JoinedStr, Mapping[str, bool]]]:
+    """Yield each f-string, with the names of its function, and whether each value that these get is quoted."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        found: dict[str, bool] = {}
+        for assigned in ast.walk(node):
+            for target, value in _assigned(assigned):
+                found[target] = found.get(target, True) and _name(value) in QUOTING
+        names = found
+    if isinstance(node, ast.JoinedStr):
+        yield node, names
+    for child in ast.iter_child_nodes(node):
+        yield from _texts(child, names)
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if not isinstance(node, ast.Assign):
+        return
+    for target in node.targets:
+        names, values = getattr(target, "elts", [target]), getattr(node.value, "elts", [node.value])
+        fits = len(names) == len(values) and not any(isinstance(one, ast.Starred) for one in names)
+        for number, one in enumerate(names):
+            if isinstance(one, ast.Name):
+                yield one.id, values[number] if fits else node.value
+
+
+def _own_option(match: re.Match[str], text: str) -> bool:
+    """Tell whether a text is one word for a program, or begins with the option that the user gave."""
+    return match.start() == 0 and (" " not in text or (text[0] == "-" and match.end() < len(text)))
+
+
+def places() -> list[str]:
+    """Return each unquoted value as `FILE: EXPRESSION`."""
+    return [
+        f"{path.relative_to(ROOT).as_posix().removeprefix('reprobuild/')}: {value}"
+        for path in FILES
+        for _, value in unquoted(path.read_text())
+    ]
+
+
+def test_every_value_in_a_command_of_a_message_is_quoted() -> None:
+    assert sorted(set(places()) - set(ALLOWED)) == []
+
+
+def test_no_row_is_left_over() -> None:
+    assert sorted(set(ALLOWED) - set(places())) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('f"trust it: `git config --add safe.directory {path}`"', ["path"]),
+        ('f"`git config --add safe.directory {shlex.quote(path)}`"', []),
+        ('f"name it with --source {name}={shlex.quote(place)}@COMMIT"', ["name"]),
+        ('f"to follow it run: reprobuild lock {folder} -o {out}; or not"', ["folder", "out"]),
+        ('f"do this: `--accept {a}/{b}` "\nf"captures it"', ["a"]),
+        ('" ".join(f"--accept {kind}" for kind in kinds)', ["kind"]),
+        ('as_root(f"usermod -aG docker {user}", host)', ["user"]),
+        ('f"`{program}` is not there"', []),  # nothing to copy
+        ('f"--workdir {text}: no path"', []),  # the user's own option
+        ('run(["git", f"--git-dir={folder}"])', []),  # no shell
+        ('def f(a):\n    b = shlex.quote(a)\n    return f"`rm {b}`"', []),
+        ('def f(a):\n    b = shlex.quote(a)\n    b = a\n    return f"`rm {b}`"', ["b"]),
+        ('def f(a):\n    b, c = shlex.quote(a), a\n    return f"`rm {b} {c}`"', ["c"]),
+    ],
+)
+def test_the_control(source: str, found: list[str]) -> None:
+    assert [value for _, value in unquoted(source)][: len(found) or None] == found
