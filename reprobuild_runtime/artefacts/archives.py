@@ -14,8 +14,9 @@ import zlib
 
 from reprobuild_runtime.artefacts.distance import BLOCK, KINDS
 from reprobuild_runtime.artefacts.found import Found, Unreadable
-from reprobuild_runtime.artefacts.lines import unique
-from reprobuild_runtime.artefacts.pickles import numpy_dtype, read_torch
+from reprobuild_runtime.artefacts.lines import NUMBERS, unique
+from reprobuild_runtime.artefacts.pickles import read_torch
+from reprobuild_runtime.artefacts.plain import numpy_dtype
 from reprobuild_runtime.artefacts.sections import Array, Section, compare_arrays
 from reprobuild_runtime.artefacts.trees import Walk
 
@@ -46,14 +47,16 @@ def read_safetensors(path: str) -> "Tuple[Dict[str, Array], Any, bytes]":
             raise Unreadable("its header has %d bytes" % length)
         header = file.read(length)
     try:
-        facts = json.loads(header, object_pairs_hook=unique)
+        facts = json.loads(header, object_pairs_hook=unique, **NUMBERS)
         metadata = facts.pop("__metadata__", {})
         arrays = {}
         for name, fact in facts.items():
             begin, end = fact["data_offsets"]
             shape = fact["shape"]
+            if len(fact) != 3 or not isinstance(shape, list) or fact["dtype"] in KINDS:
+                raise Unreadable("an array is described in a strange way")
             dtype = _SAFETENSORS.get(fact["dtype"], str(fact["dtype"]))
-            if not all(isinstance(number, int) and number >= 0 for number in (*shape, begin, end)):
+            if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
                 raise Unreadable("an array has a strange shape or place")
             arrays[name] = Array(dtype, shape, Section(path, 8 + length + begin, end - begin))
             if dtype in KINDS and _bytes(arrays[name]) != end - begin:
@@ -134,11 +137,11 @@ class Zip:
                 self.infos, self.comment = opened.infolist(), opened.comment
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OverflowError) as err:
             raise Unreadable("no whole zip: %s" % ascii(str(err))[:200]) from None
-        self.members = {info.filename: info for info in self.infos if not info.is_dir()}
-        if len(self.members) > _MOST_MEMBERS or len({*self.members}) != sum(
-            not i.is_dir() for i in self.infos
-        ):
+        self.members = {info.filename: info for info in self.infos}
+        if len(self.members) > _MOST_MEMBERS or len(self.members) != len(self.infos):
             raise Unreadable("a zip with a name twice, or with too many")
+        if any("\0" in info.orig_filename for info in self.infos):
+            raise Unreadable("a zip with a name that ends early")
         self.unpacked = 0
 
     def section(self, name: str) -> "Section":

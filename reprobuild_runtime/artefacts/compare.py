@@ -163,6 +163,8 @@ def compare_files(name: str, one: str, two: str, rules: "Rules") -> "Dict[str, A
             how = compare_format(kinds[0], name, one, two, found)
         if same:
             found.notes.clear()
+            found.count = 0  # equal bytes are equal, whatever a reader makes of them
+            found.differences.clear()
     except Exception as err:  # hostile or damaged: what it is made of can raise anything
         found, how = Found(rules), "bytes"
         why = err if isinstance(err, Unreadable) else "%s: %s" % (type(err).__name__, ascii(str(err)))

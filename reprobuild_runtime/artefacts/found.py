@@ -113,6 +113,10 @@ def quoted(value: "Any") -> str:
     """Return a value as it is written in Python, cut short; never a control character."""
     if isinstance(value, (bytes, str)) and len(value) > LONGEST:
         return "%s of %d: %s..." % (type(value).__name__, len(value), ascii(value[:LONGEST]))
+    if isinstance(value, int) and value.bit_length() > 256:
+        return (
+            "an integer of %d bits" % value.bit_length()
+        )  # its digits take time with the square of their number
     text = (
         ascii(value)
         if isinstance(value, (str, bytes, int, float, bool, type(None)))

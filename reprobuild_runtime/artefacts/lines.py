@@ -3,13 +3,15 @@
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
 import csv
+import decimal
 import json
 import math
 import re
 from itertools import zip_longest
 
+from reprobuild_runtime.artefacts.forms import Exact, canonical
 from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
-from reprobuild_runtime.artefacts.trees import Walk, canonical
+from reprobuild_runtime.artefacts.trees import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,17 +104,41 @@ def unique(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
     return made
 
 
-def _finite(text: str) -> float:
+def _number(text: str) -> float:
+    """Return a number; one with more digits than a float holds keeps them: `1e-400` and `2e-400` are two numbers."""
     number = float(text)
+    if repr(number) == text:
+        return number
     if math.isinf(number):  # `1e400` and `1e500` are two numbers
         raise ValueError("a number is too large")
-    return number
+    try:
+        whole = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError("a number is too small") from None
+    if whole == decimal.Decimal(repr(number)):
+        return number
+    exact = Exact(number)
+    exact.digits = str(_EXACT.normalize(whole))
+    return exact
+
+
+def _whole(text: str) -> "int | float":
+    if len(text) > _DIGITS:
+        raise ValueError("a number is too long")
+    return int(text) if text != "-0" else -0.0
+
+
+_DIGITS = 4300  # of a whole number, which take time with the square of their number
+_EXACT = decimal.Context(
+    prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.Inexact]
+)
+NUMBERS: "Dict[str, Any]" = {"parse_float": _number, "parse_int": _whole}
 
 
 def parse(text: str) -> "Any":
     """Return the value of a JSON text; Unreadable where it is none, or has a key twice."""
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=unique, **NUMBERS)
     except (ValueError, RecursionError) as err:
         raise Unreadable("no JSON: %s" % ascii(str(err))[:200]) from None
 
@@ -199,7 +225,7 @@ def compare_csv(one: str, two: str, found: "Found") -> None:
 
 def _rows(path: str) -> "Iterator[List[str]]":
     try:
-        yield from csv.reader(lines(path))
+        yield from csv.reader(text + "\n" for text in lines(path))
     except csv.Error as err:
         raise Unreadable("no table: %s" % err) from None
 

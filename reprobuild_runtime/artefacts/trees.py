@@ -2,25 +2,26 @@
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
-import hashlib
 import struct
+from collections import Counter
 
 from reprobuild_runtime.artefacts.distance import steps
-from reprobuild_runtime.artefacts.found import Found, Unreadable, quoted
+from reprobuild_runtime.artefacts.forms import (
+    DEEPEST,
+    Exact,
+    Forms,
+    Members,
+    Opaque,
+    OrderedDict,
+    canonical,
+    type_name,
+)
+from reprobuild_runtime.artefacts.found import LONGEST, Found, Unreadable, quoted
 from reprobuild_runtime.artefacts.sections import Array, compare_arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence, Set, Tuple
-
-DEEPEST = 200
-
-
-class Opaque:
-    """An object of a class that is not made here: its name, and all that it was made of."""
-
-    def __init__(self, name: str, parts: "Tuple[Any, ...]") -> None:
-        self.name, self.parts = name, parts
+    from typing import Any, Dict, List, Sequence, Set, Tuple
 
 
 class Walk:
@@ -29,7 +30,8 @@ class Walk:
     def __init__(self, found: "Found") -> None:
         self.found = found
         # Shared objects are compared once below each key, which decides what is excused, and rings end.
-        self.seen: "Set[Tuple[int, int, Any, bool, Any]]" = set()
+        self.seen: "Set[Tuple[int, int, Any, bool, Any, int]]" = set()
+        self.forms = Forms()
 
     def compare(
         self, where: str, key: "Any", one: "Any", two: "Any", depth: int = 0, envelope: bool = False,
@@ -43,17 +45,17 @@ class Walk:
         """
         if depth > DEEPEST:
             raise Unreadable("it is nested more than %d deep" % DEEPEST)
-        name, other = _type(one), _type(two)
-        if name != other:
+        if type_name(one) != type_name(two):
             # A number may be whole in one run only: 3 and 3.1. An array is never excused.
-            text = "%s and %s" % (quoted(one), quoted(two))
+            text = "%s and %s" % (_said(one), _said(two))
             if isinstance(one, Array) or isinstance(two, Array):
                 self.found.differ("%s: %s" % (where, text))
             else:
                 self.found.leaf(where, key, one, two, text, envelope, granted)
             return
-        if isinstance(one, (dict, list, tuple, set, frozenset, Opaque)):
-            pair = (id(one), id(two), key, envelope, repr(granted))
+        if isinstance(one, (dict, list, Opaque)):
+            # What is excused at the top is not excused further down.
+            pair = (id(one), id(two), key, envelope, repr(granted), min(depth, 2))
             if pair in self.seen:
                 return
             self.seen.add(pair)
@@ -61,11 +63,13 @@ class Walk:
             compare_arrays(where, one, two, self.found)
         elif isinstance(one, dict):
             self._dictionaries(where, key, one, two, depth, granted)
-        elif isinstance(one, (list, tuple)):
+        elif isinstance(one, list):
             self._sequences(where, key, one, two, depth)
-        elif isinstance(one, (set, frozenset)):
+        elif isinstance(one, Members):
             self._sets(where, one, two)
         elif isinstance(one, Opaque):
+            if one.steps != two.steps:
+                self.found.differ("%s: made in other steps: %s and %s" % (where, one.steps, two.steps))
             self._sequences(where, key, one.parts, two.parts, depth)
         else:
             self._single(where, key, one, two, envelope, granted)
@@ -73,7 +77,7 @@ class Walk:
     def _dictionaries(
         self, where: str, key: "Any", one: "Any", two: "Any", depth: int, granted: "Any"
     ) -> None:
-        names = [[_key(name) for name in part] for part in (one, two)]
+        names = [self._keys(part) for part in (one, two)]
         for which, there, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
             for name, value in zip(there, (one if which == "first" else two).values()):
                 if name not in others:
@@ -82,6 +86,9 @@ class Walk:
         if [name for name in names[0] if name in common] != [name for name in names[1] if name in common]:
             self.found.differ("%s: the same keys in another order" % (where or "at the top"))
         values = dict(zip(names[1], two.values()))
+        if isinstance(one, OrderedDict):
+            below_it = _below(where, "(attributes)")
+            self._sequences(below_it, "(attributes)", one.attributes, two.attributes, depth + 1)
         rules = self.found.rules
         top = depth == 0 or (depth == 1 and rules.metadata(key))
         below = rules.loggers.granted(one, two, granted)
@@ -109,10 +116,29 @@ class Walk:
         for index, (a, b) in enumerate(zip(one, two)):
             self.compare("%s[%d]" % (where, index), key, a, b, depth + 1)
 
-    def _sets(self, where: str, one: "Any", two: "Any") -> None:
-        first, second = ({canonical(item): item for item in items} for items in (one, two))
-        for which, these, others in (("first", first, second), ("second", second, first)):
-            for item in sorted(quoted(these[form]) for form in these if form not in others):
+    def _keys(self, names: "Dict[Any, Any]") -> "List[Tuple[bool, str, int]]":
+        """Return for each key whether it is a text, the text that shows it, and how many of that text precede it.
+
+        1 and "1" are two keys, and so are two objects of equal content.
+        """
+        keys: "List[Tuple[bool, str, int]]" = []
+        before: "Counter[str]" = Counter()
+        for name in names:
+            if isinstance(name, str):
+                keys.append((True, name, 0))
+                continue
+            form = self.forms.of(name)
+            keys.append((False, form, before[form]))
+            before[form] += 1
+        return keys
+
+    def _sets(self, where: str, one: "Members", two: "Members") -> None:
+        forms = [[self.forms.of(item) for item in members.parts] for members in (one, two)]
+        said = dict(zip([*forms[0], *forms[1]], [*one.parts, *two.parts]))
+        self.found.values += len(forms[0])
+        first, second = (Counter(part) for part in forms)
+        for which, more in (("first", first - second), ("second", second - first)):
+            for item in sorted(_said(said[form], form) for form in more.elements()):
                 self.found.differ("%s: %s only in the %s run" % (where, item, which))
 
     def _single(self, where: str, key: "Any", one: "Any", two: "Any", envelope: bool, granted: "Any") -> None:
@@ -123,6 +149,10 @@ class Walk:
             if struct.pack("<d", one) != struct.pack("<d", two):
                 far = " (%d ULP)" % steps(one, two) if abs(one) < float("inf") > abs(two) else ""
                 text = "%r and %r%s" % (one, two, far)
+            elif isinstance(one, Exact) or isinstance(two, Exact):
+                digits = [value.digits if isinstance(value, Exact) else repr(value) for value in (one, two)]
+                text = "%s and %s" % (quoted(digits[0])[1:-1], quoted(digits[1])[1:-1])
+                text = text if digits[0] != digits[1] else ""
         elif isinstance(one, complex):
             text = "%r and %r" % (one, two) if canonical(one) != canonical(two) else ""
         elif one != two:
@@ -131,36 +161,12 @@ class Walk:
             found.leaf(where, key, one, two, text, envelope, granted)
 
 
-def _type(value: "Any") -> str:
-    return value.name if isinstance(value, Opaque) else type(value).__name__
-
-
-def canonical(value: "Any") -> str:
-    """Return a text that is the same for equal values alone: of one type, and floats of one bit pattern."""
-    if isinstance(value, float):
-        return "float:%s" % struct.pack("<d", value).hex()
-    if isinstance(value, complex):
-        return "complex:%s" % struct.pack("<2d", value.real, value.imag).hex()
-    if isinstance(value, (str, bytes, int, type(None))):
-        return repr(value)
-    if isinstance(value, Array):
-        digest = hashlib.sha256()
-        for piece in value.section.pieces(1 << 20):
-            digest.update(piece)
-        facts = (value.dtype, value.shape, value.layout, value.note, digest.hexdigest())
-        return "array:%r" % (facts,)
-    if isinstance(value, dict):
-        parts = ["%s: %s" % (canonical(name), canonical(item)) for name, item in value.items()]
-    else:
-        parts = [canonical(item) for item in (value.parts if isinstance(value, Opaque) else value)]
-    return "%s(%s)" % (
-        _type(value), ", ".join(sorted(parts) if isinstance(value, (set, frozenset)) else parts)
-    )  # fmt: skip
-
-
-def _key(name: "Any") -> "Tuple[bool, str]":
-    """Return whether a key is a text, and the text that shows it: 1 and "1" are two keys."""
-    return (True, name) if isinstance(name, str) else (False, canonical(name))
+def _said(value: "Any", form: str = "") -> str:
+    """Return a value in words; an object by its form, else by the name of its class."""
+    if not isinstance(value, (Opaque, OrderedDict)):
+        return quoted(value)
+    words = form or type_name(value)
+    return words if words.isprintable() and len(words) <= LONGEST else ascii(words[:LONGEST])
 
 
 def _below(where: str, name: str) -> str:

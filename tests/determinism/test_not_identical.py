@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gzip
 import json
 import pickle
@@ -48,6 +49,92 @@ class Phase:
         self.name = name
 
 
+class Node:
+    """An object that leads to others."""
+
+    def __init__(self, value: object = 0) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Stated:
+    """An object whose state is any value."""
+
+    def __init__(self, state: object) -> None:
+        self.state = state
+
+    def __getstate__(self) -> object:
+        return self.state
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class Late:
+    """An object whose state is set by a call whose result is thrown away, as cloudpickle does with functions."""
+
+    def __init__(self, state: object) -> None:
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        return Late, (0,), self.state, None, None, setattr
+
+
+def ring(at: str) -> bytes:
+    """Return three objects, the last of which leads back to one of them."""
+    nodes = {name: Node(name) for name in "abc"}
+    for name, target in (("a", "b"), ("b", "c"), ("c", at)):
+        nodes[name].value = [name, nodes[target]]
+    return dumped(nodes["a"])
+
+
+def circle(length: int) -> bytes:
+    nodes = [Node() for _ in range(length)]
+    for number, node in enumerate(nodes):
+        node.value = nodes[(number + 1) % length]
+    return dumped({"ring": nodes[0], "step": 1})
+
+
+def looped(*items: object) -> bytes:
+    """Return a list that ends in itself."""
+    values = list(items)
+    values.append(values)
+    return dumped(values)
+
+
+def crossed(swapped: bool) -> bytes:
+    """Return two parents with a child each; a child of equal content leads to one of them."""
+    one, two = Node("one"), Node("two")
+    child = Node(one)
+    one.child = child  # type: ignore[attr-defined]
+    two.child = Node(two) if swapped else child  # type: ignore[attr-defined]
+    return dumped([one, two])
+
+
+def attributes(state: object) -> bytes:
+    """Return an ordered dictionary with a state, which unpickling sets."""
+    return (
+        b"\x80\x04ccollections\nOrderedDict\n)R"
+        + pickle.dumps(state, 4)[2:-1].replace(
+            b"\x95" + len(pickle.dumps(state, 4)[11:]).to_bytes(8, "little"), b""
+        )
+        + b"b."
+    )
+
+
+def filed(**members: bytes) -> bytes:
+    """Return a zip with folders: `_` in a name stands for what ends it."""
+    return packed({"a": b"x", **{name.replace("_", "/"): data for name, data in members.items()}})
+
+
+NAMED = b"\x80\x02cm\n%s\n)R."
+
+
 def script(code: bytes) -> bytes:
     """Return what TorchScript writes: code beside the pickle."""
     members = {"m/data.pkl": dumped({"a": 1}), "m/version": b"3", "m/code/__torch__.py": code}
@@ -70,6 +157,33 @@ DIFFERENT: list[tuple[str, bytes, bytes]] = [
     ("a.pkl", dumped(float("nan")), dumped(-float("nan"))),
     ("a.pkl", shared(0.5), shared(0.6)),
     ("a.csv", b"id,n\n007,1\n", b"id,n\n7,1\n"),
+    ("a.pkl", dumped({Node(): 2, Node(): 2}), dumped({Node(): 5, Node(): 2})),
+    ("a.pkl", dumped([1, {Node(), Node(), Node()}]), dumped([1, {Node()}])),
+    ("a.pkl", dumped({Node(): 1, Node(): 2}), dumped({Node(): 2, Node(): 1})),
+    ("a.pkl", ring("a"), ring("b")),
+    ("a.pkl", ring("b"), ring("c")),
+    ("a.pkl", looped(1), dumped([1, "<a ring>"])),
+    ("a.pkl", looped(1), looped(1, 1)),
+    ("a.pkl", crossed(False), crossed(True)),
+    *(
+        ("a.pkl", dumped([Stated(one), 1]), dumped([Stated(two), 1]))
+        for one, two in ((0, 0.0), (0.0, -0.0), (False, ""), (0, []), ([], {}), ((), []), (1, 1.0))
+    ),
+    ("a.pkl", dumped([Late(1), 1]), dumped([Late(2), 1])),
+    ("a.pkl", dumped(collections.OrderedDict(a=1)), dumped({"a": 1})),
+    ("a.pkl", dumped([bytearray(b"a")]), dumped([b"a"])),
+    ("a.pkl", NAMED % b"a", NAMED % b"b"),
+    ("a.pkl", NAMED % b"a", NAMED.replace(b"R", b"\x81") % b"a"),
+    ("a.json", b'{"a": 1e-400}', b'{"a": 2e-400}'),
+    ("a.json", b'{"a": 12345678901234567890.0}', b'{"a": 12345678901234567891.0}'),
+    ("a.json", b'{"a": 0.1}', b'{"a": 0.1000000000000000055511151231257827}'),
+    ("a.json", b'{"a": 0}', b'{"a": -0}'),
+    ("a.json", b'{"a": 1e-9999999999999999999}', b'{"a": 1e-9999999999999999998}'),
+    ("a.jsonl", b'{"a": 1e-400}\n', b'{"a": 2e-400}\n'),
+    ("a.safetensors", SAFE, SAFE.replace(b'"F32", "shape": [1]', b'"F32", "shape":[1e0]')),
+    ("a.csv", b'a,b\n"x\ny",1\n', b'a,b\n"xy",1\n'),
+    ("a.zip", filed(d_=b""), filed()),
+    ("a.zip", filed(d_=b"1"), filed(d_=b"2")),
     ("a.json", b'{"a": 1e400}', b'{"a": 1e500}'),
     ("run.log", b"step 1 loss 0.5\rstep 2 loss 0.4\n", b"step 1 loss 0.6\rstep 2 loss 0.4\n"),
     ("a.jsonl", b'{"loss": 0.5}\r{"loss": 0.4}\n', b'{"loss": 0.6}\r{"loss": 0.4}\n'),
@@ -111,6 +225,15 @@ def test_a_key_twice_in_safetensors_is_no_file_of_it(tmp_path: Path) -> None:
 SAME: list[tuple[str, bytes, bytes]] = [
     ("a.pkl", dumped({(1, "a"): 1, "s": {(1, 2), (3, 4)}}), pickle.dumps({(1, "a"): 1, "s": {(3, 4), (1, 2)}}, 3)),
     ("a.pkl", dumped({Phase("x"): 1, "t": 5.0}), pickle.dumps({Phase("x"): 1, "t": 5.0}, 3)),
+    ("a.pkl", dumped({Node(1): 1, "t": {Node(1), Node(2)}}), pickle.dumps({Node(1): 1, "t": {Node(2), Node(1)}}, 3)),
+    ("a.pkl", looped(1), pickle.dumps(pickle.loads(looped(1)), 3)),
+    ("a.pkl", circle(2), circle(3)),
+    ("a.pkl", dumped([[1], [1]]), dumped([[1]] * 2)),
+    ("a.json", b'{"a": [0.10, 1e2, 1E-3, 5e-324]}', b'{"a": [0.1, 100.0, 0.001, 4.9406564584124654e-324]}'.replace(
+        b"4.9406564584124654e-324", b"50e-325"
+    )),
+    ("a.json", b'{"a": 0.1000000000000000055511151231257827}', b'{"a": 1.0000000000000000555111512312578270e-1}'),
+    ("a.zip", filed(d_=b"", e_=b""), filed(e_=b"", d_=b"")),
     ("run.log", b" 0%\r 20%\r100%|##| 5/5\n", b" 0%\r 20%\r 40%\r100%|##| 5/5\n"),
 ]  # fmt: skip
 
@@ -120,6 +243,73 @@ def test_what_is_equal_is_no_alarm(tmp_path: Path, name: str, one: bytes, two: b
     assert one != two
     found = compare(tmp_path, name, one, two)
     assert (found["verdict"], found["details"]) == ("identical", [])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {Node(): 1, Node(): 2, Node(): 2}, {Node(1), Node(1)}, [Stated(()), bytearray(b"a"), float("nan")],
+        collections.Counter("ab"), [{float("nan"): 1, float("nan"): 2}],
+    ],
+)  # fmt: skip
+def test_equal_bytes_are_no_drift(tmp_path: Path, value: object) -> None:
+    for data in (dumped(value), pickle.dumps(value, 2), ring("a"), crossed(True), attributes({"a": 1})):
+        found = compare(tmp_path, "a.pkl", data, data)
+        assert (found["verdict"], found["details"], found["notes"]) == ("identical", [], [])
+
+
+def test_members_that_lead_to_each_other_have_no_order(tmp_path: Path) -> None:
+    files = []
+    for turned in (False, True):
+        nodes = [Node("a"), Node("b")]
+        nodes[0].value, nodes[1].value = ("a", nodes[1]), ("b", nodes[0])
+        files.append(dumped([1, set(reversed(nodes) if turned else nodes)]))
+    found = compare(tmp_path, "a.pkl", *files)
+    assert (found["verdict"], found["details"]) == ("identical", [])
+
+
+def test_attributes_of_an_ordered_dictionary_count(tmp_path: Path) -> None:
+    found = compare(tmp_path, "a.pkl", attributes({"a": 1}), attributes({"a": 2}))
+    assert found["details"] == ["(attributes)[0].a: 1 and 2"]
+    assert compare(tmp_path, "a.pkl", attributes({}), attributes([]))["verdict"] == "drift"
+
+
+def test_a_zip_with_a_name_that_ends_early_is_compared_as_bytes(tmp_path: Path) -> None:
+    files = [filed(ab=b"1").replace(b"ab", b"a\0") for _ in range(2)]
+    found = compare(tmp_path, "a.zip", files[0], files[1].replace(b"a\0", b"b\0"))
+    assert (found["verdict"], found["format"]) == ("drift", "bytes")
+
+
+@pytest.mark.parametrize("levels", [8, 18])
+def test_shared_keys_take_no_time(tmp_path: Path, levels: int) -> None:
+    """Their text would be as long as two to the number of levels."""
+    key: object = (1,)
+    for _ in range(levels):
+        key = (key, key)
+    began = time.monotonic()
+    found = compare(tmp_path, "a.pkl", dumped({key: 1, 2: {key}}), dumped({key: 1, 2: {(key,)}}))
+    assert (found["verdict"], found["count"]) == ("drift", 2)
+    found = compare(tmp_path, "a.pkl", dumped({key: 1, 2: 2}), dumped({key: 1, 2: 3}))
+    assert found["details"] == ["2: 2 and 3"]
+    assert time.monotonic() - began < 5
+
+
+def test_rings_in_keys_take_no_time(tmp_path: Path) -> None:
+    """From each object a way leads to each other one: there are more ways than can be gone."""
+    nodes = [Node() for _ in range(30)]
+    for node in nodes:
+        node.value = list(nodes)
+    began = time.monotonic()
+    found = compare(tmp_path, "a.pkl", dumped([{*nodes}, 1]), dumped([{*nodes}, 2]))
+    assert (found["verdict"], found["format"]) == ("drift", "bytes")
+    assert "rings" in found["notes"][0]
+    assert time.monotonic() - began < 20
+
+
+def test_zeros_of_any_number_are_not_made(tmp_path: Path) -> None:
+    bomb = b"\x80\x02cbuiltins\nbytearray\n\x8a\x05" + (3 << 30).to_bytes(5, "little") + b"\x85R"
+    found = compare(tmp_path, "a.pkl", bomb + b"K\x01\x86.", bomb + b"K\x02\x86.")
+    assert "it asks for a number of zeros" in found["notes"][0]
 
 
 def test_a_missing_key_that_is_ignored_is_told(tmp_path: Path) -> None:
