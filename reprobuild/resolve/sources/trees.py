@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild import secrets
 from reprobuild.archive import Entry, TarWriter, parents
+from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.settings.places import Placed, place_repositories, source_path, text_of
@@ -227,7 +228,8 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
     try:
         if origin and origin.local is not None:
             if not origin.local.exists():
-                raise LockError(f"the source of {line.name}, {origin.local}, does not exist", hint=hint)
+                shown = without_login(str(origin.local))
+                raise LockError(f"the source of {line.name}, {shown}, does not exist", hint=hint)
             repository.fetch_local(origin.local)
         else:
             assert place is not None
@@ -243,7 +245,7 @@ def _bring(repository: Repository, line: Requirement, origin: Origin | None, com
     full = repository.commit(commit, refs=line.commit is None)
     if full is None:
         raise LockError(
-            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
+            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(without_login(place or ''))}",
             hint=f"was it ever pushed? {hint}",
         )
     if origin and origin.revision and repository.commit(origin.revision) not in (full, None):
