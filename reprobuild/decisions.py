@@ -31,7 +31,7 @@ from reprobuild.guard.strings import (
 )
 from reprobuild.guard.yamls import load_yaml
 from reprobuild.profiles import check_profile
-from reprobuild.secrets import redact, strip_credentials
+from reprobuild.secrets import GONE, redact, strip_credentials
 
 _LARGEST = 1 << 20  # of a file that people write
 
@@ -39,6 +39,9 @@ _LARGEST = 1 << 20  # of a file that people write
 _REMOTE = ("http", "https", "ssh", "git", "git+http", "git+https", "git+ssh")
 
 _SCHEME = re.compile(r"([A-Za-z0-9+.-]+)://")
+
+# `user:password@host:path`, which git does not know: it is a path, where people may have meant an address.
+_LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")
 
 FILENAME = "reprobuild.yaml"
 
@@ -107,7 +110,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     def recorded(self) -> dict[str, Any]:
         """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""
-        sources = {name: strip_credentials(place)[0] for name, place in self.sources.items()}
+        sources = {name: without_login(place) for name, place in self.sources.items()}
         indexes = {name: strip_credentials(place)[0] for name, place in self.indexes.items()}
         archives = tuple(
             msgspec.structs.replace(one, url=strip_credentials(one.url)[0]) for one in self.archives
@@ -255,13 +258,18 @@ def _stated(name: str, value: Any) -> Iterator[str]:
         for item in value:
             yield f"{name} = {' '.join(_shown(part) for part in item.values())}"
     else:
-        yield f"{name} = {_shown(value)}"
+        yield f"{name} = {without_login(value) if name.startswith('sources.') else _shown(value)}"
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_shown, value))
     return strip_credentials(str(value))[0]
+
+
+def without_login(place: str) -> str:
+    """Return an address or a path of a repository without user and password."""
+    return strip_credentials(place if "://" in place else _LOGIN.sub(f"{GONE}@", place))[0]
 
 
 def merge(base: Decisions, options: Decisions) -> Decisions:

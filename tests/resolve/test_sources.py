@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.archive import Entry, read_tar
-from reprobuild.decisions import Decisions
+from reprobuild.decisions import Decisions, stated
 from reprobuild.errors import LockError, ReproError, SnapshotError
 from reprobuild.lock import Ruling, Source
 from reprobuild.net import Net
 from reprobuild.resolve.compose import lock_sources
-from reprobuild.resolve.sources.origins import Origin, read_origin
+from reprobuild.resolve.sources.origins import Origin, of_this_machine, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
@@ -299,6 +299,24 @@ def test_what_is_taken_from_this_machine_is_said(
         f"sources: a from this machine: file://{project.path}",
         f"sources: lib-b from this machine: {tmp_path}/proj",
     ]
+
+
+def test_a_password_in_what_is_no_address_is_not_said(project: Project, tmp_path: Path, store: Store) -> None:
+    """`user:password@host:path` is a path for git and for us, where somebody meant an address."""
+    place = "svc:Zq8LmW2xR7tYpK4v@git.example:o/r.git"
+    origins = {"proj": read_origin(f"{place}@main", tmp_path)}
+    assert of_this_machine(origins) == (f"proj from this machine: {tmp_path}/***@git.example:o/r.git",)
+    with pytest.raises(LockError) as caught:
+        resolve(store, line(project.head), origins={"proj": place}, folder=tmp_path)
+    assert str(caught.value) == f"the source of proj, {tmp_path}/***@git.example:o/r.git, does not exist"
+    decisions = Decisions(sources={"proj": place}, base="localhost:5000/x:1@sha256:0")
+    assert decisions.recorded()["sources"] == {"proj": "***@git.example:o/r.git"}
+    assert stated(decisions) == (
+        "base = localhost:5000/x:1@sha256:0",
+        "sources.proj = ***@git.example:o/r.git",
+    )
+    for honest in ("git@git.example:o/r", "ada@git.example:o/r", "/a/b@c/x.git", "C:/x@y", "a:b/c@v1"):
+        assert Decisions(sources={"proj": honest}).recorded()["sources"] == {"proj": honest}
 
 
 def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, store: Store) -> None:

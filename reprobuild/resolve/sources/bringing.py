@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from reprobuild import secrets
+from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, ReproError
 from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Repository
@@ -22,7 +23,8 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
     try:
         if origin and origin.local is not None:
             if not origin.local.exists():
-                raise LockError(f"the source of {line.name}, {origin.local}, does not exist", hint=hint)
+                shown = without_login(str(origin.local))
+                raise LockError(f"the source of {line.name}, {shown}, does not exist", hint=hint)
             repository.fetch_local(origin.local)
         else:
             assert place is not None
@@ -38,7 +40,7 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
     full = repository.commit(commit, refs=line.commit is None)
     if full is None:
         raise LockError(
-            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(place or '')}",
+            f"commit {commit[:12]} of {line.name} is not in {secrets.redact(without_login(place or ''))}",
             hint=f"was it ever pushed? {hint}",
         )
     if origin and origin.revision and repository.commit(origin.revision) not in (full, None):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild import proc, secrets
+from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, ReproError
 from reprobuild.lock import Ruling
 from reprobuild.resolve.settings.places import text_of
@@ -118,7 +119,8 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
                     if not git.has(oid):
                         git.fetch_remote(place.place, oid, configured=origin is not None and origin.confirmed)
         except ReproError as err:
-            said.append(f"  {_shown(place)}: {secrets.redact(str(err)).splitlines()[0]}")
+            why = without_login(secrets.redact(str(err)).splitlines()[0])
+            said.append(f"  {_shown(place)}: {why}")
             continue
         if all(git.has(oid) for oid in needed):
             return
@@ -140,7 +142,7 @@ def _option(one: Repository, here: str | None) -> str:
 
 
 def _shown(place: Origin) -> str:
-    return escaped(secrets.redact(place.place))
+    return escaped(secrets.redact(without_login(place.place)))
 
 
 def _places(one: Repository, origin: Origin | None) -> Iterator[Origin]:

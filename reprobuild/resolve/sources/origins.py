@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from reprobuild.decisions import without_login
 from reprobuild.restore.git import is_local
 from reprobuild.secrets import strip_credentials
 from reprobuild.snapshot.text import escaped
@@ -34,7 +35,7 @@ class Origin(Struct, frozen=True, kw_only=True):
 def of_this_machine(origins: Mapping[str, Origin]) -> tuple[str, ...]:
     """Return a line for each repository that is read from the disk, by its name: `NAME from this machine: PATH`."""
     return tuple(
-        f"{name} from this machine: {escaped(str(origin.local or origin.place))}"
+        f"{name} from this machine: {escaped(without_login(str(origin.local or origin.place)))}"
         for name, origin in sorted(origins.items())
         if origin.local is not None or is_local(origin.place)
     )

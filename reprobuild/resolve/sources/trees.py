@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.archive import Entry, TarWriter, parents
+from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
@@ -158,9 +159,11 @@ def _of_diff(patch: Patch, given: Given) -> _Made:
 def _without_commit(patch: Patch, origin: Origin, repository: Repository) -> Ruling:
     """Return the ruling on a diff whose commit the user did not name, with a commit that it fits."""
     name, commits = canonicalize_name(patch.name), fitting_commits(patch, origin, repository)
-    place = shlex.quote(f"{name}={origin.place}@{commits[0][:12] if commits else 'COMMIT'}")
+    place = shlex.quote(f"{name}={without_login(origin.place)}@{commits[0][:12] if commits else 'COMMIT'}")
     fits = (
-        f"; it fits {len(commits)} commits of {origin.place}, of which this is the newest" if commits else ""
+        f"; it fits {len(commits)} commits of {without_login(origin.place)}, of which this is the newest"
+        if commits
+        else ""
     )
     reason = f"nothing tells the commit that {patch.file} was made on; name it with --source {place}{fits}"
     return Ruling(
