@@ -2882,7 +2882,7 @@ VARIABLE = (
 # `${NAME:-x}`, `$(command)`, `$NAME`, `$1`, `{{name}}`, `{name}`, `%(name)s`, `%NAME%`, `%s`, `<name>`, `***`, `...`.
 _FORM = re.compile(
     rf"\$\{{[^{{}}]{{1,100}}\}}?|\$\([^()]{{0,100}}\)?|\$(?:{VARIABLE}|\d(?!\w))"
-    r"|\{{2}[^{}]{1,100}\}{0,2}|\{(?:[A-Za-z_][^{}]{0,100}|\d{0,2})\}"
+    rf"|\{{{{2}}[^{{}}]{{1,100}}\}}{{0,2}}|\{{(?:{VARIABLE}[^{{}}]{{0,100}}|\d{{0,2}})\}}"
     r"|%\([A-Za-z_]\w{0,60}\)[a-z]|%[A-Z][A-Z0-9_]{1,40}%|%(?:\d\$)?[sdvqrx](?![A-Za-z0-9])|<[^<>]{1,100}>|\*{3,}|\.{3}"
 )
 # Parts of a regular expression: `[^:]+`, `.*`, `\w+`, `(?:`.
@@ -2898,8 +2898,8 @@ _REFERENCE = re.compile(
 _REPLACED = re.compile(r"[\\\"']{0,3}\$")
 # `{token}`, `%(token)s`, `%TOKEN%`, `<token>`, `os.environ[`.
 _STAND_IN = re.compile(
-    r"[\\\"']{0,3}(?:[{<\[]|%[({]|%[A-Z_]{2,40}%|\*\*\*)|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,2"
-    r"00}(?:\$\{|\{\{)",
+    rf"[\\\"']{{0,3}}(?:[{{\[](?:{VARIABLE}|[^A-Za-z_]|\Z)|<|%[({{]|%[A-Z_]{{2,40}}%|\*\*\*)"
+    r"|[A-Za-z_][A-Za-z0-9_.]{0,100}[(\[]|.{0,200}(?:\$\{|\{\{)",
     re.DOTALL,
 )
 # A part of a pattern: `*`, `??`, `[0-9]`, `(a|b)`, `{a,b}`, `\d`, `^` at the start and `$` at the end.
@@ -4320,8 +4320,10 @@ def _add_lines(
     for start, end in places:
         if times == most:
             break
-        at = _lines_before(text, start, rule.lines)
-        if near.search(text, start, end) and _holds(rule, pattern, text, at, start, end, look):
+        if not near.search(text, start, end):
+            continue
+        at = _lines_before(text, start, rule.lines) if rule.lines else start
+        if _holds(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
             found.setdefault(number, rule.name)

@@ -148,8 +148,10 @@ def _add_lines(
     for start, end in places:
         if times == most:
             break
-        at = _lines_before(text, start, rule.lines)
-        if near.search(text, start, end) and _holds(rule, pattern, text, at, start, end, look):
+        if not near.search(text, start, end):
+            continue
+        at = _lines_before(text, start, rule.lines) if rule.lines else start
+        if _holds(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
             found.setdefault(number, rule.name)

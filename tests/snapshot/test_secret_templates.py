@@ -66,6 +66,8 @@ def test_a_port_that_is_a_template_is_no_password() -> None:
         (f"openssl rsa -passin 'pass:{DOLLAR}'", "openssl"), (f"tool --password '{DOLLAR}' x", "option"),
         (f"machine h login a password {DOLLAR}", "netrc"), (f"machine h password {PASS}", "netrc"),
         (f"default login a password {PASS}", "netrc"), (f"machine h account b password {PASS}", "netrc"),
+        (f"u='redis://a:{{{PASS}}}@h.example'", "url-credential"), (f"password = '{{{PASS}'", "assigned"),
+        (f"password = '[{PASS}'", "assigned"), (f"machine h login a password {{{PASS}", "netrc"),
         (f"export TRIGGER_TOKEN={HEX}", "assigned-variable"), (f"CONTROL_TOKEN={MIXED}", "assigned-variable"),
     ],
 )  # fmt: skip
