@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from urllib.parse import quote
 
 from reprobuild import secrets
@@ -19,7 +20,13 @@ def channels(package: CondaPackage) -> str:
     """Return the channels that a package may be of, between blanks; empty where a list does not tell them."""
     folder = (package.url or "").rpartition("/")[0]
     told = (package.channel or folder,) if package.channel or folder else package.among or ()
-    return " ".join(secrets.redact(quote(name, safe="/:@+~")) for name in told if name not in _UNKNOWN)
+    return _joined(told)
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    """Return names between blanks; the packages of one environment have the same."""
+    return " ".join(secrets.redact(quote(name, safe="/:@+~")) for name in names if name not in _UNKNOWN)
 
 
 def same_channel(one: str, other: str) -> bool:

@@ -13,11 +13,13 @@ from reprobuild.environments.facts import HIDDEN, Aspect, Gathered, project
 from reprobuild.environments.machine import Captured
 from reprobuild.environments.origin import INDEX, of_address, of_file
 from reprobuild.resolve.freeze.requires import UNDECIDABLE, environment_of
+from reprobuild.snapshot.freeze import OPTION
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 ELSEWHERE = "{} has lines whose markers are for other environments"
 UNDECIDED = "{} does not tell whether lines are for its environment, as their markers say"
 OPEN = "{} tells no version"
+PLACES = "{} has options of pip, which say where packages come from"
 CONTRADICTION = "{} has lines that tell a file and the hashes of other files"
 # Where a snapshot does not tell its Python or its machine.
 _PYTHONS = tuple(f"3.{minor}.0" for minor in range(6, 20))
@@ -69,6 +71,9 @@ def add_distributions(gathered: Gathered, snapshot: Snapshot, captured: Captured
     listed = "requirements.txt" not in snapshot.absent
     if listed:
         gathered.begin("python")
+        for remark in snapshot.remarks:
+            if remark.reason.startswith(OPTION):
+                gathered.doubt("python", PLACES, remark.text)
         for line in snapshot.requirements:
             if line.kind != "leftover":
                 gathered.add("python", project(line.name), dict(_aspects(gathered, line)))

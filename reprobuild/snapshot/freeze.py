@@ -27,6 +27,7 @@ _DIRECT = re.compile(
 )
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)(?P<target>\S.*)")
 _EDITABLE_COMMENT = re.compile(rf"#\s*Editable\b.*?\((?P<name>{NAME})={{2,3}}(?P<version>{VERSION})\).*")
+OPTION = "an option: where pip looked"
 _OPTION = re.compile(r"--?[a-z][a-z-]*(\s.*|=.*)?")
 _TABLE_HEAD = re.compile(r"Package\s+Version(\s+.*)?")
 _TABLE_ROW = re.compile(rf"(?P<name>{NAME})\s+(?P<version>{VERSION})(?:\s+(?P<path>[/~]\S.*|[A-Za-z]:\\.*))?")
@@ -170,7 +171,7 @@ class _Reader:
             self._remark(number, line, "an error of the tool: the list may be incomplete", understood=False)
         elif _OPTION.fullmatch(line) and not _LEFTOVER.fullmatch(line) and not _EDITABLE.fullmatch(line):
             _, credential = secrets.strip_credentials(line)
-            reason = "an option: where pip looked"
+            reason = OPTION
             self._remark(number, line, reason + "; its address held a credential, removed" * credential)
         elif note := text.noise(self.file, number, line):
             self.remarks.append(note)

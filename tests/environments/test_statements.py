@@ -273,6 +273,13 @@ def test_names_without_a_version(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_another_index_may_have_other_files(tmp_path: Path) -> None:
+    option = "--extra-index-url https://evil.example/simple"
+    found = freezes(tmp_path, "foo==1", f"{option}\nfoo==1")
+    assert grave(found) == [("python", "B has options of pip, which say where packages come from", (option,))]
+    assert render_comparison(found).startswith(IN_DOUBT)
+
+
 def test_doubts_that_both_sides_share_do_not_hide_a_difference(tmp_path: Path) -> None:
     found = freezes(tmp_path, "foo>=1", "foo>=1")
     assert grave(found) == []
