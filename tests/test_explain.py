@@ -251,6 +251,12 @@ TOKEN = "hf_" + "Ab1" * 12
         ({"Healthcheck": {"Test": ["NONE"]}}, {}, [
             ("config", "/config", None, "{}"), ("config", "/config/Healthcheck/Test/0", "NONE", None),
         ]),
+        ({"Healthcheck": {"Test": ["CMD", "a"]}}, {"Healthcheck": {"Test": ["CMD", "b"]}}, [
+            ("runtime", "Healthcheck", '{"Test": ["CMD", "a"]}', '{"Test": ["CMD", "b"]}'),
+        ]),
+        ({"Healthcheck": {"Test": ["CMD", "a"]}}, {}, [
+            ("runtime", "Healthcheck", '{"Test": ["CMD", "a"]}', None),
+        ]),
         ({"Shell": ["sh"]}, {"Shell": ["bash"]}, [("config", "/config/Shell/0", "sh", "bash")]),
         ({"WorkingDir": "/"}, {"WorkingDir": ""}, [("config", "/config/WorkingDir", *MEANS_THE_SAME)]),
     ],

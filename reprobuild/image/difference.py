@@ -186,7 +186,7 @@ def _spelled(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Chang
 def _rest(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration without what is compared by name."""
     config = document.get("config") or {}
-    left = {key: value for key, value in config.items() if key not in RUNTIME | {"Labels"}}
+    left = {key: value for key, value in config.items() if key not in {*runtime_part(config), "Labels"}}
     return {**document, "config": left}
 
 

@@ -61,6 +61,10 @@ class Files(Protocol):
         """Say whether there is a file of that name."""
         ...
 
+    def place(self, name: str) -> tuple[int, int] | None:
+        """Return a pair that names of the same bytes share, None if there is no file of that name."""
+        ...
+
     def size(self, name: str) -> int:
         """Return how many bytes a file has.
 
@@ -86,6 +90,12 @@ class Folder:
 
     def has(self, name: str) -> bool:
         return is_valid(name, RelativePath) and (self._folder / name).is_file()
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        if not self.has(name):
+            return None
+        found = (self._folder / name).stat()
+        return found.st_dev, found.st_ino
 
     def size(self, name: str) -> int:
         return (self._folder / name).stat().st_size
@@ -167,7 +177,7 @@ class Archive:
                     raise ValueError(f"it holds {above[:100]!r} as a folder, and as a file or a link")
                 above = posixpath.dirname(above)
 
-    def _place(self, name: str) -> tuple[int, int] | None:
+    def place(self, name: str) -> tuple[int, int] | None:
         for _ in range(MOST_LINKS):
             if name in self._places:
                 return self._places[name]
@@ -175,17 +185,17 @@ class Archive:
         return None
 
     def has(self, name: str) -> bool:
-        return self._place(name) is not None
+        return self.place(name) is not None
 
     def size(self, name: str) -> int:
-        place = self._place(name)
+        place = self.place(name)
         if place is None:
             raise FileNotFoundError(f"{name} is missing")
         return place[1]
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        place = self._place(name)
+        place = self.place(name)
         if place is None:
             raise FileNotFoundError(f"{name} is missing")
         with self._path.open("rb") as stream:

@@ -20,7 +20,7 @@ from reprobuild.guard import jsons
 from reprobuild.image.files import CUT_SHORT, DAMAGED, Files, Folder, open_archive
 from reprobuild.image.indexes import list_images
 from reprobuild.image.oci import REFERENCE
-from reprobuild.image.saved import SAVED_MANIFEST, check_saved
+from reprobuild.image.saved import SAVED_MANIFEST, check_repositories, check_saved
 
 LARGEST_JSON = 4 << 20  # registries take no manifest that is larger; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
@@ -117,6 +117,7 @@ def _read_oci(files: Files, name: str, form: str) -> Opened:
     if files.has(SAVED_MANIFEST):
         pairs = [(layer.digest, layer.diff_id) for layer in layers]
         check_saved(files, _small(files, SAVED_MANIFEST), _hex(manifest["config"]["digest"]), pairs)
+    check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
     return Opened(
         name=name, form=form, files=files, layers=layers, manifest=found["digest"],
         documents={"index": index, "manifest": manifest, "config": config},
@@ -155,6 +156,7 @@ def _read_docker(files: Files, name: str) -> Opened:
     pairs = zip(found["Layers"], diff_ids, strict=True)
     layers = tuple(Packed(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
     _absent(files, layers)
+    check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
     return Opened(
         name=name, form="docker archive", files=files, layers=layers,
         documents={"index": listed, "config": config},

@@ -129,8 +129,8 @@ def read_sif(path: Path) -> Sif:
     """Read a SIF, from any builder, signed or not.
 
     Raises:
-        BuildError: it is none, is cut short, its objects overlap or lie outside, it holds not exactly one
-            squashfs to run, or another file system beside it.
+        BuildError: it is none, is cut short, names another program to start it, its objects overlap or lie outside,
+            it holds not exactly one squashfs to run, or another file system beside it.
     """
     try:
         with path.open("rb") as file:
@@ -145,6 +145,8 @@ def _read(file: IO[bytes]) -> Sif:
     magic, version, (total, table, table_size, data) = head[1], head[2], head[8:12]
     if magic.rstrip(b"\0") != MAGIC:
         raise ValueError("its magic is another")
+    if head[0].rstrip(b"\0") != LAUNCH:
+        raise ValueError(f"the program that starts it is another than {LAUNCH.decode().strip()!r}")
     if version.rstrip(b"\0") != VERSION:
         raise ValueError(f"its version is {version!r}")
     if table_size != total * _DESCRIPTOR.size or not 0 < total <= 2**16:

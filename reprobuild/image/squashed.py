@@ -15,7 +15,8 @@ from reprobuild import proc
 from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard.jsons import RUNTIME, parse_image_json
-from reprobuild.image.files import CUT_SHORT, Folder, bounded, written
+from reprobuild.guard.layers import layer_members
+from reprobuild.image.files import CUT_SHORT, DAMAGED, Folder, bounded, written
 from reprobuild.image.opened import LARGEST_JSON, Opened, Packed, check_configuration
 from reprobuild.image.sif import JSON, MAGIC, Sif, read_sif
 from reprobuild.image.squash import Compressor
@@ -70,7 +71,7 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
         An image whose `manifest` is the sha256 of the file, since nothing in it names one.
 
     Raises:
-        BuildError: it is damaged, or unpacks to too much.
+        BuildError: it is damaged, unpacks to too much, or the kernel would find other files in it.
         EngineError: `sqfs2tar` is absent.
     """
     plain = _begins(path, SQUASHFS)
@@ -84,6 +85,7 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> Opened:
     tree = scratch / "tree.tar"
     argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
     _run_bounded(argv, env, path, tree)
+    _check_order(tree, path)
     layer = Packed(file=tree.name, diff_id=_sha256(tree))
     return Opened(
         name=str(path), form="squashfs" if plain else "SIF", files=Folder(scratch), layers=(layer,),
@@ -109,6 +111,22 @@ def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target
         raise BuildError(
             f"{path} is a damaged image: `{argv[0]}` ended with code {code}: {said}", hint=CUT_SHORT
         )
+
+
+def _check_order(tree: Path, path: Path) -> None:
+    """Refuse folders whose names do not rise by their bytes: the kernel finds the first of two, and stops early."""
+    last: dict[bytes, bytes] = {}
+    try:
+        with tree.open("rb") as stream:
+            for info, _ in layer_members(stream, str(path)):
+                place = info.name.encode(errors="surrogateescape").strip(b"/").removeprefix(b"./")
+                folder, _, name = place.rpartition(b"/")
+                if place != b"." and name <= last.get(folder, b""):
+                    shown = place.decode(errors="surrogateescape")[:100]
+                    raise ValueError(f"the name {shown!r} stands in its folder twice, or out of order")
+                last[folder] = name
+    except DAMAGED as err:
+        raise BuildError(f"{path} is a damaged image: {err}", hint=CUT_SHORT) from None
 
 
 def _document(path: Path, sif: Sif) -> dict[str, Any]:

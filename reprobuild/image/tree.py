@@ -12,7 +12,8 @@ The digest is taken over lines, each JSON without spaces, non-ASCII escaped, end
    surrogates of PEP 383.
 2. one object with sorted keys: Cmd, Entrypoint, Env (sorted), ExposedPorts (sorted), StopSignal, User,
    Volumes (sorted), WorkingDir; what is absent is [] or "", and WorkingDir is "/". An Env with a name twice is
-   sorted by names alone, and the values of a name keep their order.
+   sorted by names alone, and the values of a name keep their order. Healthcheck is in it where it starts a
+   program: engines run it in the container.
 
 Times are not in it (all are the epoch), nor the sizes of directories, nor how files are split into layers.
 Labels are not, because no program in the container sees them and builders add their own.
@@ -62,7 +63,9 @@ def differing(one: Tree, other: Tree) -> list[str]:
 
 def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of an image configuration that decides what runs and how, in one form."""
+    check = config.get("Healthcheck")
     return {
+        **({"Healthcheck": check} if _runs(check) else {}),
         "Cmd": list(config.get("Cmd") or ()),
         "Entrypoint": list(config.get("Entrypoint") or ()),
         "Env": sorted_settings(config.get("Env") or ()),
@@ -72,6 +75,11 @@ def runtime_part(config: Mapping[str, Any]) -> dict[str, Any]:
         "Volumes": sorted(config.get("Volumes") or ()),
         "WorkingDir": config.get("WorkingDir") or "/",
     }
+
+
+def _runs(check: Any) -> bool:
+    """Tell whether a health check starts a program; [] takes that of the base, and an image stands for itself."""
+    return bool(check) and not (isinstance(check, dict) and check.get("Test") in (None, [], ["NONE"]))
 
 
 # The same bytes as `_json` for what is plain, in half the time: ASCII without quotes, backslashes or controls.

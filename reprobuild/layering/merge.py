@@ -12,6 +12,7 @@ from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_name
 from reprobuild.layering.order import DAMAGED as DAMAGED
 from reprobuild.layering.order import Written
+from reprobuild.layering.overlay import OwnWrites
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -41,16 +42,17 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
 
     The rules are those of the OCI image specification, "Applying Changesets": the later entry wins,
     directories merge, a whiteout removes what lower layers have, whatever its place in its layer. Our own layers hold
-    no whiteouts; images of other builders may. What stands below a symbolic link of a folder comes to where the link
-    leads within the tree, as where containerd applies layers to one root; with `follow` off it is refused.
+    no whiteouts; images of other builders may. What stands below a symbolic link of its own layer comes to where
+    the link leads within the tree; with `follow` off it is refused.
 
     Raises:
         BuildError: a hard link's target is not there or has other metadata, a path is below what is not a directory,
-            links lead in a circle, following paths takes too much, or a whiteout stands behind an entry of its layer
-            that engines delete by it.
+            links lead in a circle, following paths takes too much, a whiteout stands behind an entry of its layer
+            that engines delete by it, or engines make different trees of a layer (`overlay`).
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
+        growing.begin_layer()
         entries = [(entry.path.rpartition("/")[2].startswith(WHITEOUT), entry) for entry in listing]
         for whiteout, entry in entries:
             if not whiteout and entry.type == "directory" and growing.has_link(entry.path):
@@ -66,6 +68,7 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
         for number, places in victims.items():
             if number > first:
                 growing.check_order(entries[number][1].path, places, written, number)
+        growing.end_layer()
     return dict(sorted(growing.tree.items()))
 
 
@@ -77,8 +80,17 @@ class _Growing:
         self._follow = follow
         self._children: dict[str, set[str]] = {}
         self._implied, self._implied_text, self._steps = 0, 0, 0
+        self._own = OwnWrites()
         for path in self.tree:
             self._join(path)
+
+    def begin_layer(self) -> None:
+        """Begin a layer over all that is there."""
+        self._own = OwnWrites()
+
+    def end_layer(self) -> None:
+        """Refuse a layer of which engines make different trees."""
+        self._own.check_folders(self.tree)
 
     def has_link(self, path: str) -> bool:
         """Tell whether a path itself is a symbolic link."""
@@ -90,9 +102,11 @@ class _Growing:
         path = self._place(entry.path)
         former = self.tree.get(path)
         if former is not None and former.type == "directory" and entry.type != "directory":
+            self._own.tear(path)
             self._clear(path)
         self._make_parents(path)
         self.tree[path] = self._resolved(entry, path)
+        self._own.add(self.tree[path], is_new=former is None)
         self._join(path)
         return path
 
@@ -101,8 +115,12 @@ class _Growing:
         victim, place = self._victim(path)
         if victim is None:
             return set()
-        self._clear(place)
-        if not path.endswith(OPAQUE) and place and place in self.tree:
+        below = self._clear(place)
+        if path.endswith(OPAQUE):
+            self._own.clear(place)
+            return {victim, place}
+        self._own.remove(place, below)
+        if place and place in self.tree:
             del self.tree[place]
             self._children[place.rpartition("/")[0]].discard(place)
         return {victim, place}
@@ -129,19 +147,22 @@ class _Growing:
         if path:
             self._children.setdefault(path.rpartition("/")[0], set()).add(path)
 
-    def _clear(self, folder: str) -> None:
-        """Remove all below a folder, in time that grows with what is there and not with the tree."""
-        left = [folder]
-        while left:
-            for child in self._children.pop(left.pop(), ()):
+    def _clear(self, folder: str) -> list[str]:
+        """Remove all below a folder, in time that grows with what is there and not with the tree; return the paths."""
+        removed, number = [folder], 0
+        while number < len(removed):
+            for child in self._children.pop(removed[number], ()):
                 del self.tree[child]
-                left.append(child)
+                removed.append(child)
+            number += 1
+        return removed[1:]
 
     def _make_parents(self, path: str) -> None:
         above = path.rpartition("/")[0]
         while above not in self.tree:
             self._count_implied(above)
             self.tree[above] = Entry(path=above, type="directory", mode=0o755)
+            self._own.add(self.tree[above], is_new=True)
             self._join(above)
             above = above.rpartition("/")[0]
         if self.tree[above].type != "directory":
@@ -200,6 +221,7 @@ class _Growing:
                 if entry is None or entry.type != "symlink":
                     real = step
                     continue
+                self._own.check_link(path, step)
                 links += 1
                 if links > _MOST_LINKS:
                     raise BuildError(f"a layer writes below /{path}, whose links have no end", hint=DAMAGED)

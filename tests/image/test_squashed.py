@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -74,3 +76,61 @@ def test_without_the_program(tmp_path: Path, squashfs: dict[str, str]) -> None:
     with pytest.raises(EngineError, match="`sqfs2tar` is not on PATH, and is needed to read") as failed:
         explained(tmp_path / "image.sqsh", tmp_path / "image", {"PATH": str(tmp_path)})
     assert failed.value.hint == "install squashfs-tools-ng, which has it, or compare the folders of results"
+
+
+NAMES = (
+    "a",
+    "A",
+    "a-b",
+    "a.b",
+    "ab",
+    "a b",
+    "b",
+    "\u00e9",
+    "z\u00e9",
+    "~",
+    ".hidden",
+    "caf\udce9",
+    *map(str, range(300)),
+)
+
+
+def squashed(tmp_path: Path, name: str, names: tuple[str, ...], env: Mapping[str, str]) -> Path:
+    """Write a squashfs of a folder, with the names readable in its bytes."""
+    for each in names:
+        place = tmp_path / name / "d" / each
+        place.mkdir(parents=True)
+        (place / each).write_text(each, errors="surrogateescape")
+    path = tmp_path / f"{name}.sqsh"
+    options = ["-noI", "-noD", "-noF", "-noX", "-all-root", "-no-progress", "-quiet", "-no-exports"]
+    argv = ["mksquashfs", tmp_path / name, path, *options]
+    subprocess.run([os.fspath(each) for each in argv], env=dict(env), check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def test_names_as_mksquashfs_orders_them(tmp_path: Path, squashfs: dict[str, str]) -> None:
+    path = squashed(tmp_path, "honest", NAMES, squashfs)
+    found = explained(path, path, squashfs)
+    assert found.level == "manifest"
+
+
+@pytest.mark.parametrize(
+    ("names", "old", "new", "place"),
+    [
+        (("runY", "runZ"), b"runY", b"runZ", "d/runZ"),
+        (("aQ", "bb"), b"aQ", b"zz", "d/bb"),
+        (("Aa", "Bb"), b"Bb", b"AB", "d/AB"),
+    ],
+)
+def test_a_folder_in_which_the_kernel_finds_other_files(
+    tmp_path: Path, squashfs: dict[str, str], names: tuple[str, ...], old: bytes, new: bytes, place: str
+) -> None:
+    """The kernel opens the first of two names, and ends where a name is greater: the reader here gives both."""
+    path = squashed(tmp_path, "evil", names, squashfs)
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    words = f"is a damaged image: the name '{place}' stands in its folder twice, or out of order"
+    with pytest.raises(BuildError, match=words) as failed:
+        explained(path, path, squashfs)
+    assert failed.value.hint == CUT_SHORT
