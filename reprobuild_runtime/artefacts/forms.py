@@ -9,6 +9,7 @@ from reprobuild_runtime.artefacts.sections import Array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from decimal import Decimal
     from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 DEEPEST = 200
@@ -40,9 +41,9 @@ class OrderedDict(dict):  # type: ignore[type-arg]  # not to be written so befor
 
 
 class Exact(float):
-    """A number with more digits than a float holds; `digits` are all of them, the same for equal numbers."""
+    """A number with more digits than a float holds; `digits` is the number with all of them."""
 
-    digits = ""
+    digits: "Decimal"
 
 
 def type_name(value: "Any") -> str:
@@ -114,7 +115,7 @@ def _parts(value: "Any") -> "List[Any]":
 
 def _single(value: "Any") -> "Optional[str]":
     if isinstance(value, Exact):
-        return "float:%s:%s" % (struct.pack("<d", value).hex(), value.digits)
+        return "float:%s:%s" % (struct.pack("<d", value).hex(), _exactly(value.digits))
     if isinstance(value, float):
         return "float:%s" % struct.pack("<d", value).hex()
     if isinstance(value, complex):
@@ -124,6 +125,14 @@ def _single(value: "Any") -> "Optional[str]":
     if isinstance(value, (str, bytes, bytearray, int, type(None))):
         return repr(value)
     return None
+
+
+def _exactly(number: "Decimal") -> str:
+    """Return a text that equal numbers share: `0.10` is `0.1`."""
+    sign, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    short = text.rstrip("0")
+    return "%d %s %d" % (sign, short, int(exponent) + len(text) - len(short))
 
 
 def _of_array(value: "Array") -> str:

@@ -118,7 +118,7 @@ def _number(text: str) -> float:
     if whole == decimal.Decimal(repr(number)):
         return number
     exact = Exact(number)
-    exact.digits = str(_EXACT.normalize(whole))
+    exact.digits = whole
     return exact
 
 
@@ -129,9 +129,6 @@ def _whole(text: str) -> "int | float":
 
 
 _DIGITS = 4300  # of a whole number, which take time with the square of their number
-_EXACT = decimal.Context(
-    prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.Inexact]
-)
 NUMBERS: "Dict[str, Any]" = {"parse_float": _number, "parse_int": _whole}
 
 

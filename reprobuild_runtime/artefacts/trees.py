@@ -150,9 +150,9 @@ class Walk:
                 far = " (%d ULP)" % steps(one, two) if abs(one) < float("inf") > abs(two) else ""
                 text = "%r and %r%s" % (one, two, far)
             elif isinstance(one, Exact) or isinstance(two, Exact):
-                digits = [value.digits if isinstance(value, Exact) else repr(value) for value in (one, two)]
-                text = "%s and %s" % (quoted(digits[0])[1:-1], quoted(digits[1])[1:-1])
-                text = text if digits[0] != digits[1] else ""
+                digits = [value.digits if isinstance(value, Exact) else value for value in (one, two)]
+                if digits[0] != digits[1]:
+                    text = "%s and %s" % (quoted(str(digits[0]))[1:-1], quoted(str(digits[1]))[1:-1])
         elif isinstance(one, complex):
             text = "%r and %r" % (one, two) if canonical(one) != canonical(two) else ""
         elif one != two:
