@@ -125,7 +125,7 @@ def render_code(code: JobCode) -> list[str]:
         )
     for file in code.diffs[:_MANY]:
         name = canonicalize_name(file.removesuffix(".diff"))
-        option = f"--source {safe(name)}=PATH@COMMIT" if is_valid(name, ProjectName) else "--source"
+        option = f"--source {shlex.quote(name)}=PATH@COMMIT" if is_valid(name, ProjectName) else "--source"
         lines.append(f"code          {safe(file)}: nothing of this name is installed; name it by {option}")
     return lines if code.captured else [*lines, *_missing(code)]
 

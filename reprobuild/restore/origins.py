@@ -73,4 +73,4 @@ def _option(one: Repository) -> str:
         there = folder.startswith("/") and (Path(folder) / ".git").exists()
     except (OSError, ValueError):  # somebody else's, or no name of a folder here
         there = False
-    return shlex.quote(f"{one.name}={escaped(folder)}") if there else f"{one.name}=PATH|URL"
+    return shlex.quote(f"{one.name}={escaped(folder)}") if there else f"{shlex.quote(one.name)}=PATH|URL"

@@ -242,8 +242,9 @@ VALUES: tuple[Rule, ...] = (
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
         ("@",),
-        r"://([^\s/:@'\"<>]{0,100}:(?:[^\s/@'\"<>]{1,300}"
-        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
+        # No address has control characters; compiled code has them between its strings.
+        r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:(?:[^\s\x00-\x1f/@'\"<>]{1,300}"
+        r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s\x00-\x1f@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
         real_login,
         near="://",
     ),

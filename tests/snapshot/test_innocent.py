@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import py_compile
+from pathlib import Path
+
+import pytest
+
 from reprobuild import secrets
+from reprobuild.secrets.search import find
 from tests.snapshot.innocents import LINES, VARIABLES
 
+RUNTIME = Path(__file__).parent.parent.parent / "reprobuild_runtime"
 INNOCENT = {
     "TOKENIZERS_PARALLELISM": "false", "MAX_NEW_TOKENS": "4096", "TOKENS_PER_BATCH": "524288", "KEYBOARD": "us",
     "NUM_TOKENS": "1000000000", "TOKENIZER": "/data/llama/tokenizer.model", "TOKENIZER_TYPE": "GPT2BPETokenizer",
@@ -50,3 +57,12 @@ def test_at_most_two_of_them_are_changed_for_the_eyes() -> None:
     """What would be cut is never baked, so an innocent value must stay whole."""
     changed = [name for name, value in VARIABLES.items() if secrets.redact(value) != value]
     assert len(changed) <= 2, changed
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RUNTIME.rglob("*.py")), ids=lambda path: str(path.relative_to(RUNTIME))
+)
+def test_compiled_code_of_this_program(path: Path, tmp_path: Path) -> None:
+    """Each image has it; between two strings of code stand control characters."""
+    py_compile.compile(str(path), cfile=str(tmp_path / "x.pyc"), doraise=True)
+    assert find((tmp_path / "x.pyc").read_bytes()) == []
