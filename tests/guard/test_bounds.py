@@ -22,7 +22,6 @@ ALLOWED = {
     "conda/rattling.py": (1, "what the parent process, which is ours, writes"),
     "conda/unpacked.py": (1, _MEMBER),
     "doctor/disks.py": (1, _HOST),
-    "engines/apptainer.py": (1, "results of the user's own command, which are returned in memory"),
     "engines/gpu.py": (1, _HOST),
     "engines/kept.py": (1, "results of the user's own command, which are returned in memory"),
     "engines/limits.py": (1, _HOST),
