@@ -188,4 +188,4 @@ def test_an_archive_that_is_built_is_a_distribution_like_others(lock: Lock, tmp_
     ]
     write_lock(built, tmp_path / "lock")
     known = from_lock(tmp_path / "lock", "locked").known["python"]
-    assert known["old"] == {"version": "1.0", "sha256": "7" * 64}
+    assert known["old"] == {"version": "1.0", "sha256": "7" * 64, "subdirectory": "."}
