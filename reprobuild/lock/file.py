@@ -86,15 +86,15 @@ def write_new_lock(lock: Lock, path: Path) -> None:
     if found := secrets.find(text, most=1):
         line, rule = found[0]
         raise LockError(
-            f"line {line} of the lock{_field(text)} looks like a secret ({rule}); the lock is not written",
+            f"line {line} of the lock{_field(lock)} looks like a secret ({rule}); the lock is not written",
             hint="take it out of the snapshot or the decisions, or leave its line or variable out with --drop NAME",
         )
     write_file(path, text)
 
 
-def _field(text: bytes) -> str:
+def _field(lock: Lock) -> str:
     """Return the first field that holds a secret of its own, as errors of a reader name it."""
-    for field, value in _strings("$", msgspec.json.decode(text)):
+    for field, value in _strings("$", msgspec.to_builtins(lock)):
         if secrets.find(value.encode("utf-8", "surrogateescape"), most=1):
             return f", `{field}`,"
     return ""
@@ -103,7 +103,7 @@ def _field(text: bytes) -> str:
 def _strings(field: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield field, value
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
             yield from _strings(f"{field}[{number}]", item)
     elif isinstance(value, dict):
