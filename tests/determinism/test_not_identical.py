@@ -52,6 +52,8 @@ class Phase:
 class Node:
     """An object that leads to others."""
 
+    child: Node  # of few
+
     def __init__(self, value: object = 0) -> None:
         self.value = value
 
@@ -111,8 +113,8 @@ def crossed(swapped: bool) -> bytes:
     """Return two parents with a child each; a child of equal content leads to one of them."""
     one, two = Node("one"), Node("two")
     child = Node(one)
-    one.child = child  # type: ignore[attr-defined]
-    two.child = Node(two) if swapped else child  # type: ignore[attr-defined]
+    one.child = child
+    two.child = Node(two) if swapped else child
     return dumped([one, two])
 
 
