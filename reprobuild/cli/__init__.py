@@ -20,6 +20,7 @@ from reprobuild.errors import ReproError, UsageError
 NAME = "reprobuild"
 COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
 INTERRUPTED = 130
+VERBOSE = "--verbose"
 OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
 
 _ROOM = (
@@ -134,7 +135,8 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     progress.stop()
     own = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
-        _print_error(str(err), err.hint)
+        everything = err.listing if VERBOSE in arguments else ()
+        _print_error("\n".join([str(err), *everything]), err.hint)
         return own or err.exit_code
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         _print_error(
