@@ -78,7 +78,7 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 KNOWN = (
     "the decisions are: python, base, platform, sources, services, archives, debs, indexes, channels, bake, drop, "
-    "accept, profile, seed, workload, build, devel"
+    "accept, profile, seed, workload, build, devel, system, packages"
 )
 
 
@@ -359,6 +359,7 @@ def test_a_bundle_and_a_clone_beside_the_snapshot_need_no_word(tmp_path: Path) -
 NONE: dict[str, object] = {
     "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
     "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None, "devel": None,
+    "system": None, "packages": (),
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ _LISTS = ("requirements", "packages", "conda", "rpms")
 _SHOWN = 5  # names in one sentence
 _EXAMPLES = 2  # lines of a group that is summed up
 _GROUP = 4  # lines that are summed up: fewer are shown whole
+_ANOTHER = ("packages", "unknown-version")  # the image has a system package in another version
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -115,6 +116,7 @@ def _accepting(refused: Sequence[Ruling]) -> list[str]:
             if (ruling.kind, ruling.outcome) == (kind, "unresolved")
             and field_of(ruling.file) in _LISTS
             and ruling.subject != ruling.file  # a line that was not understood names no package
+            and (field_of(ruling.file), kind) != _ANOTHER
         ]
         if lost:
             lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_names(lost)}")

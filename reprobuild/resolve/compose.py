@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
@@ -49,6 +50,9 @@ from reprobuild.resolve.settings.places import Places, text_of
 from reprobuild.resolve.sources.origins import Origin, of_this_machine, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.calls import callers
+from reprobuild.resolve.system.needed import needed_for, programs
+from reprobuild.resolve.system.packages import ASKED, not_called
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
@@ -58,6 +62,7 @@ from reprobuild.services import read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 
+_SHOWN = 5  # names in one line
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 
@@ -104,7 +109,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
     python = with_prebuilt(python, _of_index(subject), target, services, around)
-    base, libraries = _with_libraries(ground, python.wheels, subject, around)
+    base, libraries = _with_libraries(ground, python.wheels, sources, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     toolkit = Toolkit(
         version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
@@ -166,9 +171,9 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
 
 
 def _with_libraries(
-    ground: Ground, wheels: Sequence[Wheel], subject: Subject, around: Surroundings
+    ground: Ground, wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
 ) -> tuple[Base, list[Ruling]]:
-    """Return the base with what the wheels' own shared libraries need, and the rulings of packages and libraries."""
+    """Return the base with what wheels and sources need of it, and the rulings of packages and libraries."""
     system, base, packages = ground.system, ground.base, ground.packages
     missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
     fetch(missing, around.store, around.net, around.progress)
@@ -178,9 +183,34 @@ def _with_libraries(
     libraries, _ = system_libraries(needed, subject.snapshot, system.index, base, drop)
     if libraries:
         around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
-        base, packages = system.pin(libraries)
+    called = _called(wheels, sources, subject, around)
+    if called:
+        around.say(f"system: {len(called)} packages more, whose programs are called")
+    if libraries or called:
+        base, packages = system.pin(libraries, {**ground.listed, **called})
+    if left := not_called(packages):
+        around.say(
+            f"system: {len(left)} packages that a person had installed are left out, because no code calls them: "
+            f"{_some(left)}; `--system all` installs every one, `--package NAME` one of them"
+        )
     _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
     return base, [*packages, *left_out, *too_new(opened, base)]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _called(
+    wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
+) -> dict[str, str]:
+    """Return the captured packages whose programs the environment calls, each with who calls."""
+    snapshot, workload = subject.snapshot, subject.decisions.workload
+    if subject.decisions.system == "all":
+        return {}
+    names = [package.name for package in snapshot.packages if package.mark in ASKED]
+    commands = [shlex.join(workload.command)] if workload else []
+    return dict(needed_for(names, callers(wheels, sources, commands, programs(names), around.store)))
 
 
 def lock_sources(

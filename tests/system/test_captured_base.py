@@ -80,7 +80,8 @@ def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Ruling, ..
 def test_the_command_line_locks_the_captured_list(
     captured: tuple[Base, tuple[Ruling, ...]], work: Path, store: Store, tmp_path: Path
 ) -> None:
-    argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11")
+    argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11",
+            "--system", "all")  # fmt: skip
     done = reprobuild(*argv, env={**os.environ, "APT_CONFIG": str(work / "apt.conf")})
     assert done.returncode == 0, done.stderr
     lock = read_lock(tmp_path / "lock")
