@@ -185,7 +185,7 @@ def _with_libraries(
         around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
     called = _called(wheels, sources, subject, around)
     if called:
-        around.say(f"system: {len(called)} packages more, whose programs are called")
+        around.say(f"system: {len(called)} packages whose programs are called")
     if libraries or called:
         base, packages = system.pin(libraries, {**ground.listed, **called})
     if left := not_called(packages):
