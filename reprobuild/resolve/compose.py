@@ -8,7 +8,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.decisions import Decisions, is_named
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import fetch
 from reprobuild.guard.strings import AbsolutePath, is_valid
 from reprobuild.lock import (
@@ -54,6 +54,7 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.resolve.unused import unused
+from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, loses_cuda
 from reprobuild.services import read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
@@ -65,11 +66,25 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     """Pin every captured line, or say why not.
 
     Raises:
-        LockError: something cannot be decided or had, or differs and was not accepted.
+        LockError: something cannot be decided or had, or differs and was not accepted. Of a snapshot from inside a
+            vendor's image, the hint names that image first.
+        FetchError: a file or an index cannot be had.
         UsageError: a decision holds a secret.
     """
-    subject = _subject(snapshot, decisions)
     refuse_secrets(decisions)
+    services = read_services(decisions.services)
+    try:
+        return _resolve(snapshot, decisions, around)
+    except (LockError, FetchError) as err:
+        first = base_hint(snapshot, decisions.base, services)
+        if not first and loses_cuda(err):
+            first = cuda_hint(snapshot, decisions.base, services)
+        err.hint = "\n".join(filter(None, [first, err.hint]))
+        raise
+
+
+def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+    subject = _subject(snapshot, decisions)
     captured_python = subject.interpreter.version
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:
