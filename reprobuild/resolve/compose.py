@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -39,6 +39,7 @@ from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.decision_secrets import refuse_secrets
 from reprobuild.resolve.freeze.asking import file_lists, known_of
+from reprobuild.resolve.freeze.base_distributions import OF_BASE, Below
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
@@ -54,8 +55,8 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.resolve.unused import unused
-from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, loses_cuda
-from reprobuild.services import read_services
+from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
+from reprobuild.services import Service, read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 
@@ -102,7 +103,11 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
+    below = _below(subject, ground, services)
+    known = known_of(snapshot, services, base, around, below)
+    python = resolve_requirements(subject.lines, files, target, known)
+    if any(ruling.kind == OF_BASE for ruling in python.rulings):
+        interpreter = msgspec.structs.replace(interpreter, shared=True)
     python = msgspec.structs.replace(python, rulings=without_unlisted(python.rulings, snapshot))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
@@ -154,6 +159,18 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
     for suggestion in suggestions(distributions(lock), lock.profile):
         around.say(f"note: {suggestion}")
     return readable(lock)
+
+
+def _below(subject: Subject, ground: Ground, services: Mapping[str, Service]) -> Below:
+    """Return what pip installed into the image of the base, where the environment is of that image's Python."""
+    image, interpreter = ground.base.image, ground.interpreter
+    if image is None or interpreter.kind != "system":
+        return Below()
+    origin = find_origin(subject.snapshot, services)
+    same = origin is not None and origin.whole and image.reference.partition("@")[0] == origin.reference
+    return Below(
+        image=image.reference, distributions=ground.system.distributions(interpreter.minor), same=same
+    )
 
 
 def _with_conda(subject: Subject, around: Surroundings) -> Subject:
