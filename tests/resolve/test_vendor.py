@@ -109,9 +109,17 @@ def snapshot(folder: Path, env: str = "", freeze: str = "", apt: str = "") -> Sn
         ("CUDA_VERSION=12.4.1\nNVARCH=x86_64\n", "", JAMMY, "docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04"),
         (
             "CUDA_VERSION=10.2.89\nCUDA_PKG_VERSION=10-2=10.2.89-1\n", "", JAMMY,
-            "docker.io/nvidia/cuda:10.2-base-ubuntu22.04",
+            "docker.io/nvidia/cuda:10.2-TAG",
         ),
-        (CUDA, "", "", "docker.io/nvidia/cuda:TAG"),
+        (CUDA, "", "", "docker.io/nvidia/cuda:12.6.3-devel-TAG"),
+        ("CUDA_VERSION=10.0.130\nCUDA_PKG_VERSION=10-0=10.0.130-1\n", "", "", "docker.io/nvidia/cuda:10.0-TAG"),
+        ("NVIDIA_TRITON_SERVER_VERSION=24.09\n", "", "", "nvcr.io/nvidia/tritonserver:24.09-py3"),
+        (
+            "", "torch==2.7.0a0+ecf3bae40a.nv25.2\ntritonserver==0.0.0\nvllm==0.7.3\n", "",
+            "nvcr.io/nvidia/tritonserver:YY.MM-vllm-python-py3",
+        ),
+        # Names of AWS that somebody put over PyTorch's image.
+        (f"{HUB}DLC_CONTAINER_TYPE=training\nRDMAV_FORK_SAFE=1\n", "", "", "docker.io/pytorch/pytorch:TAG"),
         (HUB, TORCH_26, "", "docker.io/pytorch/pytorch:2.6.0-cuda12.6-cudnn9-devel"),
         (HUB.replace("NVARCH=x86_64\n", ""), TORCH_26, "", "docker.io/pytorch/pytorch:2.6.0-cuda12.6-cudnn9-runtime"),
         (HUB, "", "", "docker.io/pytorch/pytorch:TAG"),
@@ -224,6 +232,20 @@ def test_the_hint_for_an_image_of_unknown_tag(tmp_path: Path) -> None:
     )
 
 
+def test_a_version_alone_may_be_of_a_jetson(tmp_path: Path) -> None:
+    """The same version stands in NVIDIA's image and in its wheel for another machine."""
+    freeze = "torch==2.5.0a0+872d972e41.nv24.8\n"
+    (here := tmp_path / "alone").mkdir()
+    image = "nvcr.io/nvidia/pytorch:24.08-py3"
+    assert base_hint(snapshot(here, freeze=freeze), None, SERVICES) == (
+        "the snapshot was taken inside NVIDIA's PyTorch image (requirements.txt:1: torch==2.5.0a0+872d972e41.nv24.8), "
+        f"which has its packages; take it as base: --base {image} (`docker buildx imagetools inspect {image}` prints "
+        "its digest, which the lock pins); unless it ran on a Jetson, whose wheels have such versions, too"
+    )
+    (here := tmp_path / "amd64").mkdir()
+    assert "Jetson" not in base_hint(snapshot(here, freeze=freeze, apt=JAMMY), None, SERVICES)
+
+
 def test_the_hint_goes_where_the_base_is_an_image(tmp_path: Path) -> None:
     captured = snapshot(tmp_path, NGC)
     assert base_hint(captured, "nvcr.io/nvidia/pytorch:23.10-py3", SERVICES) == ""
@@ -287,8 +309,8 @@ def test_packages_of_cuda_lead_to_the_image_that_has_them(rows: str, tag: str, t
 def test_where_no_image_of_cuda_is_known(tmp_path: Path) -> None:
     bookworm = "base-files/stable,now 12.4+deb12u5 amd64 [installed]\n"
     assert cuda_hint(snapshot(tmp_path, apt=bookworm + CUDA_ROWS), None, SERVICES) == (
-        "NVIDIA's images have CUDA's packages: --base docker.io/nvidia/cuda:TAG, with a tag of the captured CUDA and "
-        "system"
+        "NVIDIA's images have CUDA's packages: --base docker.io/nvidia/cuda:12.4.1-cudnn-runtime-TAG, with a tag "
+        "of the captured CUDA and system"
     )
     assert cuda_hint(snapshot(tmp_path), "registry.example/x:1", SERVICES) == (
         "CUDA's packages are in no archive of this machine: choose a base image that has them with --base"

@@ -156,6 +156,24 @@ def test_the_environment_imports_the_torch_of_the_image(
     assert said.decode() == f"{TORCH} 0.1 None\n"
 
 
+def test_packages_of_cuda_that_no_archive_has_lead_to_the_image_first(
+    base: Base, registry: Registry, filled: Path, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    place = captured(base, tmp_path / "snapshot", "")
+    (place / "env.txt").write_text("A=b\n")
+    rows = "cuda-cudart-12-4/unknown,now 12.4.127-1 amd64 [installed]\n"
+    rows += "libcublas-12-4/unknown,now 12.4.5.8-1 amd64 [installed]\n"
+    with (place / "apt-packages.txt").open("a") as listed:
+        listed.write(rows)
+    code, said = locked(place, filled, registry, env, "-o", place / "x.lock")
+    assert code == 4
+    assert said[said.index("hint: ") :].splitlines()[:2] == [
+        "hint: NVIDIA's images have CUDA's packages: --base docker.io/nvidia/cuda:12.4.1-runtime-TAG, with a tag "
+        "of the captured CUDA and system",
+        "to go on without exactly these: --accept unknown-package",
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

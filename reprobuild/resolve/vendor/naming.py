@@ -31,9 +31,11 @@ def name_image(found: Recognised, snapshot: Snapshot, services: Mapping[str, Ser
         services: by name; their addresses are the repositories.
     """
     facts, service = found.facts, services[found.service]
-    if found.service in ("nvidia-pytorch", "nvidia-tensorflow", "nvidia-jax"):
+    if found.service in ("nvidia-pytorch", "nvidia-tensorflow", "nvidia-jax", "nvidia-triton"):
         month = facts.get("month", "MM").zfill(2)
         reference = fill(service, year=facts.get("year", "YY"), month=month)
+        if found.service == "nvidia-triton" and _version(snapshot, "vllm"):
+            return reference.replace("-py3", "-vllm-python-py3")
         return reference.replace("-tf2-", "-tf1-") if facts.get("flavour") == "1" else reference
     if found.service == "google-images":
         path = facts.get("reference", "").partition("/deeplearning-platform-release/")[2]
@@ -55,7 +57,9 @@ def is_whole(reference: str) -> bool:
 
 
 def cuda_tag(cuda: str, snapshot: Snapshot) -> str:
-    """Return the tag of NVIDIA's image with a version of CUDA for the captured release of Ubuntu; empty if unknown.
+    """Return the tag of NVIDIA's image with a version of CUDA for the captured release of Ubuntu.
+
+    It is empty where no CUDA is known, and has `TAG` for the parts that nothing tells.
 
     Args:
         cuda: `12.4.1`, `12.4` or `10.2.89`; the captured packages tell it where it is empty.
@@ -63,10 +67,12 @@ def cuda_tag(cuda: str, snapshot: Snapshot) -> str:
     """
     packages = cuda_packages(snapshot)
     number = _whole(cuda) if cuda else _of_packages(packages)
-    ubuntu = _ubuntu(snapshot)
-    if not (number and ubuntu):
+    if not number:
         return ""
+    ubuntu = _ubuntu(snapshot) or UNKNOWN
     names = {variable.name for variable in snapshot.variables}
+    if not (packages or names & {"NVARCH", "NV_CUDA_CUDART_VERSION"}):
+        return f"{number}-{UNKNOWN}"
     listed = [package.name for package in snapshot.packages if package.mark != "residual"]
     if names & {"NV_CUDA_CUDART_DEV_VERSION", "NV_LIBCUBLAS_DEV_VERSION"} or any(
         map(_DEVEL.fullmatch, listed)
