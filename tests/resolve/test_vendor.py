@@ -6,6 +6,7 @@ The variables are those of published dumps, shortened.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,15 @@ def test_the_hint_for_an_image_of_unknown_tag(tmp_path: Path) -> None:
         "its packages; take it as base: --base docker.io/pytorch/pytorch:TAG, with the tag of the image that ran "
         "(`docker images --digests` lists it and its digest)"
     )
+
+
+def test_long_hostile_lines_take_no_time(tmp_path: Path) -> None:
+    version = "1" + "-1" * 30_000
+    lines = [f"a{number} @ file:///tmp/x{version}.whl" for number in range(50)]
+    captured = snapshot(tmp_path, "PATH=" + ":/opt" * 20_000, "\n".join(lines))
+    began = time.monotonic()
+    assert find_origin(captured, SERVICES) is None
+    assert time.monotonic() - began < 5
 
 
 def test_a_version_alone_may_be_of_a_jetson(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from reprobuild.snapshot.model import Place, Requirement, Snapshot
 
 _SHOWN = 60  # characters of a value; a longer one is left out
 _LONGEST = 4000  # characters of a value that is looked at
+_LONGEST_LINE = 300  # of a distribution's name and version, or its path
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,10 +101,10 @@ def _of_line(rule: Rule, line: Requirement) -> Iterator[Sign]:
     path = unquote(line.path or "")
     for written in (f"{line.name}=={line.version}", path.rpartition("/")[2]):
         for pattern in rule.versions:
-            if match := re.fullmatch(pattern, written[:_LONGEST]):
+            if match := re.fullmatch(pattern, written[:_LONGEST_LINE]):
                 yield Sign(place=line.place, text=written, version=True, facts=_facts(match))
                 return
-    if any(re.fullmatch(pattern, path[:_LONGEST]) for pattern in rule.paths):
+    if any(re.fullmatch(pattern, path[:_LONGEST_LINE]) for pattern in rule.paths):
         yield Sign(place=line.place, text=f"{line.name} from {path}")
 
 
