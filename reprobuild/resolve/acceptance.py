@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
 from reprobuild.lock import Ruling
@@ -18,6 +19,22 @@ _SHOWN = 5  # names in one sentence
 _EXAMPLES = 2  # lines of a group that is summed up
 _GROUP = 4  # lines that are summed up: fewer are shown whole
 _ANOTHER = ("packages", "unknown-version")  # the image has a system package in another version
+# Distributions that compute: a job without one of them is another job.
+_COMPUTING = frozenset(
+    {
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "tensorflow",
+        "jax",
+        "jaxlib",
+        "cupy",
+        "apex",
+        "flash-attn",
+        "transformer-engine",
+        "triton",
+    }
+)
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -49,7 +66,9 @@ def accept(
         lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
-            hint="\n".join([*_pythons(pythons), *_pinning(refused), *_accepting(refused)]),
+            hint="\n".join(
+                [*_pythons(pythons), *_pinning(refused), *_bringing(refused), *_accepting(refused)]
+            ),
             listing=["all of them:", *map(_line, refused)] if _sums_up(groups) else (),
         )
     return tuple(marked)
@@ -103,6 +122,19 @@ def _pinning(refused: Sequence[Ruling]) -> list[str]:
         f"environment that ran with `pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
         f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}."
     ]
+
+
+def _bringing(refused: Sequence[Ruling]) -> list[str]:
+    """Return how torch and what else computes can be had: the job is another one without it."""
+    lost = (
+        r.subject for r in refused
+        if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == "requirements"
+    )  # fmt: skip
+    names = [name for name in dict.fromkeys(lost) if canonicalize_name(name) in _COMPUTING]
+    if not names:
+        return []
+    options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
+    return [f"{_names(names)} can come from a page or a folder that has the wheel: {options}"]
 
 
 def _accepting(refused: Sequence[Ruling]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.decisions import Decisions, is_named
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import fetch
 from reprobuild.guard.strings import AbsolutePath, is_valid
 from reprobuild.lock import (
@@ -40,6 +40,7 @@ from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.decision_secrets import refuse_secrets
 from reprobuild.resolve.freeze.asking import file_lists, known_of
+from reprobuild.resolve.freeze.base_distributions import OF_BASE, Below
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
@@ -58,7 +59,8 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.resolve.unused import unused
-from reprobuild.services import read_services
+from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
+from reprobuild.services import Service, read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 
@@ -70,11 +72,25 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     """Pin every captured line, or say why not.
 
     Raises:
-        LockError: something cannot be decided or had, or differs and was not accepted.
+        LockError: something cannot be decided or had, or differs and was not accepted. Of a snapshot from inside a
+            vendor's image, the hint names that image first.
+        FetchError: a file or an index cannot be had.
         UsageError: a decision holds a secret.
     """
-    subject = _subject(snapshot, decisions)
     refuse_secrets(decisions)
+    services = read_services(decisions.services)
+    try:
+        return _resolve(snapshot, decisions, around)
+    except (LockError, FetchError) as err:
+        first = base_hint(snapshot, decisions.base, services)
+        if not first and loses_cuda(err):
+            first = cuda_hint(snapshot, decisions.base, services)
+        err.hint = "\n".join(filter(None, [first, err.hint]))
+        raise
+
+
+def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+    subject = _subject(snapshot, decisions)
     captured_python = subject.interpreter.version
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:
@@ -92,7 +108,11 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
+    below = _below(subject, ground, services)
+    known = known_of(snapshot, services, base, around, below)
+    python = resolve_requirements(subject.lines, files, target, known)
+    if any(ruling.kind == OF_BASE for ruling in python.rulings):
+        interpreter = msgspec.structs.replace(interpreter, shared=True)
     python = msgspec.structs.replace(python, rulings=without_unlisted(python.rulings, snapshot))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
@@ -144,6 +164,18 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     for suggestion in suggestions(distributions(lock), lock.profile):
         around.say(f"note: {suggestion}")
     return readable(lock)
+
+
+def _below(subject: Subject, ground: Ground, services: Mapping[str, Service]) -> Below:
+    """Return what pip installed into the image of the base, where the environment is of that image's Python."""
+    image, interpreter = ground.base.image, ground.interpreter
+    if image is None or interpreter.kind != "system":
+        return Below()
+    origin = find_origin(subject.snapshot, services)
+    same = origin is not None and origin.whole and image.reference.partition("@")[0] == origin.reference
+    return Below(
+        image=image.reference, distributions=ground.system.distributions(interpreter.minor), same=same
+    )
 
 
 def _with_conda(subject: Subject, around: Surroundings) -> Subject:

@@ -76,6 +76,9 @@ class Packages(Protocol):
     def has(self, name: str) -> bool:
         """Tell whether there is a package of a name."""
 
+    def distributions(self, minor: str) -> Mapping[str, str]:
+        """Return {name: version} of what pip installed for the base's own Python `X.Y`."""
+
 
 class Ground(Struct, frozen=True, kw_only=True):
     """What an environment stands on: the interpreter, the base, and the rulings of its packages.

@@ -83,6 +83,10 @@ class System:
         """Tell whether the release has a package of a name."""
         return bool(self.index.versions(name))
 
+    def distributions(self, minor: str) -> Mapping[str, str]:
+        """Return nothing: a base of packages has what they bring."""
+        return {}
+
     def pin(
         self, libraries: Mapping[str, str] = _NOTHING, called: Mapping[str, str] = _NOTHING
     ) -> tuple[Base, tuple[Ruling, ...]]:

@@ -67,6 +67,10 @@ class ImageBase:
         """Tell whether the image has a package of a name, or its release does."""
         return name in self._system.packages or bool(self.index.versions(name))
 
+    def distributions(self, minor: str) -> Mapping[str, str]:
+        """Return {name: version} of what pip installed for the image's own Python `X.Y`."""
+        return self._system.distributions.get(minor, {})
+
     def pin(
         self,
         libraries: Mapping[str, str] = MappingProxyType({}),
