@@ -13,11 +13,13 @@ import pytest
 
 from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError
+from reprobuild.lock import Ruling
 from reprobuild.net import Net
+from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.compose import Surroundings, resolve
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.resolve.triage import triage_snapshot
-from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin
+from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
 from reprobuild.services import read_services
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -325,3 +327,18 @@ def test_where_no_image_of_cuda_is_known(tmp_path: Path) -> None:
     assert cuda_hint(snapshot(tmp_path), "registry.example/x:1", SERVICES) == (
         "CUDA's packages are in no archive of this machine: choose a base image that has them with --base"
     )
+
+
+def test_cuda_among_lines_that_are_summed_up_is_seen() -> None:
+    def refused(name: str) -> Ruling:
+        return Ruling(
+            file="apt-packages.txt", line=3, subject=name, outcome="unresolved", reason="gone", kind="unknown-package"
+        )  # fmt: skip
+
+    with pytest.raises(LockError) as without:
+        accept([refused(name) for name in ("acme", "bcme", "ccme", "dcme")], [])
+    assert not loses_cuda(without.value)
+    with pytest.raises(LockError) as caught:
+        accept([refused(name) for name in ("acme", "bcme", "ccme", "libcudnn8")], [])
+    assert "libcudnn8" not in str(caught.value)
+    assert loses_cuda(caught.value)

@@ -81,7 +81,8 @@ def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
 
 def loses_cuda(err: ReproError) -> bool:
     """Tell whether a refusal is of packages of CUDA, or its way on leaves one out of the image."""
-    refused = re.findall(r"^  \S+:\d+: (\S+): unresolved ", str(err), re.MULTILINE)
+    lines = "\n".join([str(err), *err.listing])
+    refused = re.findall(r"^  \S+:\d+: (\S+): unresolved ", lines, re.MULTILINE)
     return any(map(is_cuda, [*refused, *re.findall(r"--drop ([\w.+-]+)", err.hint)]))
 
 
