@@ -48,7 +48,8 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     Raises:
         BuildError: a hard link's target is not there or has other metadata, a path is below what is not a directory,
             links lead in a circle, following paths takes too much, a whiteout stands behind an entry of its layer
-            that engines delete by it, or engines make different trees of a layer (`overlay`).
+            that engines delete by it, or engines make different trees of a layer (an opaque marker at the root,
+            `overlay`).
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -115,6 +116,12 @@ class _Growing:
         victim, place = self._victim(path)
         if victim is None:
             return set()
+        if not place and self._children.get(""):
+            raise BuildError(
+                "a layer holds an opaque marker at its root: engines that mount layers over each other ignore it, and "
+                "show the files of lower layers",
+                hint=DAMAGED,
+            )
         below = self._clear(place)
         if path.endswith(OPAQUE):
             self._own.clear(place)

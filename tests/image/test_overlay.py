@@ -121,3 +121,32 @@ def test_layers_of_which_all_engines_make_one_tree(entries: Members, gone: str, 
 def test_a_folder_that_a_link_replaced_in_a_layer_between() -> None:
     tree = merge([listing(*LOW), listing(symlink("d", "usr")), listing(file(".wh.d", b""), *AGAIN)])
     assert [path for path in tree if path.startswith("d")] == ["d", "d/good"]
+
+
+ROOT = file(".wh..wh..opq", b"")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [ROOT],
+        [ROOT, file("d/good", b"g")],
+        [folder(""), ROOT, file("d/good", b"g")],
+        [file("d/s/new", b""), ROOT],
+    ],
+)
+def test_an_opaque_marker_at_the_root(entries: Members) -> None:
+    """The kernel does not read the attribute of a layer's own root: the files of lower layers stay."""
+    with pytest.raises(BuildError) as caught:
+        merge([listing(*LOW), listing(*entries)])
+    assert caught.value.hint == REFUSED
+    assert str(caught.value) == (
+        "a layer holds an opaque marker at its root: engines that mount layers over each other ignore it, and show the "
+        "files of lower layers"
+    )
+
+
+@pytest.mark.parametrize("below", [[], [[]], [[folder("")]]])
+def test_an_opaque_marker_at_the_root_of_the_lowest_files(below: list[Members]) -> None:
+    tree = merge([listing(*entries) for entries in (*below, [ROOT, file("f", b"")])])
+    assert sorted(tree) == ["", "f"]

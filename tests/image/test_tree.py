@@ -268,7 +268,6 @@ OLD = [
         [file("etc/s/new", b""), file("etc/.wh.s", b"")],
         [file("etc/s/new", b""), file(".wh.etc", b"")],
         [file("etc/s/new", b""), file("etc/.wh..wh..opq", b"")],
-        [file("etc/s/new", b""), file(".wh..wh..opq", b"")],
         [file("etc/s/t/new", b""), folder("q"), file("etc/.wh..wh..opq", b"")],
         [symlink("m", "etc"), file("etc/x", b""), file("m/.wh.x", b"")],
         [symlink("m", "etc"), file("m/x", b""), file("etc/.wh.x", b"")],
