@@ -10,6 +10,7 @@ import msgspec
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_name
+from reprobuild.layering.folders import OwnFolders
 from reprobuild.layering.order import DAMAGED as DAMAGED
 from reprobuild.layering.order import Written
 from reprobuild.layering.overlay import OwnWrites
@@ -43,13 +44,13 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     The rules are those of the OCI image specification, "Applying Changesets": the later entry wins,
     directories merge, a whiteout removes what lower layers have, whatever its place in its layer. Our own layers hold
     no whiteouts; images of other builders may. What stands below a symbolic link of its own layer comes to where
-    the link leads within the tree; with `follow` off it is refused.
+    the link leads within the tree. With `follow` off it is refused, and the entries are no layer that engines unpack.
 
     Raises:
         BuildError: a hard link's target is not there or has other metadata, a path is below what is not a directory,
             links lead in a circle, following paths takes too much, a whiteout stands behind an entry of its layer
             that engines delete by it, or engines make different trees of a layer (an opaque marker at the root,
-            `overlay`).
+            `overlay`, `folders`).
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -81,17 +82,19 @@ class _Growing:
         self._follow = follow
         self._children: dict[str, set[str]] = {}
         self._implied, self._implied_text, self._steps = 0, 0, 0
-        self._own = OwnWrites()
+        self._own, self._folders = OwnWrites(), OwnFolders()
         for path in self.tree:
             self._join(path)
 
     def begin_layer(self) -> None:
         """Begin a layer over all that is there."""
-        self._own = OwnWrites()
+        self._own, self._folders = OwnWrites(), OwnFolders()
 
     def end_layer(self) -> None:
         """Refuse a layer of which engines make different trees."""
         self._own.check_folders(self.tree)
+        if self._follow:
+            self._folders.check(self.tree)
 
     def has_link(self, path: str) -> bool:
         """Tell whether a path itself is a symbolic link."""
@@ -108,6 +111,7 @@ class _Growing:
         self._make_parents(path)
         self.tree[path] = self._resolved(entry, path)
         self._own.add(self.tree[path], is_new=former is None)
+        self._folders.add(self.tree[path])
         self._join(path)
         return path
 
@@ -125,8 +129,10 @@ class _Growing:
         below = self._clear(place)
         if path.endswith(OPAQUE):
             self._own.clear(place)
+            self._folders.clear(place)
             return {victim, place}
         self._own.remove(place, below)
+        self._folders.remove(place)
         if place and place in self.tree:
             del self.tree[place]
             self._children[place.rpartition("/")[0]].discard(place)
