@@ -25,6 +25,8 @@ _SPARSE = "GNU.sparse."
 _XATTR = "SCHILY.xattr."
 # What overlayfs keeps of its own in a layer's folder: a member could make a folder opaque, or lead it elsewhere.
 _OVERLAY = (f"{_XATTR}trusted.overlay.", f"{_XATTR}user.overlay.")
+# Engines set them on folders while they unpack: what a folder gets later takes other rights than its header says.
+_ACL = f"{_XATTR}system.posix_acl_"
 # Names of AUFS: containerd and moby skip `.wh..wh.*` at the root, and find hard links into `.wh..wh.plnk` elsewhere.
 _AUFS = ".wh..wh."
 _OPAQUE = ".wh..wh..opq"
@@ -218,6 +220,12 @@ def _check_meaning(name: str, pax: Pax, origin: str) -> None:
         if key.startswith(_OVERLAY):
             raise BuildError(
                 f"{origin} holds {name!r} with the attribute {key[len(_XATTR) :]!r} of overlay mounts",
+                hint=HOSTILE,
+            )
+        if key.startswith(_ACL):
+            raise BuildError(
+                f"{origin} holds {name!r} with an access control list, {key[len(_XATTR) :]!r}, which engines apply to "
+                "more than that member",
                 hint=HOSTILE,
             )
 

@@ -29,12 +29,32 @@ class OwnFolders:
         self._above_whiteouts: set[str] = set()
         self._removed: set[str] = set()
 
-    def add(self, entry: Entry) -> None:
-        """Take an entry in its place."""
+    def add(self, entry: Entry, former: Entry | None) -> None:
+        """Take an entry in its place, where the tree had `former`.
+
+        Raises:
+            BuildError: it is a folder with other attributes than it has in this layer already, or lacks some that a
+                lower layer gave it.
+        """
         if entry.path:
             self._above.add(entry.path.rpartition("/")[0])
         if entry.type == "directory":
+            if former is not None and former.type == "directory" and former.xattrs != entry.xattrs:
+                self._check_attributes(entry, former)
             self._entries.add(entry.path)
+
+    def _check_attributes(self, entry: Entry, former: Entry) -> None:
+        if entry.path in self._entries:
+            raise BuildError(
+                f"a layer holds /{entry.path} twice, with other attributes: engines that unpack it keep both",
+                hint=DAMAGED,
+            )
+        if {name for name, _ in former.xattrs} - {name for name, _ in entry.xattrs}:
+            raise BuildError(
+                f"a layer holds /{entry.path} without attributes that a lower layer gave it: engines that unpack all "
+                "layers into one root keep them",
+                hint=DAMAGED,
+            )
 
     def remove(self, place: str) -> None:
         """Take a path that a whiteout removes."""

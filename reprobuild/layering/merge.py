@@ -111,7 +111,7 @@ class _Growing:
         self._make_parents(path)
         self.tree[path] = self._resolved(entry, path)
         self._own.add(self.tree[path], is_new=former is None)
-        self._folders.add(self.tree[path])
+        self._folders.add(self.tree[path], former)
         self._join(path)
         return path
 

@@ -117,6 +117,9 @@ def paths(content: bytes) -> list[str]:
         (header(b"etc/.wh../", kind=b"5"), "engines take for different"),
         (pax((b"SCHILY.xattr.trusted.overlay.opaque", b"y")) + member(), "'trusted.overlay.opaque' of overlay mounts"),
         (pax((b"SCHILY.xattr.user.overlay.redirect", b"/x")) + member(), "'user.overlay.redirect' of overlay mounts"),
+        (pax((b"SCHILY.xattr.system.posix_acl_default", b"\x02")) + header(b"d/", kind=b"5"),
+         "the tar holds 'd/' with an access control list, 'system.posix_acl_default', which engines apply to more"),
+        (pax((b"SCHILY.xattr.system.posix_acl_access", b"\x02")) + member(), "list, 'system.posix_acl_access', which"),
     ],
 )  # fmt: skip
 def test_what_readers_take_for_different_trees_is_refused(content: bytes, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Folders that a layer writes below and has no entry for, over a layer that has them."""
+"""Folders that a layer writes below and has no entry for, and folders that stand twice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.image.made import file, folder, symlink
 from tests.image.test_tree import REFUSED, listing
 
 Members = list[tuple[Entry, bytes]]
+Attributes = tuple[tuple[str, str], ...]
 LOW = [
     folder("tmp", 0o1777), folder("s", 0o700), file("s/key", b""), folder("s/plain"), file("s/plain/f", b""),
     folder("own", uid=1), folder("grouped", gid=1), folder("noted", xattrs=(("user.a", "31"),)), folder("plain"),
@@ -104,3 +105,30 @@ def test_many_deep_paths_take_time_that_grows_with_their_number() -> None:
     begun = time.monotonic()
     assert len(merge([low, high, low])) == 40_201
     assert time.monotonic() - begun < 10
+
+
+ONE, BOTH = (("user.a", "31"),), (("user.a", "31"), ("user.b", "32"))
+
+
+@pytest.mark.parametrize(("first", "second"), [(ONE, ()), ((), ONE), (ONE, (("user.a", "32"),)), (BOTH, ONE)])
+def test_a_folder_twice_with_other_attributes(first: Attributes, second: Attributes) -> None:
+    words = "a layer holds /d twice, with other attributes: engines that unpack it keep both"
+    twice = [folder("d", xattrs=first), file("d/f", b""), folder("d", xattrs=second)]
+    assert refused(twice) == refused([folder("d")], twice) == words
+
+
+def test_a_folder_without_attributes_of_a_lower_layer() -> None:
+    words = (
+        "a layer holds /d without attributes that a lower layer gave it: engines that unpack all layers into one root "
+        "keep them"
+    )
+    for upper in ((), (("user.b", "32"),)):
+        assert refused([folder("d", xattrs=ONE)], [folder("d", xattrs=upper)]) == words
+
+
+def test_folders_twice_as_builders_write_them() -> None:
+    low = [folder("d", xattrs=ONE), folder("e", 0o700), folder("d", xattrs=ONE), folder("e", 0o711)]
+    tree = merge([listing(*low), listing(folder("d", 0o700, xattrs=BOTH), folder("e", xattrs=ONE))])
+    assert (tree["d"].xattrs, tree["d"].mode, tree["e"].xattrs) == (BOTH, 0o700, ONE)
+    for removed in (file(".wh.d", b""), file("d", b"")):
+        assert "user.a" not in str(merge([listing(*low), listing(removed), listing(folder("d"))])["d"])
