@@ -206,6 +206,10 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
     info.type = _kind(header, name, renamed="path" in pax or "name" in extensions)
     _check_meaning(name, pax, origin, is_folder=info.isdir())
     info.mode, info.devmajor, info.devminor = header.mode, *header.device
+    if info.ischr() and header.device == (0, 0):
+        raise BuildError(
+            f"{origin} holds {name!r}, the character device 0:0, by which overlays delete", hint=HOSTILE
+        )
     info.uid, info.gid = (pax.number(key, getattr(header, key)) for key in ("uid", "gid"))
     info.size = pax.number("size", header.size)
     info.mtime = pax.time(header.mtime)

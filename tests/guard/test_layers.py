@@ -117,6 +117,8 @@ def paths(content: bytes) -> list[str]:
         (header(b"etc/.wh../", kind=b"5"), "engines take for different"),
         (pax((b"SCHILY.xattr.trusted.overlay.opaque", b"y")) + member(), "'trusted.overlay.opaque' of overlay mounts"),
         (pax((b"SCHILY.xattr.user.overlay.redirect", b"/x")) + member(), "'user.overlay.redirect' of overlay mounts"),
+        (header(b"etc/x", kind=b"3", device=b"0000000\00000000\0"), "holds 'etc/x', the character device 0:0, by"),
+        (header(b"etc/x", kind=b"3"), "the character device 0:0, by which overlays delete"),
         (member(b".wh.x/y"), "holds '.wh.x/y', which engines take for different"),
         (member(b"etc/.wh.x/y/z"), "engines take for different"),
         (header(b"etc/.wh.x/", kind=b"5"), "engines take for different"),
