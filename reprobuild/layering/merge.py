@@ -47,10 +47,10 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     the link leads within the tree. With `follow` off it is refused, and the entries are no layer that engines unpack.
 
     Raises:
-        BuildError: a hard link's target is not there or has other metadata, a path is below what is not a directory,
-            links lead in a circle, following paths takes too much, a whiteout stands behind an entry of its layer
-            that engines delete by it, or engines make different trees of a layer (an opaque marker at the root,
-            `overlay`, `folders`).
+        BuildError: a hard link's target is not in its layer or has other metadata, a path is below what is not a
+            directory, links lead in a circle, following paths takes too much, a whiteout stands behind an entry of
+            its layer that engines delete by it, or engines make different trees of a layer (an opaque marker at the
+            root, `overlay`, `folders`).
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -195,7 +195,8 @@ class _Growing:
             return msgspec.structs.replace(entry, path=path, mode=0o777)
         if entry.type != "hardlink":
             return entry if entry.path == path else msgspec.structs.replace(entry, path=path)
-        target = self.tree.get(self._place(entry.target))
+        place = self._place(entry.target)
+        target = self.tree.get(place)
         if target is None or target.type == "directory":
             raise BuildError(
                 f"/{entry.path} is a hard link to /{entry.target}, which is no file", hint=DAMAGED
@@ -205,6 +206,8 @@ class _Growing:
                 f"/{entry.path} is a hard link to /{entry.target} with another mode, owner or attribute",
                 hint=DAMAGED,
             )
+        if self._follow:
+            self._own.check_target(entry.path, entry.target, place)
         return msgspec.structs.replace(target, path=path)
 
     def _place(self, path: str) -> str:

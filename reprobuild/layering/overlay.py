@@ -20,6 +20,7 @@ class OwnWrites:
 
     def __init__(self) -> None:
         self._links: set[str] = set()
+        self._files: set[str] = set()
         self._folders: set[str] = set()
         self._torn: set[str] = set()  # folders that became something else
         self._lower_torn: list[str] = []
@@ -33,6 +34,8 @@ class OwnWrites:
             self._links.add(entry.path)
         elif entry.type == "directory" and is_new:
             self._folders.add(entry.path)
+        if entry.type != "directory":
+            self._files.add(entry.path)
 
     def tear(self, folder: str) -> None:
         """Take a folder that an entry of another type replaces."""
@@ -49,6 +52,19 @@ class OwnWrites:
     def clear(self, folder: str) -> None:
         """Take a folder of which an opaque marker removes what lower layers have."""
         self._opaque.add(folder)
+
+    def check_target(self, path: str, target: str, place: str) -> None:
+        """Refuse a hard link to a file of a lower layer, which is in `place`.
+
+        Raises:
+            BuildError: engines that unpack each layer into a folder of its own do not find the file.
+        """
+        if place not in self._files:
+            raise BuildError(
+                f"/{path} is a hard link to /{target} of a lower layer, which engines that unpack each layer alone do "
+                "not find",
+                hint=DAMAGED,
+            )
 
     def check_link(self, path: str, link: str) -> None:
         """Refuse a path that leads through a link of a lower layer.
