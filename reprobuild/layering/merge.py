@@ -62,10 +62,12 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
         victims = {n: growing.remove(entry.path) for n, (whiteout, entry) in enumerate(entries) if whiteout}
         last, written = max(victims, default=-1), Written()
         for number, (whiteout, entry) in enumerate(entries):
-            if not whiteout:
-                place = growing.put(entry)
-                if number < last:
-                    written.add((entry.path, place), number)
+            if whiteout:
+                growing.follow_whiteout(entry.path, victims[number])
+                continue
+            place = growing.put(entry)
+            if number < last:
+                written.add((entry.path, place), number)
         first = next((number for number, (whiteout, _) in enumerate(entries) if not whiteout), last)
         for number, places in victims.items():
             if number > first:
@@ -137,6 +139,13 @@ class _Growing:
             del self.tree[place]
             self._children[place.rpartition("/")[0]].discard(place)
         return {victim, place}
+
+    def follow_whiteout(self, path: str, places: set[str]) -> None:
+        """Note a whiteout that leads elsewhere by now, through a link of its layer, if it deletes something there."""
+        victim, place = self._victim(path)
+        is_astray = victim is not None and place not in places and place in self.tree
+        if is_astray and not path.endswith(OPAQUE):  # see `check_order`
+            self._own.add_astray(path, place)
 
     def check_order(self, path: str, places: set[str], written: Written, number: int) -> None:
         """Refuse a whiteout behind entries that it would delete; `places` are what `remove` returned."""

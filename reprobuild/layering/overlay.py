@@ -27,6 +27,7 @@ class OwnWrites:
         self._removed: dict[str, list[str]] = {}
         self._whiteouts: set[str] = set()
         self._opaque: set[str] = set()
+        self._astray: list[tuple[str, str]] = []
 
     def add(self, entry: Entry, *, is_new: bool) -> None:
         """Take an entry in its place; `is_new` where the tree had none there."""
@@ -52,6 +53,10 @@ class OwnWrites:
     def clear(self, folder: str) -> None:
         """Take a folder of which an opaque marker removes what lower layers have."""
         self._opaque.add(folder)
+
+    def add_astray(self, whiteout: str, place: str) -> None:
+        """Take a whiteout that stands below a symbolic link of its own layer, and the path that it means by that."""
+        self._astray.append((whiteout, place))
 
     def check_target(self, path: str, target: str, place: str) -> None:
         """Refuse a hard link to a file of a lower layer, which is in `place`.
@@ -79,8 +84,15 @@ class OwnWrites:
         """Refuse folders that came back after the layer removed them, where lower layers have more in them.
 
         Raises:
-            BuildError: an overlay shows what lower layers have there, and one root does not.
+            BuildError: an overlay shows what lower layers have there, and one root does not; or a whiteout deletes
+                where a link of its layer leads.
         """
+        for whiteout, place in self._astray:
+            raise BuildError(
+                f"a layer holds the whiteout /{whiteout} below a symbolic link of its own: engines delete /{place} by "
+                "it",
+                hint=DAMAGED,
+            )
         for folder in self._lower_torn:
             if _is_folder(tree, folder):
                 raise _ambiguous(

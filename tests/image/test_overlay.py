@@ -150,3 +150,34 @@ def test_an_opaque_marker_at_the_root(entries: Members) -> None:
 def test_an_opaque_marker_at_the_root_of_the_lowest_files(below: list[Members]) -> None:
     tree = merge([listing(*entries) for entries in (*below, [ROOT, file("f", b"")])])
     assert sorted(tree) == ["", "f"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "path"),
+    [
+        ([folder("d"), symlink("m", "d"), file("m/.wh.good", b"")], "d/good"),
+        ([folder("d"), symlink("m", "d"), file("m/s/.wh.t", b"")], "d/s/t"),
+        ([symlink("top", "/"), file("top/.wh.f", b"")], "f"),
+        ([symlink("empty", "d"), file("empty/.wh.good", b"")], "d/good"),
+    ],
+)
+def test_a_whiteout_below_a_link_of_its_layer(entries: Members, path: str) -> None:
+    """moby and containerd follow the link that they have unpacked; the specification knows no such whiteout."""
+    with pytest.raises(BuildError) as caught:
+        merge([listing(*LOW), listing(*entries)])
+    whiteout = entries[-1][0].path
+    assert caught.value.hint == REFUSED
+    assert str(caught.value) == (
+        f"a layer holds the whiteout /{whiteout} below a symbolic link of its own: engines delete /{path} by it"
+    )
+
+
+@pytest.mark.parametrize("entries", [[folder("d"), symlink("m", "d")], [symlink("m", "/")]])
+def test_an_opaque_marker_below_a_link_of_its_layer(entries: Members) -> None:
+    with pytest.raises(BuildError, match=r"m/\.wh\.\.wh\.\.opq behind an entry that engines delete by it"):
+        merge([listing(*LOW), listing(*entries, file("m/.wh..wh..opq", b""))])
+
+
+def test_a_whiteout_before_a_link_in_its_place() -> None:
+    entries = [folder("d"), file("empty/.wh.good", b""), symlink("empty", "d")]
+    assert "d/good" in merge([listing(*LOW), listing(*entries)])
