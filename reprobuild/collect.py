@@ -210,18 +210,21 @@ def _amount(paths: Sequence[Path]) -> Amount:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    """Yield what is there, or in the folder that is there; what went away meanwhile is left out."""
+    """Yield what is there, or in the folder that is there, however deep; what went away meanwhile is left out."""
     with contextlib.suppress(FileNotFoundError):
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode):
             yield found
             return
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                inside = os.lstat(f"{folder}/{name}")
-                if stat.S_ISREG(inside.st_mode):
-                    yield inside
+    folders = [str(path)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield entry.stat(follow_symlinks=False)
 
 
 def _age(path: Path) -> float:

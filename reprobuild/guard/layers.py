@@ -23,11 +23,22 @@ _BUFFER = 1 << 18
 _KINDS = frozenset(b"0123456\0")
 _SPARSE = "GNU.sparse."
 _XATTR = "SCHILY.xattr."
-# What overlayfs keeps of its own in a layer's folder: a member could make a folder opaque, or lead it elsewhere.
-_OVERLAY = (f"{_XATTR}trusted.overlay.", f"{_XATTR}user.overlay.")
+# What overlayfs, fuse-overlayfs and Podman keep of their own in a layer's folder: a member could make a folder opaque,
+# lead it elsewhere, or state another mode and owner.
+_OVERLAY = tuple(
+    f"{_XATTR}{name}."
+    for name in (
+        "trusted.overlay", "user.overlay", "user.fuseoverlayfs", "security.fuseoverlayfs", "trusted.fuseoverlayfs",
+        "user.containers",
+    )
+)  # fmt: skip
+# Engines set them on folders while they unpack: what a folder gets later takes other rights than its header says.
+_ACL = f"{_XATTR}system.posix_acl_"
 # Names of AUFS: containerd and moby skip `.wh..wh.*` at the root, and find hard links into `.wh..wh.plnk` elsewhere.
 _AUFS = ".wh..wh."
 _OPAQUE = ".wh..wh..opq"
+# Kernel overlays and fuse-overlayfs differ on what a folder of such a name hides.
+_WHITEOUT = ".wh."
 _NO_WHITEOUTS = frozenset((".wh.", ".wh..", ".wh..."))  # of "", "." and ".."
 # A slash in front, `./`, and a slash behind are no part of the path.
 _LONGEST_NAME = LONGEST_PATH + 4
@@ -192,9 +203,13 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
         raise BuildError(f"{origin} holds the path {name[:60]!r}... of {len(name)} bytes", hint=HOSTILE)
     if len(link) > LONGEST_PATH:
         check_target(link, name, origin)
-    _check_meaning(name, pax, origin)
     info.type = _kind(header, name, renamed="path" in pax or "name" in extensions)
+    _check_meaning(name, pax, origin, is_folder=info.isdir())
     info.mode, info.devmajor, info.devminor = header.mode, *header.device
+    if info.ischr() and header.device == (0, 0):
+        raise BuildError(
+            f"{origin} holds {name!r}, the character device 0:0, by which overlays delete", hint=HOSTILE
+        )
     info.uid, info.gid = (pax.number(key, getattr(header, key)) for key in ("uid", "gid"))
     info.size = pax.number("size", header.size)
     info.mtime = pax.time(header.mtime)
@@ -203,14 +218,14 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
     return info
 
 
-def _check_meaning(name: str, pax: Pax, origin: str) -> None:
+def _check_meaning(name: str, pax: Pax, origin: str, *, is_folder: bool) -> None:
     """Refuse names and attributes that stand for more than themselves, but whiteouts of files and opaque folders."""
     if ".wh." in name:
         parts = name.rstrip("/").split("/")
-        last = len(parts) - 1
+        last = len(parts) if is_folder else len(parts) - 1
         for number, part in enumerate(parts):
-            aufs = part.startswith(_AUFS) and (part != _OPAQUE or number < last)
-            if aufs or part in _NO_WHITEOUTS:
+            aufs = part.startswith(_AUFS) and part != _OPAQUE
+            if aufs or part in _NO_WHITEOUTS or (part.startswith(_WHITEOUT) and number < last):
                 raise BuildError(
                     f"{origin} holds {name!r}, which engines take for different things", hint=HOSTILE
                 )
@@ -218,6 +233,12 @@ def _check_meaning(name: str, pax: Pax, origin: str) -> None:
         if key.startswith(_OVERLAY):
             raise BuildError(
                 f"{origin} holds {name!r} with the attribute {key[len(_XATTR) :]!r} of overlay mounts",
+                hint=HOSTILE,
+            )
+        if key.startswith(_ACL):
+            raise BuildError(
+                f"{origin} holds {name!r} with an access control list, {key[len(_XATTR) :]!r}, which engines apply to "
+                "more than that member",
                 hint=HOSTILE,
             )
 

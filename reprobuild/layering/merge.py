@@ -10,6 +10,7 @@ import msgspec
 from reprobuild.archive import Entry
 from reprobuild.errors import BuildError
 from reprobuild.guard.names import HOSTILE, check_name
+from reprobuild.layering.folders import OwnFolders
 from reprobuild.layering.order import DAMAGED as DAMAGED
 from reprobuild.layering.order import Written
 from reprobuild.layering.overlay import OwnWrites
@@ -43,12 +44,13 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
     The rules are those of the OCI image specification, "Applying Changesets": the later entry wins,
     directories merge, a whiteout removes what lower layers have, whatever its place in its layer. Our own layers hold
     no whiteouts; images of other builders may. What stands below a symbolic link of its own layer comes to where
-    the link leads within the tree; with `follow` off it is refused.
+    the link leads within the tree. With `follow` off it is refused, and the entries are no layer that engines unpack.
 
     Raises:
-        BuildError: a hard link's target is not there or has other metadata, a path is below what is not a directory,
-            links lead in a circle, following paths takes too much, a whiteout stands behind an entry of its layer
-            that engines delete by it, or engines make different trees of a layer (`overlay`).
+        BuildError: a hard link's target is not in its layer or has other metadata, a path is below what is not a
+            directory, links lead in a circle, following paths takes too much, a whiteout stands behind an entry of
+            its layer that engines delete by it, or engines make different trees of a layer (an opaque marker at the
+            root, `overlay`, `folders`).
     """
     growing = _Growing(below or {"": Entry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
@@ -60,10 +62,12 @@ def merge(listings: Iterable[Iterable[Entry]], below: Tree | None = None, *, fol
         victims = {n: growing.remove(entry.path) for n, (whiteout, entry) in enumerate(entries) if whiteout}
         last, written = max(victims, default=-1), Written()
         for number, (whiteout, entry) in enumerate(entries):
-            if not whiteout:
-                place = growing.put(entry)
-                if number < last:
-                    written.add((entry.path, place), number)
+            if whiteout:
+                growing.follow_whiteout(entry.path, victims[number])
+                continue
+            place = growing.put(entry)
+            if number < last:
+                written.add((entry.path, place), number)
         first = next((number for number, (whiteout, _) in enumerate(entries) if not whiteout), last)
         for number, places in victims.items():
             if number > first:
@@ -80,17 +84,19 @@ class _Growing:
         self._follow = follow
         self._children: dict[str, set[str]] = {}
         self._implied, self._implied_text, self._steps = 0, 0, 0
-        self._own = OwnWrites()
+        self._own, self._folders = OwnWrites(), OwnFolders()
         for path in self.tree:
             self._join(path)
 
     def begin_layer(self) -> None:
         """Begin a layer over all that is there."""
-        self._own = OwnWrites()
+        self._own, self._folders = OwnWrites(), OwnFolders()
 
     def end_layer(self) -> None:
         """Refuse a layer of which engines make different trees."""
         self._own.check_folders(self.tree)
+        if self._follow:
+            self._folders.check(self.tree)
 
     def has_link(self, path: str) -> bool:
         """Tell whether a path itself is a symbolic link."""
@@ -107,6 +113,7 @@ class _Growing:
         self._make_parents(path)
         self.tree[path] = self._resolved(entry, path)
         self._own.add(self.tree[path], is_new=former is None)
+        self._folders.add(self.tree[path], former)
         self._join(path)
         return path
 
@@ -115,15 +122,30 @@ class _Growing:
         victim, place = self._victim(path)
         if victim is None:
             return set()
+        if not place and self._children.get(""):
+            raise BuildError(
+                "a layer holds an opaque marker at its root: engines that mount layers over each other ignore it, and "
+                "show the files of lower layers",
+                hint=DAMAGED,
+            )
         below = self._clear(place)
         if path.endswith(OPAQUE):
             self._own.clear(place)
+            self._folders.clear(place)
             return {victim, place}
         self._own.remove(place, below)
+        self._folders.remove(place)
         if place and place in self.tree:
             del self.tree[place]
             self._children[place.rpartition("/")[0]].discard(place)
         return {victim, place}
+
+    def follow_whiteout(self, path: str, places: set[str]) -> None:
+        """Note a whiteout that leads elsewhere by now, through a link of its layer, if it deletes something there."""
+        victim, place = self._victim(path)
+        is_astray = victim is not None and place not in places and place in self.tree
+        if is_astray and not path.endswith(OPAQUE):  # see `check_order`
+            self._own.add_astray(path, place)
 
     def check_order(self, path: str, places: set[str], written: Written, number: int) -> None:
         """Refuse a whiteout behind entries that it would delete; `places` are what `remove` returned."""
@@ -182,7 +204,8 @@ class _Growing:
             return msgspec.structs.replace(entry, path=path, mode=0o777)
         if entry.type != "hardlink":
             return entry if entry.path == path else msgspec.structs.replace(entry, path=path)
-        target = self.tree.get(self._place(entry.target))
+        place = self._place(entry.target)
+        target = self.tree.get(place)
         if target is None or target.type == "directory":
             raise BuildError(
                 f"/{entry.path} is a hard link to /{entry.target}, which is no file", hint=DAMAGED
@@ -192,6 +215,8 @@ class _Growing:
                 f"/{entry.path} is a hard link to /{entry.target} with another mode, owner or attribute",
                 hint=DAMAGED,
             )
+        if self._follow:
+            self._own.check_target(entry.path, entry.target, place)
         return msgspec.structs.replace(target, path=path)
 
     def _place(self, path: str) -> str:

@@ -20,12 +20,14 @@ class OwnWrites:
 
     def __init__(self) -> None:
         self._links: set[str] = set()
+        self._files: set[str] = set()
         self._folders: set[str] = set()
         self._torn: set[str] = set()  # folders that became something else
         self._lower_torn: list[str] = []
         self._removed: dict[str, list[str]] = {}
         self._whiteouts: set[str] = set()
         self._opaque: set[str] = set()
+        self._astray: list[tuple[str, str]] = []
 
     def add(self, entry: Entry, *, is_new: bool) -> None:
         """Take an entry in its place; `is_new` where the tree had none there."""
@@ -33,6 +35,8 @@ class OwnWrites:
             self._links.add(entry.path)
         elif entry.type == "directory" and is_new:
             self._folders.add(entry.path)
+        if entry.type != "directory":
+            self._files.add(entry.path)
 
     def tear(self, folder: str) -> None:
         """Take a folder that an entry of another type replaces."""
@@ -50,6 +54,23 @@ class OwnWrites:
         """Take a folder of which an opaque marker removes what lower layers have."""
         self._opaque.add(folder)
 
+    def add_astray(self, whiteout: str, place: str) -> None:
+        """Take a whiteout that stands below a symbolic link of its own layer, and the path that it means by that."""
+        self._astray.append((whiteout, place))
+
+    def check_target(self, path: str, target: str, place: str) -> None:
+        """Refuse a hard link to a file of a lower layer, which is in `place`.
+
+        Raises:
+            BuildError: engines that unpack each layer into a folder of its own do not find the file.
+        """
+        if place not in self._files:
+            raise BuildError(
+                f"/{path} is a hard link to /{target} of a lower layer, which engines that unpack each layer alone do "
+                "not find",
+                hint=DAMAGED,
+            )
+
     def check_link(self, path: str, link: str) -> None:
         """Refuse a path that leads through a link of a lower layer.
 
@@ -63,8 +84,15 @@ class OwnWrites:
         """Refuse folders that came back after the layer removed them, where lower layers have more in them.
 
         Raises:
-            BuildError: an overlay shows what lower layers have there, and one root does not.
+            BuildError: an overlay shows what lower layers have there, and one root does not; or a whiteout deletes
+                where a link of its layer leads.
         """
+        for whiteout, place in self._astray:
+            raise BuildError(
+                f"a layer holds the whiteout /{whiteout} below a symbolic link of its own: engines delete /{place} by "
+                "it",
+                hint=DAMAGED,
+            )
         for folder in self._lower_torn:
             if _is_folder(tree, folder):
                 raise _ambiguous(

@@ -62,6 +62,7 @@ LAYERS = (
         member("etc/b", tarfile.LNKTYPE, "./etc/a"), member("ping", mode=0o4755, content=b"capable"),
     ),
     layer(
+        member("./", tarfile.DIRTYPE, mode=0o755), member("etc/", tarfile.DIRTYPE, mode=0o700),
         member("etc/.wh.gone"), member("etc/hostname", mode=0o755), member(r"lib/a\x2db.slice", content=b"s"),
     ),
 )  # fmt: skip

@@ -116,7 +116,7 @@ def test_paths_that_lead_elsewhere(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (file("f", b"", xattrs=(("system.posix_acl_access", "02000000"),)), "/f has the extended attribute system"),
+        (file("f", b"", xattrs=(("system.nfs4_acl", "02000000"),)), "/f has the extended attribute system.nfs4_acl"),
         ((Entry(path=".", type="directory", mode=0o755, xattrs=(("user.x", "00"),)), b""), "/ has the extended"),
     ],
 )  # fmt: skip

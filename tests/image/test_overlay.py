@@ -121,3 +121,63 @@ def test_layers_of_which_all_engines_make_one_tree(entries: Members, gone: str, 
 def test_a_folder_that_a_link_replaced_in_a_layer_between() -> None:
     tree = merge([listing(*LOW), listing(symlink("d", "usr")), listing(file(".wh.d", b""), *AGAIN)])
     assert [path for path in tree if path.startswith("d")] == ["d", "d/good"]
+
+
+ROOT = file(".wh..wh..opq", b"")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [ROOT],
+        [ROOT, file("d/good", b"g")],
+        [folder(""), ROOT, file("d/good", b"g")],
+        [file("d/s/new", b""), ROOT],
+    ],
+)
+def test_an_opaque_marker_at_the_root(entries: Members) -> None:
+    """The kernel does not read the attribute of a layer's own root: the files of lower layers stay."""
+    with pytest.raises(BuildError) as caught:
+        merge([listing(*LOW), listing(*entries)])
+    assert caught.value.hint == REFUSED
+    assert str(caught.value) == (
+        "a layer holds an opaque marker at its root: engines that mount layers over each other ignore it, and show the "
+        "files of lower layers"
+    )
+
+
+@pytest.mark.parametrize("below", [[], [[]], [[folder("")]]])
+def test_an_opaque_marker_at_the_root_of_the_lowest_files(below: list[Members]) -> None:
+    tree = merge([listing(*entries) for entries in (*below, [ROOT, file("f", b"")])])
+    assert sorted(tree) == ["", "f"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "path"),
+    [
+        ([folder("d"), symlink("m", "d"), file("m/.wh.good", b"")], "d/good"),
+        ([folder("d"), symlink("m", "d"), file("m/s/.wh.t", b"")], "d/s/t"),
+        ([symlink("top", "/"), file("top/.wh.f", b"")], "f"),
+        ([symlink("empty", "d"), file("empty/.wh.good", b"")], "d/good"),
+    ],
+)
+def test_a_whiteout_below_a_link_of_its_layer(entries: Members, path: str) -> None:
+    """moby and containerd follow the link that they have unpacked; the specification knows no such whiteout."""
+    with pytest.raises(BuildError) as caught:
+        merge([listing(*LOW), listing(*entries)])
+    whiteout = entries[-1][0].path
+    assert caught.value.hint == REFUSED
+    assert str(caught.value) == (
+        f"a layer holds the whiteout /{whiteout} below a symbolic link of its own: engines delete /{path} by it"
+    )
+
+
+@pytest.mark.parametrize("entries", [[folder("d"), symlink("m", "d")], [symlink("m", "/")]])
+def test_an_opaque_marker_below_a_link_of_its_layer(entries: Members) -> None:
+    with pytest.raises(BuildError, match=r"m/\.wh\.\.wh\.\.opq behind an entry that engines delete by it"):
+        merge([listing(*LOW), listing(*entries, file("m/.wh..wh..opq", b""))])
+
+
+def test_a_whiteout_before_a_link_in_its_place() -> None:
+    entries = [folder("d"), file("empty/.wh.good", b""), symlink("empty", "d")]
+    assert "d/good" in merge([listing(*LOW), listing(*entries)])

@@ -250,6 +250,21 @@ def test_a_hard_link_as_builders_write_it_is_its_file() -> None:
     assert merge([listing(symlink("s", "x"), link)])["h"].type == "symlink"
 
 
+def test_a_hard_link_to_a_file_of_a_lower_layer_is_refused() -> None:
+    """Overlay drivers and containerd's snapshots unpack a layer into a folder that lacks the file."""
+    target = file("f", b"x", 0o755, uid=1, gid=2)
+    words = "/h is a hard link to /f of a lower layer, which engines that unpack each layer alone do not find"
+    for lower, upper in (
+        ([target], []),
+        ([target], [file(".wh.x", b"")]),
+        ([folder("f"), target], [folder("e")]),
+    ):
+        with pytest.raises(BuildError) as caught:
+            merge([listing(*lower), listing(*upper, linked())])
+        assert (str(caught.value), caught.value.hint) == (words, REFUSED)
+        assert merge([listing(*lower), listing(*upper, target, linked())])["h"].type == "file"
+
+
 OLD = [
     folder("etc"),
     file("etc/x", b"old"),
@@ -268,11 +283,14 @@ OLD = [
         [file("etc/s/new", b""), file("etc/.wh.s", b"")],
         [file("etc/s/new", b""), file(".wh.etc", b"")],
         [file("etc/s/new", b""), file("etc/.wh..wh..opq", b"")],
-        [file("etc/s/new", b""), file(".wh..wh..opq", b"")],
         [file("etc/s/t/new", b""), folder("q"), file("etc/.wh..wh..opq", b"")],
         [symlink("m", "etc"), file("etc/x", b""), file("m/.wh.x", b"")],
         [symlink("m", "etc"), file("m/x", b""), file("etc/.wh.x", b"")],
-        [(Entry(path="etc/h", type="hardlink", mode=0o644, target="d/a"), b""), file("etc/.wh.h", b"")],
+        [
+            file("e", b""),
+            (Entry(path="etc/h", type="hardlink", mode=0o644, target="e"), b""),
+            file("etc/.wh.h", b""),
+        ],
     ],
 )
 def test_a_whiteout_behind_what_it_deletes_is_refused(entries: list[tuple[Entry, bytes]]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.alone import machine
-from reprobuild.collect import Amount, Checked, Collected, Damaged, collect
+from reprobuild.collect import Amount, Checked, Collected, Damaged, check, collect
 from reprobuild.errors import FetchError, UsageError
 from reprobuild.keep import keep
 from reprobuild.lock import write_lock
@@ -23,6 +23,35 @@ from tests.image.made import Made
 from tests.store.sealing import built, contents, gc, sealed
 
 GONE = "name the locks to keep: `reprobuild store gc LOCK...`; `--empty` removes everything"
+
+
+def nested(folder: Path, depth: int) -> Path:
+    """Make folders in each other, with a file at each tenth; the deepest are beyond what a path can name."""
+    top = folder / "d"
+    top.mkdir(parents=True)
+    number = os.open(top, os.O_RDONLY)
+    for level in range(depth):
+        if level % 10 == 0:
+            os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=number))
+        os.mkdir("d", dir_fd=number)
+        above, number = number, os.open("d", os.O_RDONLY, dir_fd=number)
+        os.close(above)
+    os.close(number)
+    return top
+
+
+def test_folders_in_folders_without_end_are_counted_and_go(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    deep = nested(store.root / "blobs" / "aa", 1200)
+    assert collect(store, dry_run=True, empty=True).removed.files == 120
+    assert collect(store, empty=True).removed.files == 120
+    assert not deep.exists()
+    deep = nested(store.root / "blobs" / "aa", 1200)
+    assert [damaged.sha256 for damaged in check(store).damaged] == ["d"]
+    assert not deep.exists()
+    deep = nested(store.root / "blobs" / "aa", 3000)
+    assert 150 < collect(store, empty=True).removed.files <= 300
+    assert not deep.exists()
 
 
 def test_what_a_kept_lock_needs_stays_and_nothing_else(made: Made, tmp_path: Path) -> None:
