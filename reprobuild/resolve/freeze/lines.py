@@ -21,6 +21,7 @@ from reprobuild.resolve.freeze.choosing import Choice, choose, hashed, having
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
+from reprobuild.resolve.freeze.pages import NoList
 from reprobuild.resolve.freeze.pythons import common_pythons
 from reprobuild.resolve.freeze.rulings import (
     BROUGHT,
@@ -35,6 +36,7 @@ from reprobuild.resolve.freeze.rulings import (
     rule,
     told,
     unlabelled,
+    unlisted,
     why_yanked,
 )
 from reprobuild.resolve.freeze.system_lines import rule_system
@@ -118,7 +120,19 @@ class _Finder:
         self._files, self._target, self._around = files, target, around
 
     def find(self, line: Requirement) -> Answer:
-        """Return what one line becomes."""
+        """Return what one line becomes.
+
+        Raises:
+            FetchError: an index of the machine cannot be reached, so that no line can be found.
+        """
+        try:
+            return self._find(line)
+        except NoList as err:
+            if self._files.is_common(err):
+                raise
+            return None, unlisted(line, err)
+
+    def _find(self, line: Requirement) -> Answer:
         around = self._around
         if line.kind == "index" and line.version and canonicalize_name(line.name) in TORCH:
             return self._of_torch(line)
