@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ReproError(Exception):
     """What happened, and what to do about it.
@@ -9,13 +11,15 @@ class ReproError(Exception):
     Args:
         what: one sentence that names the thing and, where there is one, the file and line.
         hint: the next step for the reader; empty only where nothing can be suggested.
+        listing: all lines that the sentence sums up; `--verbose` prints them.
     """
 
     exit_code = 70
 
-    def __init__(self, what: str, *, hint: str = "") -> None:
+    def __init__(self, what: str, *, hint: str = "", listing: Sequence[str] = ()) -> None:
         super().__init__(what)
         self.hint = hint
+        self.listing = tuple(listing)
 
 
 class UsageError(ReproError):

@@ -338,6 +338,29 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
         )
 
 
+def test_verbose_lists_what_an_error_sums_up(said: Said, tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "requirements.txt").write_text("???\n" * 5)
+    line = (
+        "lock",
+        snapshot,
+        "-o",
+        tmp_path / "reprobuild.lock",
+        "--store",
+        tmp_path / "store",
+        "--python",
+        "3.11",
+    )
+    code, error, _ = said.failed(*line)
+    assert code == 4
+    assert "  5 of requirements.txt: unresolved (unread-line):\n    requirements.txt:1: " in error
+    assert "requirements.txt:5: " not in error
+    code, error, _ = said.failed(*line, "--verbose")
+    assert code == 4
+    assert error.count(": unresolved (unread-line): ") == 5
+
+
 def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path: Path) -> None:
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
     found = reprobuild("from-snapshot", SNAPSHOT, *DECIDED, "-o", tmp_path / "out", env=env)

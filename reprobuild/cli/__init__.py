@@ -20,6 +20,7 @@ from reprobuild.errors import ReproError, UsageError
 NAME = "reprobuild"
 COMPLETE = "_REPROBUILD_COMPLETE"  # set by the scripts of `reprobuild completion`, as click has it
 INTERRUPTED = 130
+VERBOSE = "--verbose"
 OWN_FAILURE = 125  # of `run`, whose other codes are those of the command
 
 _ROOM = (
@@ -135,7 +136,8 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     progress.stop()
     own = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
-        return _print_error(str(err), err.hint, own or err.exit_code)
+        everything = err.listing if VERBOSE in arguments else ()
+        return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code)
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         hint = f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
         return _print_error(err.format_message(), hint, own or err.exit_code)

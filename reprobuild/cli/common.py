@@ -47,6 +47,9 @@ gpu_option = click.option(
 scope_option = click.option(
     "--scope", type=click.Choice(["all", "cpu"]), default="all", help="`cpu`: the CPU is enough for now."
 )
+verbose_option = click.option(
+    "--verbose", is_flag=True, expose_value=False, help="List every captured line that an error sums up."
+)
 control_option = click.option(
     "--control/--no-control", default=True, help="Leave out the control; the verdict is then inconclusive."
 )

@@ -29,6 +29,7 @@ from reprobuild.report.text import render_text
 @common.control_option
 @common.smoke_option
 @click.option("--no-verify", is_flag=True, help="Build only; the verdict is then not-run.")
+@common.verbose_option
 @common.json_option
 def command(
     directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,

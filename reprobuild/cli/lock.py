@@ -18,6 +18,7 @@ from reprobuild.errors import UsageError
 )
 @common.decision_options
 @common.store_option
+@common.verbose_option
 @common.json_option
 def command(
     directory: Path,

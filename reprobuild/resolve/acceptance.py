@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,8 @@ from reprobuild.snapshot.kinds import field_of
 # Fields of Snapshot whose lines are one package each.
 _LISTS = ("requirements", "packages", "conda", "rpms")
 _SHOWN = 5  # names in one sentence
+_EXAMPLES = 2  # lines of a group that is summed up
+_GROUP = 4  # lines that are summed up: fewer are shown whole
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -42,12 +44,41 @@ def accept(
             refused.append(ruling)
         marked.append(ruling)
     if refused:
-        lines = [f"  {r.file}:{r.line}: {r.subject}: {r.outcome} ({r.kind}): {r.reason}" for r in refused]
+        groups = _grouped(refused)
+        lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join([*_pythons(pythons), *_pinning(refused), *_accepting(refused)]),
+            listing=["all of them:", *map(_line, refused)] if _sums_up(groups) else (),
         )
     return tuple(marked)
+
+
+def _grouped(refused: Iterable[Ruling]) -> dict[str, list[Ruling]]:
+    """Return the refused lines by file, outcome and class, by a title."""
+    groups: dict[str, list[Ruling]] = {}
+    for ruling in refused:
+        groups.setdefault(f"{ruling.file}: {ruling.outcome} ({ruling.kind})", []).append(ruling)
+    return groups
+
+
+def _sums_up(groups: Mapping[str, Sequence[Ruling]]) -> bool:
+    return any(len(group) >= _GROUP for group in groups.values())
+
+
+def _summary(title: str, group: Sequence[Ruling]) -> list[str]:
+    """Return a group in lines: whole, or its number and examples."""
+    if not _sums_up({title: group}):
+        return [_line(ruling) for ruling in group]
+    more = len(group) - _EXAMPLES
+    examples = [f"    {r.file}:{r.line}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
+    return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, which --verbose lists"]
+
+
+def _line(ruling: Ruling) -> str:
+    return (
+        f"  {ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
+    )
 
 
 def _pythons(pythons: Sequence[str]) -> list[str]:

@@ -64,6 +64,31 @@ def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
     accept([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
 
 
+def test_many_lines_of_one_cause_are_summed_up() -> None:
+    many = [ruling(f"p{n}", "replaced", "withdrawn", n) for n in range(1, 5)]
+    few = [ruling(f"q{n}", "replaced", "unsigned-file", n) for n in range(5, 8)]
+    with pytest.raises(LockError) as caught:
+        accept([many[0], *few, *many[1:], TORN], [])
+    assert str(caught.value).splitlines() == [
+        "8 captured lines cannot be repeated exactly:",
+        "  4 of env.txt: replaced (withdrawn):",
+        "    env.txt:1: p1: because",
+        "    env.txt:2: p2: because",
+        "    and 2 more, which --verbose lists",
+        *(f"  env.txt:{n}: q{n}: replaced (unsigned-file): because" for n in range(5, 8)),
+        "  env.txt:9: FOO: unresolved (suspect-value): because",
+    ]
+    order = [many[0], *few, *many[1:], TORN]
+    lines = [f"  env.txt:{r.line}: {r.subject}: {r.outcome} ({r.kind}): because" for r in order]
+    assert caught.value.listing == ("all of them:", *lines)
+
+
+def test_lines_that_are_all_shown_are_not_listed_again() -> None:
+    with pytest.raises(LockError) as caught:
+        accept([TORN, GONE], [])
+    assert caught.value.listing == ()
+
+
 def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
     names = ["torch", "numpy", "pandas", "scipy", "tqdm", "rich"]
     lost = [
