@@ -114,6 +114,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     files.save()
+    rulings = accept([*others, *python.rulings, *libraries, *cuda, *built.rulings], decisions.accept)
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -132,7 +133,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=_recorded(decisions),
-        rulings=accept([*others, *python.rulings, *libraries, *cuda], decisions.accept),
+        rulings=rulings,
     )
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
