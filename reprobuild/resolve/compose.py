@@ -39,6 +39,7 @@ from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.decision_secrets import refuse_secrets
 from reprobuild.resolve.freeze.asking import file_lists, known_of
+from reprobuild.resolve.freeze.closed import rule_list
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
@@ -135,6 +136,8 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         decisions=_recorded(decisions),
         rulings=rulings,
     )
+    rulings = accept([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
+    lock = msgspec.structs.replace(lock, rulings=rulings)
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     for suggestion in suggestions(distributions(lock), lock.profile):
