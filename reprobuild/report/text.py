@@ -15,6 +15,7 @@ from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
+from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.headline import scope_words
@@ -129,6 +130,7 @@ def render_snapshot(snapshot: Snapshot, drop: Collection[str] = ()) -> str:
         f"environment   {len(snapshot.variables)} variables",
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
         *_also(snapshot),
+        *machine_lines(snapshot),
         *_cuda(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
         *render_code(find_code(snapshot, drop)),
