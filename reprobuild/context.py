@@ -103,6 +103,7 @@ def install_facts(lock: Lock, sizes: Mapping[str, int]) -> dict[str, Any]:
         "executable": lock.interpreter.executable,
         "python": lock.interpreter.version,
         "create": lock.interpreter.kind != "conda",
+        **({"shared": True} if lock.interpreter.shared else {}),  # so that other contexts stay as they were
         "epoch": lock.epoch,
         "wheels": [wheels[name] for name in order],
     }

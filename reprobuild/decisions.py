@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -87,7 +87,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     `bake` maps a variable to its value, or to None for the captured one. `profile` may name several, with commas
     between. `debs` are `.deb` files, or folders of them; `indexes` maps the name of a distribution to the only index
     that it is to come from; `channels` are addresses or names of channels of conda. `build` is by project; `devel` is
-    the image to compile in.
+    the image to compile in. `system` tells which of the captured system packages the base holds, None: those
+    that are needed; `packages` are more of them, by name.
     """
 
     python: Version | None = None
@@ -107,6 +108,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     workload: WorkloadDecision | None = None
     build: dict[ProjectName, BuildDecision] = {}
     devel: Reference | None = None
+    system: Literal["needed", "all"] | None = None
+    packages: tuple[Line, ...] = ()
 
     def recorded(self) -> dict[str, Any]:
         """Return what the lock keeps: all but credentials, and addresses and paths that belong to one machine."""

@@ -50,6 +50,7 @@ class Prefix:
         self.image = image
         self.root: str = facts["prefix"]
         self.executable: str = facts["executable"]
+        self.shared: bool = facts.get("shared", False)
         self.version: str = facts["python"]
         self.epoch: int = facts["epoch"]
         self.minor = ".".join(self.version.split(".")[:2])
@@ -65,7 +66,8 @@ class Prefix:
         for name in ("python3", f"python{self.minor}"):
             os.symlink("python", f"{programs}/{name}")
         home = os.path.dirname(self.executable)
-        text = f"home = {home}\ninclude-system-site-packages = false\nversion = {self.version}\n"
+        shared = str(self.shared).lower()
+        text = f"home = {home}\ninclude-system-site-packages = {shared}\nversion = {self.version}\n"
         self.write(f"{self.root}/pyvenv.cfg", io.BytesIO(text.encode()))
 
     def write(self, path: str, stream: IO[bytes], executable: bool = False) -> tuple[str, str, str]:

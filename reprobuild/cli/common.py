@@ -112,6 +112,18 @@ def decision_options(function: F) -> F:
                 help="The system: debian/bookworm, HOST/NAME:TAG.",
             ),
             click.option("--platform", metavar="OS/ARCH", help="As linux/amd64."),
+            click.option(
+                "--system",
+                type=click.Choice(["needed", "all"]),
+                help="Which captured system packages are installed.",
+            ),
+            click.option(
+                "--package",
+                "packages",
+                metavar="NAME",
+                multiple=True,
+                help="A system package that is installed, too.",
+            ),
             click.option("--devel", metavar="IMAGE", help="An image to compile in: nvidia/cuda:*-devel-*."),
             click.option(
                 "--source",

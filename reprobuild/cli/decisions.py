@@ -44,6 +44,8 @@ def make_decisions(
         base=options["base"],
         platform=options["platform"],
         devel=options["devel"],
+        system=options["system"],
+        packages=tuple(options["packages"]),
         sources=common.pairs("--source", options["sources"]),
         services=common.pairs("--service", options["services"]),
         indexes=common.pairs("--index", options["indexes"]),

@@ -15,6 +15,8 @@ from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.resolve.vendor.hints import find_origin
+from reprobuild.services import read_services
 from reprobuild.snapshot import read_snapshot
 
 
@@ -31,6 +33,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     """
     snapshot = read_snapshot(directory)
     decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
+    origin = find_origin(snapshot, read_services(decisions.services))
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
         documents.print_json(
@@ -39,8 +42,9 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
                 "rulings": msgspec.to_builtins(rulings),
                 "code": msgspec.to_builtins(find_code(snapshot, decisions.drop)),
                 "cuda": msgspec.to_builtins(weigh(snapshot)),
+                "image": msgspec.to_builtins(origin),
             }
         )
     else:
-        common.tell(render_snapshot(snapshot, decisions.drop))
+        common.tell(render_snapshot(snapshot, decisions.drop, origin))
         common.tell(render_triage(rulings))

@@ -156,7 +156,7 @@ def skeleton(lock: Lock) -> list[GivenPart]:
     executable, prefix = lock.interpreter.executable, PREFIX[1:]
     settings = (
         f"home = {executable.rpartition('/')[0]}\n"
-        "include-system-site-packages = false\n"
+        f"include-system-site-packages = {str(lock.interpreter.shared).lower()}\n"
         f"version = {lock.interpreter.version}\n"
     )
     return [

@@ -32,6 +32,7 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The Python of the image. `executable` is a path in the image; `evidence` says how it was found.
 
     `system`: a package of the base; `standalone`: an archive of its own, `file`; `conda`: one of conda's packages.
+    `shared` tells that the environment sees the distributions of the base's own Python, too.
     """
 
     version: Version
@@ -39,6 +40,7 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Text
     kind: Literal["system", "standalone", "conda"] = "system"
     file: Artefact | None = None
+    shared: bool = False
 
     @property
     def minor(self) -> str:

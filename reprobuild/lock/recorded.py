@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -53,6 +53,8 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     workload: RecordedWorkload | None = None
     build: dict[Line, RecordedBuild] = {}
     devel: Line | None = None
+    system: Literal["needed", "all"] | None = None
+    packages: tuple[Line, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return what was decided, by name; what was not decided is left out."""

@@ -64,6 +64,7 @@ def wheel_key(one: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree: str
     `tree` is that of an interpreter that the base does not bring, or empty.
     """
     python = [lock.interpreter.version, lock.interpreter.executable, tree]
+    python += ["shared"] if lock.interpreter.shared else []
     place = [project_folder(one), isinstance(one, Source) and one.editable]
     told = [one.name, one.file.filename, one.subdirectory, one.version if isinstance(one, Sdist) else ""]
     tools = sorted(need.file.sha256 for need in needs)
@@ -116,7 +117,7 @@ def build_wheel(one: Source | Sdist, needs: Sequence[Wheel], lock: Lock, root: R
         # conda's packages are the interpreter's own tree, and stand where the image has its environment.
         conda = lock.interpreter.kind == "conda"
         place = PREFIX if one.building.environment and not conda else _ISOLATED
-        shared = one.building.environment and conda
+        shared = one.building.environment and (conda or lock.interpreter.shared)
         make_prefix(prefix, place, needs, lock.interpreter, store, shared=shared)
         variables = _variables(one, lock)
         present = partial(_present, one, needs, lock, store)

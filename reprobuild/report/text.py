@@ -17,6 +17,7 @@ from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
 from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import weigh
+from reprobuild.resolve.vendor.hints import Origin
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.headline import scope_words
 from reprobuild.verify.verdict import Verdict
@@ -114,12 +115,13 @@ def render_rulings(lock: Lock) -> str:
     )
 
 
-def render_snapshot(snapshot: Snapshot, drop: Collection[str] = ()) -> str:
+def render_snapshot(snapshot: Snapshot, drop: Collection[str] = (), origin: Origin | None = None) -> str:
     """Return what is in a snapshot; a secret's name and nothing of its value.
 
     Args:
         snapshot: as it was read.
         drop: the user's decision on what to leave out of the image.
+        origin: the vendor's image that it was taken inside, if it was.
     """
     secret = [variable.name for variable in snapshot.variables if variable.value is None]
     suspect = [variable.name for variable in snapshot.variables if variable.suspect]
@@ -131,6 +133,7 @@ def render_snapshot(snapshot: Snapshot, drop: Collection[str] = ()) -> str:
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
         *_also(snapshot),
         *machine_lines(snapshot),
+        *(f"image         {safe(line, 600)}" for line in (origin.lines() if origin else ())),
         *_cuda(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
         *render_code(find_code(snapshot, drop)),

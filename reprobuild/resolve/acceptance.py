@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
 from reprobuild.lock import Ruling
@@ -17,6 +18,23 @@ _LISTS = ("requirements", "packages", "conda", "rpms")
 _SHOWN = 5  # names in one sentence
 _EXAMPLES = 2  # lines of a group that is summed up
 _GROUP = 4  # lines that are summed up: fewer are shown whole
+_ANOTHER = ("packages", "unknown-version")  # the image has a system package in another version
+# Distributions that compute: a job without one of them is another job.
+_COMPUTING = frozenset(
+    {
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "tensorflow",
+        "jax",
+        "jaxlib",
+        "cupy",
+        "apex",
+        "flash-attn",
+        "transformer-engine",
+        "triton",
+    }
+)
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -48,7 +66,9 @@ def accept(
         lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
-            hint="\n".join([*_pythons(pythons), *_pinning(refused), *_accepting(refused)]),
+            hint="\n".join(
+                [*_pythons(pythons), *_pinning(refused), *_bringing(refused), *_accepting(refused)]
+            ),
             listing=["all of them:", *map(_line, refused)] if _sums_up(groups) else (),
         )
     return tuple(marked)
@@ -104,6 +124,19 @@ def _pinning(refused: Sequence[Ruling]) -> list[str]:
     ]
 
 
+def _bringing(refused: Sequence[Ruling]) -> list[str]:
+    """Return how torch and what else computes can be had: the job is another one without it."""
+    lost = (
+        r.subject for r in refused
+        if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == "requirements"
+    )  # fmt: skip
+    names = [name for name in dict.fromkeys(lost) if canonicalize_name(name) in _COMPUTING]
+    if not names:
+        return []
+    options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
+    return [f"{_names(names)} can come from a page or a folder that has the wheel: {options}"]
+
+
 def _accepting(refused: Sequence[Ruling]) -> list[str]:
     """Return the options that accept each class, and the packages that the image would lack."""
     kinds = sorted({ruling.kind for ruling in refused})
@@ -115,6 +148,7 @@ def _accepting(refused: Sequence[Ruling]) -> list[str]:
             if (ruling.kind, ruling.outcome) == (kind, "unresolved")
             and field_of(ruling.file) in _LISTS
             and ruling.subject != ruling.file  # a line that was not understood names no package
+            and (field_of(ruling.file), kind) != _ANOTHER
         ]
         if lost:
             lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_names(lost)}")

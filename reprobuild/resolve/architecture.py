@@ -44,6 +44,11 @@ def captured_platform(snapshot: Snapshot) -> str:
     return known_platform(next(iter(shown), "linux/amd64"))
 
 
+def tells_platform(snapshot: Snapshot) -> bool:
+    """Tell whether a captured file shows on which machine it was."""
+    return any(True for _ in _shown(snapshot))
+
+
 def _shown(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     debian = {one.architecture: str(one.place) for one in snapshot.packages}
     rpm = {one.architecture: str(one.place) for one in snapshot.rpms}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.decisions import Decisions, is_named
-from reprobuild.errors import LockError
+from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import fetch
 from reprobuild.guard.strings import AbsolutePath, is_valid
 from reprobuild.lock import (
@@ -39,6 +40,7 @@ from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.decision_secrets import refuse_secrets
 from reprobuild.resolve.freeze.asking import file_lists, known_of
+from reprobuild.resolve.freeze.base_distributions import OF_BASE, Below
 from reprobuild.resolve.freeze.closed import rule_list
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
@@ -50,15 +52,20 @@ from reprobuild.resolve.settings.places import Places, text_of
 from reprobuild.resolve.sources.origins import Origin, of_this_machine, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
+from reprobuild.resolve.system.calls import callers
+from reprobuild.resolve.system.needed import needed_for, programs
+from reprobuild.resolve.system.packages import ASKED, not_called
 from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.resolve.unused import unused
-from reprobuild.services import read_services
+from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
+from reprobuild.services import Service, read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot
 
+_SHOWN = 5  # names in one line
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 
@@ -66,11 +73,25 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     """Pin every captured line, or say why not.
 
     Raises:
-        LockError: something cannot be decided or had, or differs and was not accepted.
+        LockError: something cannot be decided or had, or differs and was not accepted. Of a snapshot from inside a
+            vendor's image, the hint names that image first.
+        FetchError: a file or an index cannot be had.
         UsageError: a decision holds a secret.
     """
-    subject = _subject(snapshot, decisions)
     refuse_secrets(decisions)
+    services = read_services(decisions.services)
+    try:
+        return _resolve(snapshot, decisions, around)
+    except (LockError, FetchError) as err:
+        first = base_hint(snapshot, decisions.base, services)
+        if not first and loses_cuda(err):
+            first = cuda_hint(snapshot, decisions.base, services)
+        err.hint = "\n".join(filter(None, [first, err.hint]))
+        raise
+
+
+def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> Lock:
+    subject = _subject(snapshot, decisions)
     captured_python = subject.interpreter.version
     snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:
@@ -88,7 +109,11 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    python = resolve_requirements(subject.lines, files, target, known_of(snapshot, services, base, around))
+    below = _below(subject, ground, services)
+    known = known_of(snapshot, services, base, around, below)
+    python = resolve_requirements(subject.lines, files, target, known)
+    if any(ruling.kind == OF_BASE for ruling in python.rulings):
+        interpreter = msgspec.structs.replace(interpreter, shared=True)
     python = msgspec.structs.replace(python, rulings=without_unlisted(python.rulings, snapshot))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
@@ -105,7 +130,7 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
     python = with_prebuilt(python, _of_index(subject), target, services, around)
-    base, libraries = _with_libraries(ground, python.wheels, subject, around)
+    base, libraries = _with_libraries(ground, python.wheels, sources, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     toolkit = Toolkit(
         version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
@@ -145,6 +170,18 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> L
     return readable(lock)
 
 
+def _below(subject: Subject, ground: Ground, services: Mapping[str, Service]) -> Below:
+    """Return what pip installed into the image of the base, where the environment is of that image's Python."""
+    image, interpreter = ground.base.image, ground.interpreter
+    if image is None or interpreter.kind != "system":
+        return Below()
+    origin = find_origin(subject.snapshot, services)
+    same = origin is not None and origin.whole and image.reference.partition("@")[0] == origin.reference
+    return Below(
+        image=image.reference, distributions=ground.system.distributions(interpreter.minor), same=same
+    )
+
+
 def _with_conda(subject: Subject, around: Surroundings) -> Subject:
     """Return the subject with conda's packages, and the lines that are left for wheels."""
     conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
@@ -170,9 +207,9 @@ def _subject(snapshot: Snapshot, decisions: Decisions) -> Subject:
 
 
 def _with_libraries(
-    ground: Ground, wheels: Sequence[Wheel], subject: Subject, around: Surroundings
+    ground: Ground, wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
 ) -> tuple[Base, list[Ruling]]:
-    """Return the base with what the wheels' own shared libraries need, and the rulings of packages and libraries."""
+    """Return the base with what wheels and sources need of it, and the rulings of packages and libraries."""
     system, base, packages = ground.system, ground.base, ground.packages
     missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
     fetch(missing, around.store, around.net, around.progress)
@@ -182,9 +219,34 @@ def _with_libraries(
     libraries, _ = system_libraries(needed, subject.snapshot, system.index, base, drop)
     if libraries:
         around.say(f"system: {len(libraries)} packages more, for the wheels' shared libraries")
-        base, packages = system.pin(libraries)
+    called = _called(wheels, sources, subject, around)
+    if called:
+        around.say(f"system: {len(called)} packages whose programs are called")
+    if libraries or called:
+        base, packages = system.pin(libraries, {**ground.listed, **called})
+    if left := not_called(packages):
+        around.say(
+            f"system: {len(left)} packages that a person had installed are left out, because no code calls them: "
+            f"{_some(left)}; `--system all` installs every one, `--package NAME` one of them"
+        )
     _, left_out = system_libraries(needed, subject.snapshot, system.index, base, drop)
     return base, [*packages, *left_out, *too_new(opened, base)]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _called(
+    wheels: Sequence[Wheel], sources: Sequence[Source], subject: Subject, around: Surroundings
+) -> dict[str, str]:
+    """Return the captured packages whose programs the environment calls, each with who calls."""
+    snapshot, workload = subject.snapshot, subject.decisions.workload
+    if subject.decisions.system == "all":
+        return {}
+    names = [package.name for package in snapshot.packages if package.mark in ASKED]
+    commands = [shlex.join(workload.command)] if workload else []
+    return dict(needed_for(names, callers(wheels, sources, commands, programs(names), around.store)))
 
 
 def lock_sources(

@@ -17,6 +17,7 @@ from reprobuild.lock import Base, Interpreter, Ruling
 from reprobuild.registry.reference import is_image
 from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.freeze.asking import asked_of_indexes
+from reprobuild.resolve.freeze.debian_names import packages_of
 from reprobuild.resolve.freeze.files import FileLists
 from reprobuild.resolve.interpreter.choice import (
     Choice,
@@ -65,17 +66,25 @@ class Packages(Protocol):
     index: SystemIndex
     roots: tuple[str, ...]
 
-    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
-        """Choose the packages of the base."""
+    def pin(
+        self,
+        libraries: Mapping[str, str] = MappingProxyType({}),
+        called: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[Base, tuple[Ruling, ...]]:
+        """Choose the packages of the base; `called` are captured ones that code calls, each with who calls."""
 
     def has(self, name: str) -> bool:
         """Tell whether there is a package of a name."""
+
+    def distributions(self, minor: str) -> Mapping[str, str]:
+        """Return {name: version} of what pip installed for the base's own Python `X.Y`."""
 
 
 class Ground(Struct, frozen=True, kw_only=True):
     """What an environment stands on: the interpreter, the base, and the rulings of its packages.
 
     `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
+    `listed` are captured system packages that bring lines of the freeze to the system's own Python, each with why.
     """
 
     system: Packages
@@ -83,6 +92,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     rulings: tuple[Ruling, ...]
     base: Base
     packages: tuple[Ruling, ...]
+    listed: dict[str, str] = {}
 
 
 def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Ground:
@@ -98,21 +108,33 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     snapshot = subject.snapshot
     choice = bring(subject.interpreter, snapshot, find)
     choice, system = _system(subject, choice, find, files, around)
-    base, packages = system.pin()
+    listed = _listed(snapshot, choice.interpreter)
+    base, packages = system.pin(called=listed)
     settled = settle(choice, base, snapshot, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
-        base, packages = system.pin()
+        listed = _listed(snapshot, settled.interpreter)
+        base, packages = system.pin(called=listed)
     guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return Ground(
         system=system, interpreter=settled.interpreter, rulings=(*settled.rulings, *guessed), base=base,
-        packages=packages,
+        packages=packages, listed=listed,
     )  # fmt: skip
+
+
+def _listed(snapshot: Snapshot, interpreter: Interpreter) -> dict[str, str]:
+    if interpreter.kind != "system":
+        return {}
+    return {package: "the freeze" for line in snapshot.requirements for package in packages_of(line.name)}
 
 
 def _roots(subject: Subject, interpreter: Interpreter) -> tuple[str, ...]:
     own = interpreter.kind == "system"
-    return (*((f"python{interpreter.minor}",) if own else _NEEDED), *subject.triage.packages)
+    return (
+        *((f"python{interpreter.minor}",) if own else _NEEDED),
+        *subject.triage.packages,
+        *subject.decisions.packages,
+    )
 
 
 def _system(

@@ -6,10 +6,12 @@ from msgspec import Struct
 
 from reprobuild.decisions import Decisions
 from reprobuild.lock import Ruling, Setting
+from reprobuild.registry.reference import is_image
 from reprobuild.resolve.others import rule_others
 from reprobuild.resolve.settings.environment import Surrounded, preload_packages, resolve_environment
 from reprobuild.resolve.settings.modules import find_loaded
 from reprobuild.resolve.settings.places import Places, find_places, place_repositories
+from reprobuild.resolve.vendor.recognise import recognise
 from reprobuild.snapshot.model import Snapshot
 
 
@@ -34,9 +36,10 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> Triage:
     placed = place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
     places = find_places(snapshot.captured, placed, snapshot.variables)
     loaded = find_loaded(snapshot.modules, snapshot.requirements)
+    in_base = bool(decisions.base and is_image(decisions.base) and recognise(snapshot))
     settings, rulings = resolve_environment(
         snapshot.variables, bake=decisions.bake, drop=decisions.drop,
-        around=Surrounded(places=places, loaded=loaded),
+        around=Surrounded(places=places, loaded=loaded, in_base=in_base),
     )  # fmt: skip
     return Triage(
         settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_others(snapshot, decisions)), places=places,

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from reprobuild import profiles
 from reprobuild.lock import OF_NO_LINE, Lock, Ruling, Source, distributions, dpkg_name
 from reprobuild.realise.conda import replaced
+from reprobuild.resolve.freeze.base_distributions import OF_BASE
 from reprobuild.resolve.freeze.debian_names import packages_of
 from reprobuild.resolve.freeze.versions import same_version
 from reprobuild.resolve.settings.environment import rules
@@ -34,7 +35,8 @@ _PINNED = re.compile(r"[^\s=]+==(?P<version>\S+)")
 _EXCLUDED: dict[str, Code] = {
     "secret": "secret-withheld", "decision": "decision", "path": "path-rewritten", "preload": "path-rewritten",
     "session": "site-variable", "scheduler": "site-variable", "modules": "site-variable", "fabric": "site-variable",
-    "fetching": "site-variable", "cache": "not-baked", "unknown": "not-baked", "locale": "not-baked",
+    "fetching": "site-variable", "image-label": "site-variable", "cache": "not-baked", "unknown": "not-baked",
+    "locale": "not-baked",
     "host-package": "host-only", "other-architecture": "host-only", "not-needed": "not-needed",
     "residual": "not-needed", "base": "base-provided", "desktop": "host-only", "kernel": "host-only",
     "driver": "host-only", "container": "host-only", "init": "host-only", "provisioning": "host-only",
@@ -148,6 +150,8 @@ def _stands(lock: Lock, ruling: Ruling, item: Item | None, versions: frozenset[s
     if versions is not None:
         found = _version(item) if item else ""
         return item is not None and (not versions or any(same_version(found, one) for one in versions))
+    if ruling.kind == OF_BASE and lock.interpreter.shared:  # beside the environment's own folders
+        return item is None
     if ruling.outcome in ("replaced", "in base"):  # by a package of the base, for the system's own Python
         return item is None and any(name in lock.base.installed for name in packages_of(ruling.subject))
     return item is None

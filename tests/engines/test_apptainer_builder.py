@@ -21,14 +21,16 @@ from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.adopt import adopt
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.layout import layout_tree, read_layout
-from reprobuild.lock import Lock, Setting, write_lock
+from reprobuild.lock import Lock, Setting, encode, write_lock
 from reprobuild.payload import payload
 from reprobuild.render import render
 from reprobuild.results import LOCK
 from reprobuild.store import Store
 from tests.conftest import ROOT, Built, apptainer_environment, reprobuild
 from tests.engines.small import Small
+from tests.image.made import Made, file
 from tests.recipe.test_engine import AWKWARD, differences
+from tests.store.sealing import sealed as seal
 
 ANOTHER = "is the Apptainer.def that of the lock? Render it again with `reprobuild render`"
 RIGHTS = (
@@ -108,6 +110,26 @@ def test_the_definition_file_gives_the_tree_of_the_native_builder(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         path.name for path in small.out.iterdir()
     )
+
+
+def test_a_hostile_commit_runs_nothing_on_the_host(apptainer_env: Env, tmp_path: Path) -> None:
+    """`%setup` runs outside of the image, as the caller: a line break in a comment was a command of it."""
+    made, mark = Made(tmp_path / "made"), tmp_path / "PWNED"
+    made.source("project", [file("project.py", b"pass\n")])
+    lock = seal(made, "alpha")
+    commits = {"honest": lock.sources[0].commit, "evil": f"abc\n    touch {mark}\n #"}
+    done = {}
+    for name, commit in commits.items():
+        text = encode(lock).decode().replace(json.dumps(commits["honest"]), json.dumps(commit))
+        (tmp_path / f"{name}.lock").write_text(text)
+        done[name] = reprobuild(
+            "build", tmp_path / f"{name}.lock", "-o", tmp_path / name, "--store", made.store.root, "--offline",
+            "--builder", "apptainer", env=apptainer_env,
+        )  # fmt: skip
+    # The control: `%setup` of the honest one ran. Its small base has no shell for what comes then.
+    assert "while running %post section" in done["honest"].stderr
+    assert (done["evil"].returncode, "is not a lock" in done["evil"].stderr) == (4, True)
+    assert not mark.exists()
 
 
 # Run as root in a mount namespace: $1 an empty folder, $2 Apptainer's root, $3 the script that enters it, $4 where

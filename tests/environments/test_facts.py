@@ -225,7 +225,7 @@ def test_every_kind_and_name_has_a_rank(kind: object, name: str) -> None:
 def test_every_class_of_variables_is_thought_of() -> None:
     classes = {rule.kind for _, rule in environment.rules()}
     known = {kind for rule in table() for kind in rule.like}
-    assert classes - known == {"preload", "fetching", "cache", "locale", "unknown"}
+    assert classes - known == {"preload", "fetching", "cache", "locale", "unknown", "image-label"}
     assert known <= classes
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from reprobuild.decisions import BuildDecision
 from reprobuild.errors import BuildError
-from reprobuild.lock import Artefact, Wheel
+from reprobuild.lock import Artefact, Wheel, write_lock
 from reprobuild.realise import is_realised, realise
 from tests.conda_packages import Spec, locked
 from tests.image.made import make_wheel
 from tests.realise.projects import EXTENSION, Bench, rebuilt
+from tests.terminal import HOSTILE, at_terminal
 
 SETUP = b"from setuptools import Extension, setup\nsetup(name='made', version='1.5', packages=['made'], "
 PURE = {"made/__init__.py": b"x = 1\n", "setup.py": SETUP + b")\n"}
@@ -144,6 +145,28 @@ def test_what_comes_out_otherwise_than_a_sealed_lock_says(bench: Bench) -> None:
     )
     with pytest.raises(BuildError, match="the wheel of made came out otherwise than the lock says"):
         realise(wrong, bench.store)
+
+
+AT_TERMINAL = """
+from pathlib import Path
+from reprobuild.lock import read_lock
+from reprobuild.realise import realise
+from reprobuild.store import Store
+realise(read_lock(Path(sys.argv[1])), Store(Path(sys.argv[2])))
+"""
+
+
+def test_a_back_end_of_a_hostile_source_has_no_terminal(bench: Bench, tmp_path: Path) -> None:
+    """It would type a command into the shell of the user who builds; what it found is in its wheel."""
+    count = b"open('made/__init__.py', 'w').write(f'TERMINALS = {len(found)}')\n"
+    files = {"made/__init__.py": b"", "setup.py": HOSTILE.encode() + count + SETUP + b")\n"}
+    lock = bench.lock(sdists=[bench.sdist("made", "1.5", files)])
+    write_lock(lock, tmp_path / "x.lock")
+    assert at_terminal(AT_TERMINAL, tmp_path / "x.lock", bench.store.root, typed=b"password")[1:] == (b"", 8)
+    sealed = realise(lock, bench.store, lambda text: pytest.fail(text))
+    assert sealed.realised is not None
+    (wheel,) = sealed.realised.wheels
+    assert members(bench, wheel)["made/__init__.py"] == b"TERMINALS = 0"
 
 
 NEEDS_TORCH = {

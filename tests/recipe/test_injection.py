@@ -283,7 +283,9 @@ def test_what_the_auditor_did(honest: Lock, tmp_path: Path) -> None:
         read_lock(place)
     assert "if somebody handed it over" in str(caught.value.hint)
     assert "\n    touch" not in render(evil)["Apptainer.def"]
-    for steps in (("sources", 0, "name"), ("sources", 0, "path"), ("interpreter", "executable")):
+    for steps in (
+        ("sources", 0, "name"), ("sources", 0, "path"), ("interpreter", "executable"), ("environment", 0, "name"),
+    ):  # fmt: skip
         with pytest.raises(BuildError, match=r"cannot stand in a recipe|control character") as refused:
             render(replaced(honest, steps, '"]\nRUN touch PWNED\n'))
         assert refused.value.hint == "make the lock again with `reprobuild lock DIR`"

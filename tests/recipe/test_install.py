@@ -180,6 +180,20 @@ def test_a_wheel_that_leads_out_of_the_prefix(made: Made, tmp_path: Path) -> Non
     assert not (tmp_path / "root/etc").exists()
 
 
+def test_an_environment_that_sees_the_bases_distributions_is_the_native_builders(
+    made: Made, tmp_path: Path
+) -> None:
+    made.wheel("one", {"one.py": b"1\n"})
+    lock = sealed(made)
+    lock = msgspec.structs.replace(lock, interpreter=msgspec.structs.replace(lock.interpreter, shared=True))
+    root = tmp_path / "root"
+    done = install(made, lock, root)
+    assert done.returncode == 0, done.stderr
+    found, settings = seen(root), (root / "opt/env/pyvenv.cfg").read_text()
+    assert "include-system-site-packages = true\n" in settings
+    assert found["opt/env/pyvenv.cfg"] == native(made, lock)["opt/env/pyvenv.cfg"]
+
+
 def test_both_builders_write_the_same_texts() -> None:
     """The two programs share no code, since one of them runs without the other."""
     tree = ast.parse(PROGRAM.read_text())

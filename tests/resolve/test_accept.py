@@ -105,6 +105,7 @@ def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
     with pytest.raises(LockError) as caught:
         accept([*lost, GONE, TORN], [])
     assert caught.value.hint.splitlines() == [
+        "torch can come from a page or a folder that has the wheel: --index torch=URL",
         "to go on without exactly these: --accept no-wheel --accept suspect-value --accept withdrawn",
         "with --accept no-wheel the image will NOT have torch, numpy, pandas, scipy, tqdm and 1 more",
     ]

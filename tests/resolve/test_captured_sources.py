@@ -72,6 +72,24 @@ def test_a_commit_that_is_nowhere(tmp_path: Path, store: Store) -> None:
     assert "origin.git" not in reason  # the user's word stands alone
 
 
+@pytest.mark.parametrize("address", ["fd::0", "ext::sh -c touch% MARK"])
+def test_a_remote_that_would_start_a_program_is_not_asked(tmp_path: Path, store: Store, address: str) -> None:
+    """Git would read from a descriptor, for as long as a fetch may take, or start the program."""
+    top = new_origin(tmp_path)
+    git(top, "remote", "set-url", "origin", "http://127.0.0.1:1/origin.git")
+    dirty(top)
+    take(top, tmp_path / "out")
+    path = tmp_path / "out" / "capture.json"
+    text = path.read_text()
+    assert "http://127.0.0.1:1/origin.git" in text
+    path.write_text(text.replace("http://127.0.0.1:1/origin.git", address))
+    shutil.rmtree(top)
+    begin = time.monotonic()
+    with pytest.raises(LockError, match="git is not given the address"):
+        locked(tmp_path / "out", store, {})
+    assert time.monotonic() - begin < 10
+
+
 @pytest.mark.parametrize("bundled", [True, False])
 @pytest.mark.parametrize("address", ["{}", "file://{}", "FILE://{}"])
 def test_a_capture_opens_no_repository_of_this_machine(

@@ -65,6 +65,12 @@ def test_what_pip_leaves_out_and_what_was_left_out_is_no_gap() -> None:
     assert not {"setuptools", "pip", "wheel"} & absent(lock)
 
 
+def test_a_base_image_may_bring_what_the_list_lacks() -> None:
+    snapshot, lock = made(wheel("matplotlib", *NEEDS))
+    interpreter = msgspec.structs.replace(lock.interpreter, shared=True)
+    assert rule_list(snapshot, msgspec.structs.replace(lock, interpreter=interpreter)) == ()
+
+
 def test_a_list_that_capture_wrote_is_a_freeze() -> None:
     snapshot, lock = made(wheel("matplotlib", *NEEDS))
     document = Captured(repositories=())

@@ -70,6 +70,53 @@ def test_the_example() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        (
+            ["cuda-cudart-12-4 12.4.127-1", "libcublas-dev-12-4 12.4.5.8-1", "bash 5.1"],
+            "the package cuda-cudart-12-4 12.4.127-1 and 1 more (apt-packages.txt:2) says 12.4",
+        ),
+        (["cuda-toolkit-12-4 12.4.1-1"], "the package cuda-toolkit-12-4 12.4.1-1 (apt-packages.txt:2) says 12.4"),
+        (["libcudnn8 8.9.2.26-1+cuda12.1"], "the package libcudnn8 8.9.2.26-1+cuda12.1 (apt-packages.txt:2) says 12.1"),
+        (
+            ["cuda-11-8 11.8.0-1", "cuda-9-2 9.2.148-1", "cuda-nvcc-11-8 11.8.89-1"],
+            "the package cuda-11-8 11.8.0-1 and 1 more beside CUDA 9.2 (apt-packages.txt:2) says 11.8",
+        ),
+    ],
+)  # fmt: skip
+def test_packages_of_the_system_tell(rows: list[str], line: str, tmp_path: Path) -> None:
+    listed = [f"{name}/unknown,now {version} amd64 [installed]" for name, version in map(str.split, rows)]
+    found = weigh(snapshot(tmp_path, apt__packages="\n".join(["Listing...", *listed, ""])))
+    assert found is not None
+    assert found.conflicts == ()
+    assert list(found.lines()) == [
+        f"{line.rpartition(' ')[2]}: nothing captured brings it: what needs it needs a base image that has it "
+        "(`--base IMAGE`)",
+        line,
+    ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "cuda-compat-12-4/x,now 550.54.15-1 amd64 [installed]\n",  # a driver
+        "cuda-drivers-550/x,now 550.54.15-1 amd64 [installed]\nlibnvidia-compute-550/x,now 1 amd64 [installed]\n",
+        "cuda-toolkit-12-4/x,now 12.4.1-1 amd64 [residual-config]\n",
+        "cuda-keyring/x,now 1.1-1 all [installed]\nlibnpth0/x,now 1.6-3 amd64 [installed]\n",
+    ],
+)
+def test_packages_that_tell_no_cuda(rows: str, tmp_path: Path) -> None:
+    assert weigh(snapshot(tmp_path, apt__packages=f"Listing...\n{rows}")) is None
+
+
+def test_the_variable_of_an_image_tells(tmp_path: Path) -> None:
+    found = weigh(snapshot(tmp_path, env="CUDA_VERSION=12.2.2.009\nNVIDIA_BUILD_ID=71422337\n"))
+    assert found is not None
+    assert found.evidence[0].version == "12.2"
+    assert weigh(snapshot(tmp_path, env="CUDA_VERSION=12.2.2\n")) is None
+
+
+@pytest.mark.parametrize(
     ("freeze", "version", "brought"),
     [
         ("torch==2.3.1+cu121", "12.1", True),

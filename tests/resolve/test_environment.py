@@ -43,6 +43,7 @@ MATTERS = "changes what is computed, or how fast"
 TEXT = "changes text and time"
 NO_LOCALE = "the image has no such locale or zone; C.UTF-8 and UTC stand in"
 CACHES = "a folder of the captured machine for downloads and caches; the program's default stands in"
+LABEL = "labels the image that the snapshot was taken in, and would be false of this one"
 UNKNOWN = "not known to change the computation; --bake NAME puts it in"
 
 
@@ -66,6 +67,12 @@ UNKNOWN = "not known to change the computation; --bake NAME puts it in"
         ),
         ("http_proxy HTTPS_PROXY PIP_INDEX_URL UV_INDEX SSL_CERT_FILE REQUESTS_CA_BUNDLE", FETCHING),
         ("MY_FLAG FOO WANDB_PROJECT OMPX TORCH_NCCL_DEBUG_INFO_TEMP_FILE", UNKNOWN),
+        (
+            "NCCL_VERSION CUDA_VERSION CUDNN_VERSION PYTORCH_VERSION PYTORCH_BUILD_VERSION PYTORCH_BUILD_NUMBER",
+            LABEL,
+        ),
+        ("NVARCH NV_CUDA_LIB_VERSION NVIDIA_BUILD_ID NVIDIA_PYTORCH_VERSION NVIDIA_REQUIRE_CUDA", LABEL),
+        ("COCOAPI_VERSION CUBLAS_VERSION OPENMPI_VERSION TRT_VERSION DALI_BUILD NVIDIA_PRODUCT_NAME", LABEL),
         ("HF_HOME TORCH_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR WANDB_DIR", CACHES),
     ],
 )
@@ -81,6 +88,7 @@ def test_what_stays_out(names: str, reason: str) -> None:
     ("text", "reason"),
     [
         ("OMP_NUM_THREADS=8 MKL_CBWR=COMPATIBLE KMP_AFFINITY=none OPENBLAS_NUM_THREADS=1", MATTERS),
+        ("USE_EXPERIMENTAL_CUDNN_V8_API=1 HSA_OVERRIDE_GFX_VERSION=9.0.0 PYTORCH_JIT=0", MATTERS),
         ("AOCL_ENABLE_INSTRUCTIONS=avx2 NVPL_BLAS_DEBUG_CPU_TYPE=1", MATTERS),
         ("CUBLAS_WORKSPACE_CONFIG=:4096:8 NVIDIA_TF32_OVERRIDE=0 NCCL_ALGO=Ring NCCL_PROTO=Simple", MATTERS),
         ("OMPI_MCA_coll=^hcoll OMPI_MCA_coll_tuned_allreduce_algorithm=4 HCOLL_ENABLE_MCAST=0", MATTERS),
@@ -146,7 +154,7 @@ def test_a_file_of_the_captured_machine_chooses_no_sums(name: str) -> None:
 
 def test_every_rule_is_met_by_these_tests() -> None:
     assert {rule.reason for _, rule in rules()} == {
-        SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, CACHES,
+        SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, CACHES, LABEL,
         "libraries loaded into every process", "folders of libraries, as they are in the image",
         "folders of modules, as they are in the image",
     }  # fmt: skip

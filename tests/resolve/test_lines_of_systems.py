@@ -181,10 +181,11 @@ def test_a_vendors_build_leads_to_its_image(line: str, image: str, said: str) ->
     wheel, ruling = lock(lists(), line, around=around(image=image))
     assert (wheel, ruling.outcome, ruling.kind) == (None, "unresolved", "vendor-build")
     assert ruling.reason == f"{line.replace('==', ' ')} is {said}"
+    name = line.partition("==")[0]
     with pytest.raises(LockError) as caught:
         accept([ruling], ())
-    name = line.partition("==")[0]
     assert caught.value.hint == (
+        f"{name} can come from a page or a folder that has the wheel: --index {name}=URL\n"
         "to go on without exactly these: --accept vendor-build\n"
         f"with --accept vendor-build the image will NOT have {name}"
     )

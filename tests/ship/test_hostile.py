@@ -18,12 +18,16 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import ShipError
+from reprobuild.lock import Lock
+from reprobuild.results import LOCK, read_image
+from reprobuild.ship import bundle as bundling
 from reprobuild.ship.alone import unbundle as form
 from reprobuild.ship.contents import File
 from reprobuild.ship.unbundle import unbundle
 from reprobuild.ship.writing import write_bundle
 from reprobuild.store import Store
-from tests.ship.conftest import Results
+from tests.conftest import reprobuild
+from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
 from tests.ship.test_damage import STATED, refused
 
@@ -316,6 +320,36 @@ def test_files_that_do_not_belong_together(
     assert alone(tmp_path / "bad.tar", "-o", tmp_path / "bad").returncode == (11 if named else 0)
     with pytest.raises(ShipError):
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
+
+
+def test_a_bundle_of_a_lock_whose_names_lead_out_is_refused(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sender's own program labels the image with that lock, so all files agree. To follow it overwrote a file."""
+    victim = tmp_path / "home" / ".profile"
+    victim.parent.mkdir()
+    victim.write_bytes(b"the user's own\n")
+    honest = (results.out / LOCK).read_bytes()
+    name = json.dumps("../" * 24 + str(victim)[1:]).encode()
+    evil = honest.replace(b'"some-1.0-py3-none-any.whl"', name)
+    assert evil.count(name) == 1
+    digest = hashlib.sha256(evil).hexdigest()
+    with monkeypatch.context() as sender:
+        sender.setattr(Lock, "digest", property(lambda lock: digest))
+        liar = make_results(tmp_path / "liar")
+        own = read_image(liar.out)
+        sender.setattr(bundling, "read_image", lambda out: own)
+        (liar.out / LOCK).write_bytes(evil)
+        liar.bundle(tmp_path / "bad.tar", parts=frozenset())
+    with pytest.raises(ShipError, match=r"is not a lock: .*`\$\.wheels\[0\]\.file\.filename`"):
+        take(tmp_path / "bad.tar", tmp_path / "out", tmp_path / "store")
+    assert not (tmp_path / "out").exists()
+    theirs, again = tmp_path / "theirs", tmp_path / "again"
+    assert alone(tmp_path / "bad.tar", "-o", theirs).returncode == 0  # the other program compares bytes
+    done = reprobuild("build", theirs / LOCK, "-o", again, "--store", results.store.root, "--offline")
+    assert (done.returncode, "is not a lock" in done.stderr) == (4, True)
+    assert victim.read_bytes() == b"the user's own\n"
+    assert not again.exists()
 
 
 def other_page(files: dict[str, bytes]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from reprobuild import capture, proc
 from reprobuild.cli import fleets
+from reprobuild.lock import read_lock
 from reprobuild.running.options import Wanted
 from reprobuild.running.slurm import own_command
 from tests.conftest import EXAMPLE
@@ -43,9 +44,6 @@ def command(decoys: Decoys, *words: str | Path) -> subprocess.CompletedProcess[s
 def test_nothing_of_the_directory_runs(decoys: Decoys, tmp_path: Path) -> None:
     show = command(decoys, "show", SNAPSHOT)
     assert show.returncode == 0, show.stderr
-    lock = command(decoys, "lock", SNAPSHOT, "-o", tmp_path / "x.lock", "--offline")
-    assert "DECOY" not in lock.stderr + lock.stdout
-    assert "decoy.invalid" not in lock.stderr + lock.stdout
     compare = command(decoys, "compare", SNAPSHOT, SNAPSHOT)
     assert compare.returncode == 0, compare.stderr
     assert command(decoys, "doctor", "--offline").returncode in (0, 6)
@@ -53,6 +51,20 @@ def test_nothing_of_the_directory_runs(decoys: Decoys, tmp_path: Path) -> None:
     assert not (
         decoys.place / "reprobuild" / "blobs"
     ).exists()  # XDG_CACHE_HOME is ignored where it is relative
+
+
+def test_nothing_of_the_directory_runs_while_a_lock_is_made(decoys: Decoys, tmp_path: Path) -> None:
+    """pip is asked for the indexes of this machine, in a process of its own."""
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "requirements.txt").write_text("six==1.16.0\n")
+    decided = ("--python", "3.11", "--base", "debian/bookworm", "--accept", "no-apt-list")
+    lock = command(decoys, "lock", snapshot, "-o", tmp_path / "x.lock", *decided)
+    assert lock.returncode == 0, lock.stderr
+    assert [wheel.name for wheel in read_lock(tmp_path / "x.lock").wheels] == ["six"]
+    assert "DECOY" not in lock.stderr + lock.stdout
+    assert "decoy.invalid" not in lock.stderr + lock.stdout
+    assert decoys.marks == []
 
 
 def test_nothing_of_the_directory_that_is_captured_runs(decoys: Decoys, tmp_path: Path) -> None:

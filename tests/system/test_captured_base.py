@@ -6,6 +6,7 @@ As root now, and as an ordinary user more than a year later. The forty of `make 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,8 @@ def test_every_captured_package_is_pinned(captured: tuple[Base, tuple[Ruling, ..
 def test_the_command_line_locks_the_captured_list(
     captured: tuple[Base, tuple[Ruling, ...]], work: Path, store: Store, tmp_path: Path
 ) -> None:
-    argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11")
+    argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11",
+            "--system", "all")  # fmt: skip
     done = reprobuild(*argv, env={**os.environ, "APT_CONFIG": str(work / "apt.conf")})
     assert done.returncode == 0, done.stderr
     lock = read_lock(tmp_path / "lock")
@@ -98,6 +100,30 @@ def test_the_command_line_locks_the_captured_list(
     assert [deb.file.url for deb in lock.base.packages if deb.name == "made-service"] == [
         f"file://{work}/archive/pool/made-service_1.0-1~ppa1_amd64.deb"
     ]
+
+
+def test_packages_that_no_code_calls_are_named_with_the_options_that_install_them(
+    work: Path, store: Store, tmp_path: Path
+) -> None:
+    """The option of the message is followed for the first package that it names."""
+    argv = ("lock", work / "snapshot", "-o", tmp_path / "lock", "--store", store.root, "--python", "3.11")
+    env = {**os.environ, "APT_CONFIG": str(work / "apt.conf")}
+    done = reprobuild(*argv, env=env)
+    assert done.returncode == 0, done.stderr
+    found = re.search(
+        r"system: (\d+) packages that a person had installed are left out, because no code calls them: "
+        r"(\S+), .*; `--system all` installs every one, `--package NAME` one of them\n",
+        done.stderr,
+    )
+    assert found is not None
+    fewer = read_lock(tmp_path / "lock")
+    reasons = [ruling.reason for ruling in fewer.rulings if ruling.kind == "not-needed"]
+    called = "not needed by the environment: no code of it calls a program of it"
+    assert reasons.count(called) == int(found[1]) > 1
+    name = found[2]
+    assert name not in fewer.base.installed
+    assert reprobuild(*argv, "--package", name, env=env).returncode == 0
+    assert name in read_lock(tmp_path / "lock").base.installed
 
 
 def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(

@@ -87,13 +87,16 @@ def test_all_is_held_for_root(root: Path, outside: dict[str, Any], layered: bool
     assert broken(run_in_root(place, argv, epoch=EPOCH, purpose="probe", binds=binds)) == {}
 
 
+# A namespace of users shows the keys of its own users alone, so this one has a session and a key as well.
 AS_USER = """
-import sys
+import ctypes, json, sys
 from pathlib import Path
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.sandbox import Bind, Root, run_in_root
 blob, folder, probes, facts = sys.argv[1:]
-folder = Path(folder)
+folder, libc, known = Path(folder), ctypes.CDLL(None), json.loads(facts)
+assert libc.syscall(known["numbers"]["keyctl"], 1, None) > 0
+assert libc.syscall(known["numbers"]["add_key"], b"user", known["key"].encode(), b"x", 1, -3) > 0
 unpack_root(Path(blob), folder / "root")
 (folder / "probes.py").write_bytes(Path(probes).read_bytes())
 (folder / "input").touch()

@@ -90,6 +90,8 @@ def locked(
         reference,
         "--store",
         store,
+        "--package",
+        "plocate",
         "--drop",
         "DROPPED",
         *more,

@@ -143,6 +143,7 @@ SDIST = {"wheels": (), "sdists": (Sdist(name="a", version="", file=artefact("a.t
          "realised": realised(wheel("a", "2.0"))}  # fmt: skip
 OF_CONDA = {"wheels": (), "conda": (conda_package("aa", "3", "a"),)}
 OF_BASE = {"base": structs.replace(make_lock().base, packages=(deb("python3-a"),))}
+SHARED = {"interpreter": structs.replace(make_lock().interpreter, shared=True)}
 NOTHING: dict[str, Any] = {"wheels": ()}
 
 
@@ -166,6 +167,10 @@ NOTHING: dict[str, Any] = {"wheels": ()}
         ("in base", "", {**NOTHING, **OF_BASE}, "", True),
         ("in base", "", {**NOTHING, **OF_BASE}, "a==1+cu118", False),
         ("in base", "", NOTHING, "", False),
+        # A distribution of the base that the environment sees, and that stands in none of its own folders.
+        ("in base", "base-distribution", {**NOTHING, **SHARED}, "", True),
+        ("in base", "base-distribution", {**NOTHING, **SHARED}, "a==1+cu118", False),
+        ("in base", "base-distribution", NOTHING, "", False),
         ("in base", "", {**OF_CONDA, **OF_BASE}, "a==3", True),
         # Nothing is there but what something else in the lock brings.
         *(

@@ -1,8 +1,9 @@
 """Which CUDA an environment had: all that a snapshot tells of it, strongest first, and where that disagrees.
 
 The wheel of torch itself says what it was compiled with. Then: torch's local version (`+cu121`), NVIDIA's own wheels,
-plugins of other frameworks, what a report of torch said, the modules of a cluster, conda's packages. The driver tells
-the newest CUDA that it knows, and nothing of the environment's. docs/cuda.md has the reasons.
+plugins of other frameworks, what a report of torch said, the modules of a cluster, conda's packages, the system's, the
+variable of NVIDIA's images. The driver tells the newest CUDA that it knows, and nothing of the environment's.
+docs/cuda.md has the reasons.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock import Base, Outcome, Ruling, Wheel
+from reprobuild.resolve.cuda.packages import cuda_of
 from reprobuild.resolve.cuda.rules import Compiled, Gpu, judge, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
-from reprobuild.snapshot.model import Place, Snapshot
+from reprobuild.snapshot.model import Package, Place, Snapshot
 from reprobuild.store import Store
 
 KIND = "cuda"
@@ -31,6 +33,8 @@ _MODULE = re.compile(r"(?i)(?:.*/)?(?:cuda|cudatoolkit|cuda-toolkit|cudacore)/v?
 _CUDNN_MODULE = re.compile(r"(?i)(?:.*/)?cudnn\d*/v?(\d+\.\d+)\S*")
 _OF_CONDA = re.compile(r"cudatoolkit|cuda-version|cuda-runtime|cuda-cudart|pytorch-cuda")
 _BRINGS = re.compile(r"cudatoolkit|cuda-cudart")
+_IMAGE = re.compile(r"(\d{1,2}\.\d)(?:\.\d{1,3}){0,2}")
+_BESIDE = {"NVIDIA_REQUIRE_CUDA", "NVARCH", "NVIDIA_BUILD_ID", "CUDA_PKG_VERSION"}  # of the same images
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -85,7 +89,7 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
     found = [*_of_wheel(build, wheel), *_of_freeze(snapshot), *_of_reports(snapshot)]
     if without and not found:
         return None  # a module that was loaded all the same has its own ruling
-    found += [*_of_modules(snapshot), *_of_conda(snapshot)]
+    found += [*_of_modules(snapshot), *_of_conda(snapshot), *_of_system(snapshot), *_of_image(snapshot)]
     found += _of_driver(snapshot)
     telling = [one for one in found if not one.bound]
     if not telling:
@@ -197,6 +201,30 @@ def _of_conda(snapshot: Snapshot) -> Iterator[Evidence]:
             brings = _BRINGS.fullmatch(package.name) is not None
             what = f"conda's {package.name} {package.version}"
             yield Evidence(what=what, place=str(package.place), version=number[0], brings=brings)
+
+
+def _of_system(snapshot: Snapshot) -> Iterator[Evidence]:
+    """Yield what the system's packages tell: the newest version, and those that are installed beside it."""
+    found: dict[str, list[Package]] = {}
+    for package in snapshot.packages:
+        if version := cuda_of(package):
+            found.setdefault(version, []).append(package)
+    if not found:
+        return
+    *others, newest = sorted(found, key=lambda version: tuple(map(int, version.split("."))))
+    first, *more = found[newest]
+    what = f"the package {first.name} {first.version}" + (f" and {len(more)} more" if more else "")
+    beside = f" beside CUDA {', '.join(others)}" if others else ""
+    yield Evidence(what=f"{what}{beside}", place=str(first.place), version=newest)
+
+
+def _of_image(snapshot: Snapshot) -> Iterator[Evidence]:
+    """Yield what CUDA_VERSION of an image tells; alone it may be anything's."""
+    names = {variable.name for variable in snapshot.variables}
+    for variable in snapshot.variables:
+        number = _IMAGE.fullmatch(variable.value or "") if variable.name == "CUDA_VERSION" else None
+        if number and names & _BESIDE:
+            yield Evidence(what="CUDA_VERSION of an image", place=str(variable.place), version=number[1])
 
 
 def _of_driver(snapshot: Snapshot) -> Iterator[Evidence]:

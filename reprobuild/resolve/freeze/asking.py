@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from reprobuild.decisions import Decisions
 from reprobuild.lock import Base
 from reprobuild.resolve.freeze.archives import bring_file
+from reprobuild.resolve.freeze.base_distributions import Below
 from reprobuild.resolve.freeze.debian_names import is_debians_alone, versions_of
 from reprobuild.resolve.freeze.earlier import Earlier
 from reprobuild.resolve.freeze.files import FileLists
@@ -19,6 +20,7 @@ from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.services import Service
 from reprobuild.snapshot.model import Requirement, Snapshot
 
+NOTHING = Below()
 _OF_SYSTEM = "/usr"  # sys.prefix of Debian's own Python
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
@@ -43,12 +45,19 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Su
     )  # fmt: skip
 
 
-def known_of(snapshot: Snapshot, services: Mapping[str, Service], base: Base, around: Surroundings) -> Around:
-    """Return what the lines of a freeze may know of the rest."""
+def known_of(
+    snapshot: Snapshot,
+    services: Mapping[str, Service],
+    base: Base,
+    around: Surroundings,
+    below: Below = NOTHING,
+) -> Around:
+    """Return what the lines of a freeze may know of the rest; `below` is what pip installed into the base's image."""
     return Around(
         services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
         packages=versions_of(snapshot.packages), base=base.installed,
-        image=base.image.reference if base.image else "", apart=is_apart(snapshot), earlier=Earlier(around.store),
+        image=base.image.reference if base.image else "", apart=is_apart(snapshot), below=below,
+        earlier=Earlier(around.store),
     )  # fmt: skip
 
 

@@ -19,7 +19,10 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Ruling, ...]:
 
     What `reprobuild capture` wrote is a freeze. A line that became nothing is no gap of the list.
     """
-    if snapshot.captured is not None or not snapshot.requirements:
+    beside = (
+        lock.interpreter.shared is True
+    )  # the base image brings distributions that the lock does not name
+    if snapshot.captured is not None or beside or not snapshot.requirements:
         return ()
     listed = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     gaps = sorted(absent(lock) - listed)

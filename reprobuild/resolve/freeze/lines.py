@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.errors import FetchError
 from reprobuild.lock import Ruling, Sdist, Wheel
 from reprobuild.resolve.freeze.archives import Bring, resolve_archive
+from reprobuild.resolve.freeze.base_distributions import Below, rule_of_base
 from reprobuild.resolve.freeze.choosing import Choice, choose, hashed, having
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
@@ -64,8 +65,8 @@ class Around(Struct, frozen=True, kw_only=True):
     """What resolving the lines of a freeze may know of the rest.
 
     `packages` are the captured system packages, `base` those of the image, each with its version; `image` is the image
-    that the base begins with, if any. `bring` fetches a file of unknown hash; `earlier` tells which files of a
-    distribution and version earlier locks had.
+    that the base begins with, if any, and `below` what pip installed into it. `bring` fetches a file of unknown hash;
+    `earlier` tells which files of a distribution and version earlier locks had.
     """
 
     services: Mapping[str, Service]
@@ -74,6 +75,7 @@ class Around(Struct, frozen=True, kw_only=True):
     base: Mapping[str, str] = MappingProxyType({})
     image: str = ""
     apart: bool = False
+    below: Below = Below()
     earlier: Callable[[str, str], str] = lambda name, version: ""
 
 
@@ -126,11 +128,12 @@ class _Finder:
             FetchError: an index of the machine cannot be reached, so that no line can be found.
         """
         try:
-            return self._find(line)
+            found, ruling = self._find(line)
         except NoList as err:
             if self._files.is_common(err):
                 raise
-            return None, unlisted(line, err)
+            found, ruling = None, unlisted(line, err)
+        return found, ruling if found else rule_of_base(line, ruling, self._around.below)
 
     def _find(self, line: Requirement) -> Answer:
         around = self._around
@@ -152,7 +155,7 @@ class _Finder:
             kind = "leftover" if lookup.where == "dropped" else "interpreter"
             return rule(line, "excluded", f"dropped: {lookup.why}", kind)
         if lookup.where in ("system", "vendor"):
-            return rule_system(line, lookup, self._around.base, self._around.image)
+            return rule_system(line, lookup, self._around.base, self._around.image, self._around.below)
         reason = lookup.why or _WITHOUT_FILE[lookup.where]
         return rule(line, "unresolved", reason, f"{line.kind}-line")
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from packaging.utils import canonicalize_name
+
 from reprobuild.lock import Ruling
+from reprobuild.resolve.freeze.base_distributions import Below
 from reprobuild.resolve.freeze.debian_names import same_release
 from reprobuild.resolve.freeze.lookup import Lookup
 from reprobuild.resolve.freeze.rulings import rule
 from reprobuild.snapshot.model import Requirement
 
+NOTHING = Below()
 
-def rule_system(line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str) -> Ruling:
+
+def rule_system(
+    line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str, below: Below = NOTHING
+) -> Ruling:
     """Rule a line that a system package or a vendor's image brought.
 
     Args:
@@ -20,9 +27,10 @@ def rule_system(line: Requirement, lookup: Lookup, base: Mapping[str, str], imag
         lookup: where it was looked for.
         base: the system packages of the image, and their versions.
         image: the image that the base begins with, empty where it is made of packages.
+        below: what pip installed into that image, where the environment is of its Python.
     """
     if lookup.where == "vendor":
-        return _vendor(line, lookup, image)
+        return _vendor(line, lookup, image, below)
     package = lookup.asked or lookup.instead
     if package in base:
         # Debian's package tells the release where it was captured: some of its distributions have a version that never
@@ -41,9 +49,12 @@ def rule_system(line: Requirement, lookup: Lookup, base: Mapping[str, str], imag
     return rule(line, "excluded", f"{captured}; the image has no use for it", "host-package")
 
 
-def _vendor(line: Requirement, lookup: Lookup, image: str) -> Ruling:
+def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Ruling:
     about = f"{line.name} {line.version} is {lookup.why}"
-    if image:
+    if below.image:
+        has = below.distributions.get(str(canonicalize_name(line.name)))
+        about += f"; the base {image} has " + (f"{line.name} {has}" if has else f"no {line.name}")
+    elif image:
         about += f"; whether the base {image} has it is not known, and the image's environment does not see it there"
     elif lookup.asked:
         about += f": --base {shlex.quote(lookup.asked)} has it, for the system's own Python"

@@ -53,10 +53,14 @@ def rules() -> tuple[tuple[re.Pattern[str], Rule], ...]:
 
 
 class Surrounded(Struct, frozen=True, kw_only=True):
-    """What paths in variables are judged by: where folders stand in the image, and the modules of the job."""
+    """What paths in variables are judged by: where folders stand in the image, and the modules of the job.
+
+    `in_base` tells that the base is an image, and the snapshot was taken inside such a one.
+    """
 
     places: Places = Places()
     loaded: Loaded = Loaded()
+    in_base: bool = False
 
 
 NOWHERE = Surrounded()
@@ -182,7 +186,8 @@ def _decide(variable: Variable, around: Surrounded) -> tuple[Setting | None, Rul
     if rule.treatment == "preload":
         return _preload(variable, variable.value, around.places)
     if rule.treatment == "libraries":
-        return _listed(variable, rewrite_libraries(variable.value, around.places, around.loaded), rule)
+        found = rewrite_libraries(variable.value, around.places, around.loaded, in_base=around.in_base)
+        return _listed(variable, found, rule)
     if rule.treatment == "sources":
         return _listed(variable, rewrite_sources(variable.value, around.places), rule)
     if rule.values and not any(re.fullmatch(pattern, variable.value) for pattern in rule.values):

@@ -11,6 +11,8 @@ from reprobuild.resolve.settings.places import Places
 
 # Where the loader looks without being told: ld.so(8).
 _DEFAULT = re.compile(r"/(usr/)?(local/)?lib(32|64)?(/[a-z0-9_]+-linux-gnu[a-z0-9]*)?")
+# Where images of vendors have what they bring: NVIDIA's /usr/local/cuda, /opt/hpcx, AWS' /opt/amazon.
+_OF_IMAGE = re.compile(r"/(?:usr/local|opt)/")
 
 
 class Rewritten(Struct, frozen=True, kw_only=True):
@@ -24,13 +26,22 @@ class Rewritten(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
 
 
-def rewrite_libraries(value: str, places: Places, loaded: Loaded) -> Rewritten:
-    """Return `LD_LIBRARY_PATH` for the image."""
+def rewrite_libraries(value: str, places: Places, loaded: Loaded, *, in_base: bool = False) -> Rewritten:
+    """Return `LD_LIBRARY_PATH` for the image.
+
+    Args:
+        value: the captured one.
+        places: where folders stand in the image.
+        loaded: the modules of the job.
+        in_base: whether the base is an image of the vendor inside whose image the snapshot was taken.
+    """
     kept, left_out, missing = [], [], []
     for entry in _entries(value):
         moved = places.move(entry)
         if moved:
             kept.append(moved)
+        elif in_base and _OF_IMAGE.match(entry):
+            kept.append(entry)
         elif not _DEFAULT.fullmatch(entry):
             found = loaded.of_folder(entry)
             if found and found.reason:

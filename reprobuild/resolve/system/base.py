@@ -31,6 +31,7 @@ from reprobuild.services import Service, read_services
 from reprobuild.snapshot.model import AptList, Package, Snapshot
 
 # Classes of rulings that a package from elsewhere would settle.
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _MISSING = ("withdrawn", "unknown-version", "unknown-package", "local-build")
 
 
@@ -58,6 +59,7 @@ class System:
     ) -> None:
         release = wanted.release
         self._snapshot, self._wanted, self._drop = snapshot, wanted, decisions.drop
+        self._only_needed = decisions.system != "all"
         self.roots = wanted.roots
         self._own = OwnStore(around.store, release.distribution, release.codename)
         foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
@@ -81,11 +83,18 @@ class System:
         """Tell whether the release has a package of a name."""
         return bool(self.index.versions(name))
 
-    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
+    def distributions(self, minor: str) -> Mapping[str, str]:
+        """Return nothing: a base of packages has what they bring."""
+        return {}
+
+    def pin(
+        self, libraries: Mapping[str, str] = _NOTHING, called: Mapping[str, str] = _NOTHING
+    ) -> tuple[Base, tuple[Ruling, ...]]:
         """Choose the packages of the base, and find the captured versions.
 
         Args:
             libraries: packages that wheels need, each with who asks for it.
+            called: captured packages whose programs are called, each with who calls; `system: all` has no use for it.
 
         Raises:
             LockError: something needed is nowhere.
@@ -93,6 +102,7 @@ class System:
         base, rulings, self.index = find_base(
             self._snapshot.packages, self.index, self._search, roots=self.roots, drop=self._drop,
             chosen_for=self._wanted.release.evidence, libraries=libraries,
+            called=called if self._only_needed else None,
         )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index
         self._own.keep(
@@ -105,7 +115,8 @@ class System:
 
 def find_base(
     packages: tuple[Package, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
-    drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = MappingProxyType({}),
+    drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = _NOTHING,
+    called: Mapping[str, str] | None = None,
 ) -> tuple[Base, tuple[Ruling, ...], SystemIndex]:  # fmt: skip
     """Resolve the base, and look for what the index lacks until there is nothing left to try.
 
@@ -114,7 +125,7 @@ def find_base(
     """
     base, rulings, index = settle(
         lambda known: resolve_base(
-            packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries
+            packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries, called=called
         ),
         lambda rulings: missing(packages, rulings), packages, index, search,
     )  # fmt: skip

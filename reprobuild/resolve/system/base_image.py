@@ -76,13 +76,15 @@ class ImageIndex(SystemIndex):
 class WantedOver(Struct, frozen=True, kw_only=True):
     """What is to be in the base: the captured list, the names that the rest needs, and those to leave out.
 
-    `libraries` are packages of shared libraries, each with who asks for it.
+    `libraries` are packages of shared libraries, each with who asks for it. `called` are captured packages whose
+    programs are called, each with who calls; None: every one that was asked for.
     """
 
     packages: tuple[Package, ...]
     roots: tuple[str, ...]
     drop: Collection[str] = ()
     libraries: Mapping[str, str] = {}
+    called: Mapping[str, str] | None = None
 
 
 def resolve_image_base(
@@ -110,6 +112,7 @@ def resolve_image_base(
         base, rulings = resolve_base(
             wanted.packages, index=ImageIndex(index, present, outdated), drop=wanted.drop,
             roots=[*wanted.roots, *both, *sorted(outdated)], libraries=wanted.libraries,
+            called=wanted.called,
         )  # fmt: skip
         broken = outdated_by(_over(base.packages, index), present, index)
         if broken <= outdated:

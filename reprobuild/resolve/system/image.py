@@ -59,6 +59,7 @@ class ImageBase:
         foreign = foreign_architectures(snapshot.packages, wanted.architecture, decisions.drop)
         self.index = _index(self._system, wanted.architecture, foreign, around)
         self._packages, self.roots, self._drop = snapshot.packages, wanted.roots, decisions.drop
+        self._only_needed = decisions.system != "all"
         self._own = OwnStore(around.store, self.index.distribution, self.index.release)
         self._search = make_search(snapshot, self.index, self._own, decisions, around)
 
@@ -66,16 +67,28 @@ class ImageBase:
         """Tell whether the image has a package of a name, or its release does."""
         return name in self._system.packages or bool(self.index.versions(name))
 
-    def pin(self, libraries: Mapping[str, str] = MappingProxyType({})) -> tuple[Base, tuple[Ruling, ...]]:
+    def distributions(self, minor: str) -> Mapping[str, str]:
+        """Return {name: version} of what pip installed for the image's own Python `X.Y`."""
+        return self._system.distributions.get(minor, {})
+
+    def pin(
+        self,
+        libraries: Mapping[str, str] = MappingProxyType({}),
+        called: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[Base, tuple[Ruling, ...]]:
         """Choose what is put over the image, and find the captured versions.
 
         Args:
             libraries: packages that wheels need, each with who asks for it.
+            called: captured packages whose programs are called, each with who calls; `system: all` has no use for it.
 
         Raises:
             LockError: something needed is nowhere.
         """
-        wanted = WantedOver(packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries)
+        wanted = WantedOver(
+            packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries,
+            called=called if self._only_needed else None,
+        )  # fmt: skip
         base, rulings, self.index = settle(
             lambda index: resolve_image_base(self._image, self._system, index, wanted),
             self._missing, self._packages, self.index, self._search,

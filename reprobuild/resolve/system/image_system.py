@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from debian.deb822 import Deb822
 from debian.debian_support import Version
 from msgspec import Struct, structs
+from packaging.utils import canonicalize_name
 
 from reprobuild.apt.relations import NAME, VERSION, Group, Relation, relations
 from reprobuild.archive import Entry, entry_of
@@ -26,6 +27,11 @@ _STATUS = "var/lib/dpkg/status"
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _ENDS = ("dpkg/status", "os-release")  # of these, also where a link stands above them
 _LONGEST = 64 << 20
+# Where pip of Debian and Ubuntu installs for the system's own Python: https://wiki.debian.org/Python
+_METADATA = re.compile(
+    r"usr/local/lib/python(3\.\d{1,2})/dist-packages/"
+    r"([A-Za-z0-9][A-Za-z0-9._]{0,99})-(\d[A-Za-z0-9.+!_]{0,99})(?:-py3\.\d{1,2})?\.(?:dist|egg)-info"
+)
 _ARCHITECTURE = re.compile(r"[a-z0-9-]+")
 _MULTI_ARCH = ("same", "foreign", "allowed")
 # What other systems keep their packages in, and its name.
@@ -54,11 +60,15 @@ class Present(Struct, frozen=True, kw_only=True):
 
 
 class ImageSystem(Struct, frozen=True, kw_only=True):
-    """The distribution's release of an image, and its packages by dpkg's names (`zlib1g:i386` of another machine)."""
+    """The distribution's release of an image, and its packages by dpkg's names (`zlib1g:i386` of another machine).
+
+    `distributions` are those that pip installed for the system's own Python: by its `X.Y`, and by canonical name.
+    """
 
     distribution: str
     release: str
     packages: dict[str, Present]
+    distributions: dict[str, dict[str, str]] = {}
 
 
 def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSystem:
@@ -88,7 +98,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
     release = _release(image, next((t for path in _RELEASES if (t := _text(path, tree, texts))), b""))
     return ImageSystem(
         distribution=release["ID"], release=release["VERSION_CODENAME"],
-        packages=_packages(image, status, architecture),
+        packages=_packages(image, status, architecture), distributions=_distributions(tree),
     )  # fmt: skip
 
 
@@ -114,6 +124,14 @@ def _listed(
                     texts[number, info.offset_data] = content.read()
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
+    return found
+
+
+def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the distributions beside those of dpkg, by the names of their folders of metadata."""
+    found: dict[str, dict[str, str]] = {}
+    for match in filter(None, map(_METADATA.fullmatch, tree)):
+        found.setdefault(match[1], {})[str(canonicalize_name(match[2]))] = match[3]
     return found
 
 

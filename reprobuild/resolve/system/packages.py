@@ -13,6 +13,7 @@ from reprobuild.decisions import is_named
 from reprobuild.lock import Base, Deb, Outcome, Ruling, dpkg_name
 from reprobuild.resolve.system.closure import Choice, Closure
 from reprobuild.resolve.system.metas import parts_without_drivers
+from reprobuild.resolve.system.needed import is_kept
 from reprobuild.resolve.system.system_rules import exclusion
 from reprobuild.resolve.system.ways import is_later_revision
 from reprobuild.snapshot.model import Package
@@ -20,7 +21,7 @@ from reprobuild.snapshot.model import Package
 APT_LIST = "apt-packages.txt"
 # What realising the base needs beside it: ownership without privileges. Not part of the image.
 TOOLS = ("fakeroot", "libfakeroot")
-_ASKED = ("manual", "local", "upgradable")
+ASKED = ("manual", "local", "upgradable")
 _POCKETS = ("updates", "security", "backports", "proposed")
 _UNRESOLVED = ("local-build", "unknown-package")
 
@@ -38,6 +39,7 @@ _DRIVEN = _Refusal(
     "driver", "it needs a driver, which is the host's; what else it stands for is asked for instead"
 )
 _NOT_NEEDED = _Refusal("not-needed", "not needed by what was asked for")
+_NOT_CALLED = _Refusal("not-needed", "not needed by the environment: no code of it calls a program of it")
 
 
 def foreign_architectures(
@@ -58,7 +60,7 @@ def foreign_architectures(
     found = {
         package.architecture
         for package in packages
-        if package.mark in _ASKED and _refusal(package, architecture, drop, moved=False) is None
+        if package.mark in ASKED and _refusal(package, architecture, drop, moved=False) is None
     }
     return tuple(sorted(found - {architecture, "all"}))
 
@@ -71,12 +73,13 @@ def resolve_base(
     drop: Collection[str] = (),
     chosen_for: str = "",
     libraries: Mapping[str, str] = MappingProxyType({}),
+    called: Mapping[str, str] | None = None,
 ) -> tuple[Base, tuple[Ruling, ...]]:
     """Choose the packages of the base and say what became of each captured one.
 
     The base holds the essential packages, the roots, and what a person had asked apt for unless it is the
-    host's business; with all that these need, in the captured versions where the index still has them. Packages of
-    a foreign architecture are among them by the same rule, where the index has that architecture.
+    host's business, or no code calls it; with all that these need, in the captured versions where the index still has
+    them. Packages of a foreign architecture are among them by the same rule, where the index has that architecture.
 
     Args:
         packages: the captured list; empty when there was none.
@@ -85,6 +88,7 @@ def resolve_base(
         drop: names that the user decided to leave out; `NAME:ARCHITECTURE` means a foreign one alone.
         chosen_for: why this release stands in, where no package list was captured.
         libraries: packages of shared libraries, each with who asks for it.
+        called: captured packages whose programs are called, each with who calls; None: every one that was asked for.
 
     Returns:
         The base, and the rulings: one for each captured package, one of kind `added` for each package
@@ -104,8 +108,11 @@ def resolve_base(
     wanted = dict.fromkeys(index.essential, "every system")
     wanted |= {name: "the environment" for name in roots if name not in wanted}
     wanted |= {name: asker for name, asker in libraries.items() if name not in wanted}
+    if called is not None:
+        refused |= _not_called(installed, refused, wanted, called)
     asked = _asked(installed, refused, captured, index, wanted)
-    wanted |= {key: f"{package.place}" for key, package in asked.items()}
+    callers = called or {}
+    wanted |= {key: callers.get(package.name, f"{package.place}") for key, package in asked.items()}
     drops = {name: name for name in libraries}
     drops |= {key: _key(package, native) for key, package in asked.items()}
     chosen = Closure(index, captured, drops).close(wanted)
@@ -125,6 +132,26 @@ def resolve_base(
     return base, tuple(rulings)
 
 
+def not_called(rulings: Iterable[Ruling]) -> list[str]:
+    """Return the packages that a person had asked apt for and that are left out, because no code calls them."""
+    return [ruling.subject for ruling in rulings if ruling.reason == _NOT_CALLED.reason]
+
+
+def _not_called(
+    installed: Mapping[str, Package],
+    refused: Mapping[str, _Refusal | None],
+    wanted: Collection[str],
+    called: Collection[str],
+) -> dict[str, _Refusal]:
+    """Return the packages that a person had asked apt for, and that the environment does not need."""
+    return {
+        key: _NOT_CALLED
+        for key, package in installed.items()
+        if package.mark in ASKED and not refused[key]
+        and key not in wanted and package.name not in called and not is_kept(package.name)
+    }  # fmt: skip
+
+
 def _asked(
     installed: Mapping[str, Package],
     refused: dict[str, _Refusal | None],
@@ -136,7 +163,7 @@ def _asked(
     found: dict[str, Package] = {}
     metas: dict[str, tuple[str, ...] | None] = {}
     for key, package in installed.items():
-        if package.mark not in _ASKED or refused[key] or not index.versions(key):
+        if package.mark not in ASKED or refused[key] or not index.versions(key):
             continue
         foreign = _foreign(package, index.architecture)
         parts = None if foreign else parts_without_drivers(key, index, captured, metas)
@@ -255,7 +282,7 @@ def _was_there(package: Package, versions: Iterable[str], release: str) -> bool:
 def _left_out(package: Package, index: SystemIndex) -> _Refusal:
     """Return why a package that is nobody's business but the environment's is not in the base."""
     key = _key(package, index.architecture)
-    if package.mark not in _ASKED:
+    if package.mark not in ASKED:
         if _foreign(package, index.architecture):
             reason = f"a package for {package.architecture}, {_NOT_NEEDED.reason}"
             return _Refusal("other-architecture", reason)

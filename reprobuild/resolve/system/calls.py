@@ -1,0 +1,156 @@
+"""Which programs the code of an environment calls, by the quoted words of its text. No code runs.
+
+In Python a program is a quoted word at the beginning of a text: `run(["git", ...])`, `cmd = "ffmpeg -i ..."`. Where its
+name is a word of other kinds, too (`"node"`), only a call or a command counts. In scripts of a shell and in settings a
+plain word is enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePosixPath
+
+import msgspec
+
+from reprobuild.archive import read_tar
+from reprobuild.guard.strings import Line
+from reprobuild.guard.zips import open_zip
+from reprobuild.lock import Artefact, Source, Wheel
+from reprobuild.resolve.system.needed import is_word
+from reprobuild.store import Store
+
+VERSION = 1  # of what is remembered
+_WORKERS = 4
+# What no run calls: tests and examples, and what builds packages.
+_NOT_RUN = re.compile(
+    r"(^|/)(tests?|testing|conftest\.py|docs?|examples?|_?distutils|setuptools|pkg_resources|pip|f2py|__config__\.py)(/|$)"
+)
+_LONGEST = 4 << 20  # of a text that people or tools write; longer ones are data
+_QUOTED = re.compile(rb"""['"](?:[^'"\s]{0,80}/)?([A-Za-z0-9][\w.+-]{0,39}?)(?:\.exe)?(?=[\s'"])""")
+_PLAIN = re.compile(rb"(?<![\w./@$-])(?:/[\w./-]{1,80}/)?([A-Za-z0-9][\w+-]{0,39})(?![\w.=(/-])")
+# What stands before a program: a call that starts programs, or a name that holds a command.
+_CALL = re.compile(
+    rb"(?:which|find_executable|run|call|check_call|check_output|Popen|popen|system|getoutput|getstatusoutput"
+    rb"|exec[lv]p?e?|spawn[lv]p?e?|create_subprocess_exec|create_subprocess_shell|[cC]md|[cC]ommand)\(\s*"
+    rb"(?:\w+\s*=\s*)?[\[(]?\s*[rbfu]?$"
+    rb"|(?i:cmd|command|args|argv|exe|executable|program|binary|tool|compiler)['\"]?\s*[+]?[=:]\s*"
+    rb"(?:[\w.]+\(\s*)?[\[(]?\s*[rbfu]?$"
+)
+_LIST = re.compile(rb"[\[(]\s*$")
+_OPTION = re.compile(rb"['\"]\s*,\s*[rbf]?['\"]-")
+_NEAR = 100  # bytes before a word in which a call stands
+_SCRIPTS = {
+    ".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".mk", ".cmake", ".toml", ".cfg", ".ini", ".yaml", ".yml",
+    ".smk", ".nf", ".ipynb",
+}  # fmt: skip
+_NAMED = {"Makefile", "GNUmakefile", "Dockerfile", "Containerfile", "Snakefile", "justfile", "CMakeLists.txt"}
+
+
+def callers(
+    wheels: Iterable[Wheel], sources: Iterable[Source], commands: Iterable[str], programs: Collection[str],
+    store: Store,
+) -> dict[str, str]:  # fmt: skip
+    """Return the programs that an environment calls, each with the first that calls it.
+
+    Args:
+        wheels: they are in the store.
+        sources: the user's own code, in the store.
+        commands: what the image is to run, in the words of a shell.
+        programs: the names to look for.
+        store: it remembers what wheels call.
+
+    Raises:
+        FetchError: a file is not in the store.
+        BuildError: a wheel is hostile or damaged.
+    """
+    found: dict[str, str] = {}
+    if not programs:
+        return found
+    for command in commands:
+        found |= dict.fromkeys(_plain(command.encode(), programs), "the workload")
+    for source in sources:
+        for program in sorted(_of_source(source, programs, store)):
+            found.setdefault(program, source.name)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        wheels = tuple(wheels)
+        for wheel, called in zip(
+            wheels, pool.map(lambda one: of_wheel(one.file, programs, store), wheels), strict=True
+        ):
+            for program in called:
+                found.setdefault(program, f"{wheel.name} {wheel.version}")
+    return found
+
+
+def of_wheel(file: Artefact, programs: Collection[str], store: Store) -> tuple[str, ...]:
+    """Return the programs that the modules of a wheel call, sorted.
+
+    Raises:
+        FetchError: the wheel is not in the store.
+        BuildError: it is hostile or damaged.
+    """
+    names = " ".join(sorted(programs))
+    key = hashlib.sha256(f"calls {VERSION} {names} {file.sha256}".encode()).hexdigest()
+    try:
+        return msgspec.convert(store.recall(key), type=tuple[Line, ...])
+    except msgspec.ValidationError:  # not there yet, or damaged
+        found = tuple(sorted(_in_wheel(file, programs, store)))
+        store.remember(key, found)
+        return found
+
+
+def _in_wheel(file: Artefact, programs: Collection[str], store: Store) -> set[str]:
+    found: set[str] = set()
+    search = in_python(programs)
+    with open_zip(store.verified(file.sha256, file.filename), file.filename) as (archive, members):
+        for name, info in members.items():
+            if name.endswith(".py") and info.file_size <= _LONGEST and not _NOT_RUN.search(name):
+                found |= search(archive.read(info))
+    return found
+
+
+def _of_source(source: Source, programs: Collection[str], store: Store) -> set[str]:
+    found: set[str] = set()
+    search = in_python(programs)
+    with store.verified(source.file.sha256, source.file.filename).open("rb") as stream:
+        for entry, content in read_tar(stream, source.file.filename):
+            path = PurePosixPath(entry.path)
+            if entry.type != "file" or entry.size > _LONGEST:
+                continue
+            if path.suffix == ".py":
+                found |= search(content())
+            if path.suffix in _SCRIPTS or path.name in _NAMED:
+                found |= _plain(content(), programs)
+    return found
+
+
+def in_python(programs: Collection[str]) -> Callable[[bytes], set[str]]:
+    """Return what finds the programs that a text in Python calls."""
+    known = {program.encode(): program for program in programs}
+    words = {
+        word: re.compile(rb"['\"]" + re.escape(word) + rb"(?=[\s'\"])")
+        for word in known
+        if is_word(known[word])
+    }
+
+    def search(text: bytes) -> set[str]:
+        quoted = set(_QUOTED.findall(text)) & known.keys()
+        return {known[word] for word in quoted if word not in words or _is_called(words[word], text)}
+
+    return search
+
+
+def _is_called(word: re.Pattern[bytes], text: bytes) -> bool:
+    """Tell whether a quoted word stands in a call or in a command anywhere in a text."""
+    for match in word.finditer(text):
+        before = text[max(0, match.start() - _NEAR) : match.start()]
+        if _CALL.search(before) or (_LIST.search(before) and _OPTION.match(text, match.end())):
+            return True
+    return False
+
+
+def _plain(text: bytes, programs: Collection[str]) -> set[str]:
+    words = {word.decode() for word in _PLAIN.findall(text)}
+    return words & set(programs)

@@ -1,0 +1,75 @@
+"""Which captured system packages the environment needs, of those that a person had asked apt for.
+
+Libraries and data have no program whose call would show their use, so they are needed. Any other package is needed if
+code of the environment calls one of its programs. docs/system.md has the rule, `needed.toml` its table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase, translate
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+_LETTERS = 3  # of a name that means nothing else
+_SERIES = re.compile(r"-[0-9][0-9.]*$")  # of a package for one version of its program: gcc-12
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    kept: tuple[str, ...]
+    not_libraries: tuple[str, ...]
+    words: tuple[str, ...]
+    programs: dict[str, tuple[str, ...]]
+
+
+@cache
+def _table() -> _Table:
+    text = (files("reprobuild.resolve.system") / "needed.toml").read_text(encoding="utf-8")
+    return msgspec.toml.decode(text, type=_Table)
+
+
+@cache
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
+
+
+def is_kept(name: str) -> bool:
+    """Tell whether a package is a library or data, which the environment needs without calling it."""
+    table = _table()
+    library = name.startswith("lib") and not _pattern(table.not_libraries).match(name)
+    return library or _pattern(table.kept).match(name) is not None
+
+
+def programs_of(name: str) -> tuple[str, ...]:
+    """Return the names of the programs of a package."""
+    for pattern, programs in _table().programs.items():
+        if fnmatchcase(name, pattern):
+            return programs
+    return tuple(dict.fromkeys((name, _SERIES.sub("", name))))
+
+
+def is_word(program: str) -> bool:
+    """Tell whether the name of a program is a word of another kind, too, so that only a call of it counts."""
+    return len(program) < _LETTERS or program in _table().words
+
+
+def programs(names: Iterable[str]) -> set[str]:
+    """Return the programs whose calls tell which of some packages are needed."""
+    return {program for name in names if not is_kept(name) for program in programs_of(name)}
+
+
+def needed_for(names: Iterable[str], callers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each package of a list that brings a called program, and who calls it.
+
+    Args:
+        names: of the captured packages that a person had asked for.
+        callers: programs that are called, each with who calls it.
+    """
+    for name in names:
+        program = next((program for program in programs_of(name) if program in callers), None)
+        if program is not None and not is_kept(name):
+            yield name, f"{callers[program]}, which calls {program}"

@@ -1,0 +1,102 @@
+"""The hint that comes first for a snapshot from inside a vendor's image: the base image that has its packages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from reprobuild.errors import ReproError
+from reprobuild.registry.reference import is_image
+from reprobuild.resolve.architecture import tells_platform
+from reprobuild.resolve.cuda.packages import cuda_packages, is_cuda
+from reprobuild.resolve.vendor.naming import UNKNOWN, cuda_tag, is_whole, name_image
+from reprobuild.resolve.vendor.recognise import Sign, recognise
+from reprobuild.services import Service, fill
+from reprobuild.snapshot.model import Snapshot
+
+_SIGNS = 4  # that are shown
+_JETSON = "; unless it ran on a Jetson, whose wheels have such versions, too"
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """The vendor's image that a snapshot was taken inside.
+
+    `reference` names it; it holds `TAG` or `YY.MM` where `whole` is false. `signs` show it; `doubt` says what else may
+    have left them.
+    """
+
+    name: str
+    reference: str
+    whole: bool
+    signs: tuple[Sign, ...]
+    doubt: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the text for a person: the image with the option that names it, and what shows it."""
+        yield f"{self.name}, of which the packages come with --base {shlex.quote(self.reference)}"
+        shown = ", ".join(f"{sign.text} ({sign.place})" for sign in self.signs[:_SIGNS])
+        more = len(self.signs) - _SIGNS
+        yield f"shown by {shown}" + (f" and {more} more" if more > 0 else "") + self.doubt
+
+
+def find_origin(snapshot: Snapshot, services: Mapping[str, Service]) -> Origin | None:
+    """Return the vendor's image that a snapshot was taken inside, or None."""
+    found = recognise(snapshot)
+    if found is None:
+        return None
+    reference = name_image(found, snapshot, services)
+    sure = any(not sign.version for sign in found.signs) or tells_platform(snapshot)
+    return Origin(
+        name=found.name, reference=reference, whole=is_whole(reference), signs=found.signs,
+        doubt="" if sure else _JETSON,
+    )  # fmt: skip
+
+
+def base_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Service]) -> str:
+    """Return the hint for whatever is refused of a snapshot from inside a vendor's image; empty for any other.
+
+    Args:
+        snapshot: what was captured.
+        base: the decision, if there is one.
+        services: by name.
+    """
+    origin = None if base and is_image(base) else find_origin(snapshot, services)
+    if origin is None:
+        return ""
+    first = origin.signs[0]
+    quoted = shlex.quote(origin.reference)
+    said = (
+        f"the snapshot was taken inside {origin.name} ({first.place}: {first.text}), which has its packages; "
+        f"take it as base: --base {quoted}"
+    )
+    if origin.whole:
+        more = f" (`docker buildx imagetools inspect {quoted}` prints its digest, which the lock pins)"
+    else:
+        more = ", with the tag of the image that ran (`docker images --digests` lists it and its digest)"
+    return f"{said}{more}{origin.doubt}"
+
+
+def loses_cuda(err: ReproError) -> bool:
+    """Tell whether a refusal is of packages of CUDA, or its way on leaves one out of the image."""
+    refused = re.findall(r"^  \S+:\d+: (\S+): unresolved ", str(err), re.MULTILINE)
+    return any(map(is_cuda, [*refused, *re.findall(r"--drop ([\w.+-]+)", err.hint)]))
+
+
+def cuda_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Service]) -> str:
+    """Return the hint where captured packages of CUDA cannot be had: the image of NVIDIA that has them."""
+    if base and is_image(base):
+        return (
+            "CUDA's packages are in no archive of this machine: choose a base image that has them with --base"
+        )
+    if not cuda_packages(snapshot):
+        return ""
+    tag = cuda_tag("", snapshot)
+    image = shlex.quote(fill(services["nvidia-cuda"], tag=tag or UNKNOWN))
+    return f"NVIDIA's images have CUDA's packages: --base {image}" + (
+        f" (`docker buildx imagetools inspect {image}` prints its digest, which the lock pins)"
+        if is_whole(image)
+        else ", with a tag of the captured CUDA and system"
+    )

@@ -1,0 +1,166 @@
+"""The reference of a vendor's image: its registry by the services, its tag by what the snapshot shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import LockError
+from reprobuild.resolve.cuda.evidence import weigh
+from reprobuild.resolve.cuda.packages import cuda_packages
+from reprobuild.resolve.interpreter.evidence import seen_pythons
+from reprobuild.resolve.system.release import infer_release, known_releases
+from reprobuild.resolve.vendor.recognise import Recognised, table
+from reprobuild.services import Service, fill
+from reprobuild.snapshot.model import Snapshot
+
+UNKNOWN = "TAG"  # stands in a reference for what no captured line tells
+_DEVEL = re.compile(r"cuda-(?:toolkit|nvcc|compiler|command-line-tools|minimal-build)-\d+-\d+|.+-dev-\d+-\d+")
+_RUNTIME = re.compile(r"(?:libcublas|cuda-libraries|cuda-runtime)-\d+-\d+")
+_NO_LABEL = (12, 4, 0)  # the last CUDA whose images with cuDNN have its number in their tags
+
+
+def name_image(found: Recognised, snapshot: Snapshot, services: Mapping[str, Service]) -> str:
+    """Return the reference of an image; it holds `TAG`, or `YY.MM`, where nothing captured tells that part.
+
+    Args:
+        found: the image.
+        snapshot: it was recognised in.
+        services: by name; their addresses are the repositories.
+    """
+    facts, service = found.facts, services[found.service]
+    if found.service in ("nvidia-pytorch", "nvidia-tensorflow", "nvidia-jax", "nvidia-triton"):
+        month = facts.get("month", "MM").zfill(2)
+        reference = fill(service, year=facts.get("year", "YY"), month=month)
+        if found.service == "nvidia-triton" and _version(snapshot, "vllm"):
+            return reference.replace("-py3", "-vllm-python-py3")
+        return reference.replace("-tf2-", "-tf1-") if facts.get("flavour") == "1" else reference
+    if found.service == "google-images":
+        path = facts.get("reference", "").partition("/deeplearning-platform-release/")[2]
+        return fill(service, name=path or f"IMAGE:{UNKNOWN}")
+    if found.service == "huggingface-images":
+        return fill(service, version=_version(snapshot, "transformers") or UNKNOWN)
+    if found.service == "aws-images":
+        return _of_aws(snapshot, service)
+    tags: dict[str, Callable[[], str]] = {
+        "pytorch-images": lambda: _of_pytorch(facts.get("version", ""), snapshot),
+        "nvidia-cuda": lambda: cuda_tag(facts.get("cuda", ""), snapshot),
+    }
+    return fill(service, tag=tags.get(found.service, lambda: "")() or UNKNOWN)
+
+
+def is_whole(reference: str) -> bool:
+    """Tell whether a reference has no part that the user must fill in."""
+    return re.search(r"\b(?:TAG|IMAGE|YY|MM)\b", reference) is None
+
+
+def cuda_tag(cuda: str, snapshot: Snapshot) -> str:
+    """Return the tag of NVIDIA's image with a version of CUDA for the captured release of Ubuntu.
+
+    It is empty where no CUDA is known, and has `TAG` for the parts that nothing tells.
+
+    Args:
+        cuda: `12.4.1`, `12.4` or `10.2.89`; the captured packages tell it where it is empty.
+        snapshot: its packages and variables tell what else the image has.
+    """
+    packages = cuda_packages(snapshot)
+    number = _whole(cuda) if cuda else _of_packages(packages)
+    if not number:
+        return ""
+    ubuntu = _ubuntu(snapshot) or UNKNOWN
+    names = {variable.name for variable in snapshot.variables}
+    if not (packages or names & {"NVARCH", "NV_CUDA_CUDART_VERSION"}):
+        return f"{number}-{UNKNOWN}"
+    listed = [package.name for package in snapshot.packages if package.mark != "residual"]
+    if names & {"NV_CUDA_CUDART_DEV_VERSION", "NV_LIBCUBLAS_DEV_VERSION"} or any(
+        map(_DEVEL.fullmatch, listed)
+    ):
+        flavour = "devel"
+    else:
+        runtime = names & {"NV_CUDA_LIB_VERSION", "NV_LIBCUBLAS_VERSION"} or any(
+            map(_RUNTIME.fullmatch, listed)
+        )
+        flavour = "runtime" if runtime else "base"
+    cudnn = _cudnn(snapshot) if flavour != "base" else ""
+    parts = tuple(int(part) for part in number.split("."))
+    label = f"cudnn{cudnn}-" if cudnn and parts <= _NO_LABEL else "cudnn-" if cudnn else ""
+    return f"{number}-{label}{flavour}-{ubuntu}"
+
+
+def _of_packages(packages: Mapping[str, str]) -> str:
+    """Return the newest CUDA of captured packages: its patch release where one tells it, else the last one."""
+    minors = [match[1] for name in packages if (match := re.search(r"-(\d+-\d+)$", name))]
+    newest = max(minors, key=lambda minor: tuple(map(int, minor.split("-"))), default="")
+    for kind in ("cuda-toolkit", "cuda-runtime", "cuda-libraries", "cuda-minimal-build"):
+        if match := re.match(r"\d+\.\d+\.\d+", packages.get(f"{kind}-{newest}", "")):
+            return match[0]
+    return _whole(newest.replace("-", "."))
+
+
+def _whole(cuda: str) -> str:
+    """Return a version as tags have it: `12.4` with its last patch release, `10.2` for the build `10.2.89`."""
+    parts = cuda.split(".")
+    if len(parts) == 3:
+        return cuda if int(parts[2]) < 20 else ".".join(parts[:2])
+    return table().cuda.get(cuda, "")
+
+
+def _ubuntu(snapshot: Snapshot) -> str:
+    try:
+        release = infer_release(snapshot.packages)
+    except LockError:
+        return ""
+    numbers = {one.codename: one.number for one in known_releases() if one.distribution == "ubuntu"}
+    number = numbers.get(release.codename, "")
+    return f"ubuntu{number}" if number else ""
+
+
+def _cudnn(snapshot: Snapshot) -> str:
+    """Return the major version of cuDNN: of the image's variable, or of the system's package."""
+    for variable in snapshot.variables:
+        if variable.name in ("NV_CUDNN_VERSION", "CUDNN_VERSION") and variable.value:
+            return re.split(r"\D", variable.value)[0]
+    found = (re.fullmatch(r"libcudnn(\d+)(?:-cuda-\d+)?", package.name) for package in snapshot.packages)
+    return next((match[1] for match in found if match), "")
+
+
+def _of_pytorch(version: str, snapshot: Snapshot) -> str:
+    cuda = weigh(snapshot)
+    number = re.match(r"\d+\.\d+", cuda.version) if cuda else None
+    wheels = (_version(snapshot, f"nvidia-cudnn-cu{major}") for major in ("11", "12", "13"))
+    cudnn = next(filter(None, wheels), "").partition(".")[0] or _cudnn(snapshot)
+    if not (version and number and cudnn):
+        return ""
+    devel = any(variable.name == "NVARCH" for variable in snapshot.variables)
+    return f"{version}-cuda{number[0]}-cudnn{cudnn}-{'devel' if devel else 'runtime'}"
+
+
+def _of_aws(snapshot: Snapshot, service: Service) -> str:
+    values = {variable.name: variable.value or "" for variable in snapshot.variables}
+    job = "inference" if values.get("DLC_CONTAINER_TYPE") == "inference" else "training"
+    torch, transformers = _version(snapshot, "torch"), _version(snapshot, "transformers")
+    framework = "pytorch" if torch else "tensorflow" if _version(snapshot, "tensorflow") else "FRAMEWORK"
+    hugging = "HF_HUB_USER_AGENT_ORIGIN" in values
+    name = f"{'huggingface-' if hugging else ''}{framework}-{job}"
+    label = re.search(r"\+(cu\d+|cpu)$", torch)
+    python, ubuntu = next((one.version for one in seen_pythons(snapshot)), ""), _ubuntu(snapshot)
+    if not (label and python and ubuntu) or (hugging and not transformers):
+        return fill(service, name=name, tag=UNKNOWN)
+    minor = "".join(python.split(".")[:2])
+    parts = [
+        torch.partition("+")[0],
+        *([f"transformers{transformers}"] if hugging else []),
+        *(["cpu"] if label[1] == "cpu" else ["gpu"]),
+        f"py{minor}",
+        *([] if label[1] == "cpu" else [label[1]]),
+        ubuntu,
+        *([] if hugging else ["sagemaker" if "SAGEMAKER_TRAINING_MODULE" in values else "ec2"]),
+    ]
+    return fill(service, name=name, tag="-".join(parts))
+
+
+def _version(snapshot: Snapshot, name: str) -> str:
+    lines = (line for line in snapshot.requirements if canonicalize_name(line.name) == name)
+    return next((line.version for line in lines if line.version), "")

@@ -1,0 +1,123 @@
+"""Which vendor's image a snapshot was taken inside: by variables, versions and paths, each with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import LockError
+from reprobuild.resolve.architecture import captured_platform
+from reprobuild.snapshot.model import Place, Requirement, Snapshot
+
+_SHOWN = 60  # characters of a value; a longer one is left out
+_LONGEST = 4000  # characters of a value that is looked at
+_LONGEST_LINE = 300  # of a distribution's name and version, or its path
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of `images.toml`, which says what its fields mean."""
+
+    service: str
+    name: str
+    own: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    least: int = 2
+    certain: bool = False
+
+
+class Sign(Struct, frozen=True, kw_only=True):
+    """One captured line that shows the image. `own` tells that no other image has it, `facts` what it says of it."""
+
+    place: Place
+    text: str
+    own: bool = True
+    version: bool = False
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+class Recognised(Struct, frozen=True, kw_only=True):
+    """The image that a snapshot was taken inside, by its service, and all that shows it."""
+
+    service: str
+    name: str
+    signs: tuple[Sign, ...]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the signs say of the image; a version of the freeze counts more than a variable."""
+        ordered = sorted(self.signs, key=lambda sign: not sign.version)
+        return {key: value for sign in reversed(ordered) for key, value in sign.facts}
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table: the images, and the last patch release of each version of CUDA."""
+
+    image: tuple[Rule, ...]
+    cuda: dict[str, str]
+
+
+@cache
+def table() -> Table:
+    """Return the shipped table."""
+    raw = files("reprobuild.resolve.vendor").joinpath("images.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=Table)
+
+
+def recognise(snapshot: Snapshot) -> Recognised | None:
+    """Return the image of a vendor that a snapshot was taken inside, or None."""
+    for rule in table().image:
+        signs = tuple(_signs(rule, snapshot))
+        certain = rule.certain and any(sign.version for sign in signs) and not _may_be_jetson(snapshot)
+        if certain or (len(signs) >= rule.least and any(sign.own for sign in signs)):
+            return Recognised(service=rule.service, name=rule.name, signs=signs)
+    return None
+
+
+def _signs(rule: Rule, snapshot: Snapshot) -> Iterator[Sign]:
+    values = {one.name: one for one in snapshot.variables}
+    for own, patterns in ((True, rule.own), (False, rule.signs)):
+        for pattern in patterns:
+            name, _, wanted = pattern.partition("=")
+            variable = values.get(name)
+            if variable is None:
+                continue
+            value = (variable.value or "")[:_LONGEST]
+            if match := re.fullmatch(wanted, value) if wanted else re.match("", value):
+                text = f"{name}={value}" if wanted and len(value) <= _SHOWN else name
+                yield Sign(place=variable.place, text=text, own=own, facts=_facts(match))
+    for line in snapshot.requirements:
+        yield from _of_line(rule, line)
+
+
+def _of_line(rule: Rule, line: Requirement) -> Iterator[Sign]:
+    path = unquote(line.path or "")
+    for written in (f"{line.name}=={line.version}", path.rpartition("/")[2]):
+        for pattern in rule.versions:
+            if match := re.fullmatch(pattern, written[:_LONGEST_LINE]):
+                yield Sign(place=line.place, text=written, version=True, facts=_facts(match))
+                return
+    if any(re.fullmatch(pattern, path[:_LONGEST_LINE]) for pattern in rule.paths):
+        yield Sign(place=line.place, text=f"{line.name} from {path}")
+
+
+def _facts(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    found: Mapping[str, str | None] = match.groupdict()
+    return tuple((key, value) for key, value in found.items() if value)
+
+
+def _may_be_jetson(snapshot: Snapshot) -> bool:
+    for line in snapshot.requirements:
+        if line.name.lower().startswith("jetson") or "aarch64" in (line.path or line.url or ""):
+            return True
+    try:
+        return captured_platform(snapshot) == "linux/arm64"
+    except LockError:  # of another machine, or of two
+        return True
