@@ -426,6 +426,14 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"({_line(one['installed']).splitlines()[-1]})"
         for one in (document.get("distributions") or {}).get("unclear", [])
     ]
+    folders = [one["location"] for one in (document.get("distributions") or {}).get("broken", [])]
+    damaged = [one for one in folders if not os.path.basename(one).startswith("~")]
+    notes += [
+        f"{one} has no metadata that can be read: the freeze leaves it out, and the image will not have it"
+        for one in damaged[:SAID]
+    ]
+    if len(damaged) > SAID:
+        notes.append(f"{len(damaged) - SAID} more have none: `broken` in capture.json")
     notes += [
         f"{name} was left out: {part['why']}"
         for name, part in document["parts"].items()
@@ -761,6 +769,9 @@ def take_distributions(context: Context) -> Taken:
             continue
         if entry.pop("cut"):
             withheld.append({"what": "an address", "name": entry["name"], "reason": "secret"})
+        folder = os.path.basename(str(getattr(dist, "_path", "")))
+        if folder.startswith("~"):  # what an interrupted pip renamed; its metadata still has the name
+            entry["name"] = folder.partition("-")[0]
         name = re.sub(r"[-_.]+", "-", entry["name"]).lower()
         if name not in found:
             found[name] = entry

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
-from reprobuild.cli import progress, streams
+from reprobuild.cli import documents, progress, streams
 from reprobuild.cli.interrupt import listen
 from reprobuild.errors import ReproError, UsageError
 
@@ -108,6 +108,7 @@ def main() -> NoReturn:
 
 def run_line(arguments: list[str]) -> int:
     """Run one command line, print its errors, and return its exit code (see `errors`)."""
+    documents.begin(arguments)
     try:
         try:
             code = cli.main(arguments, prog_name=NAME, standalone_mode=False)
@@ -136,29 +137,23 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     own = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         everything = err.listing if VERBOSE in arguments else ()
-        _print_error("\n".join([str(err), *everything]), err.hint)
-        return own or err.exit_code
+        return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code)
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
-        _print_error(
-            err.format_message(), f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
-        )
-        return own or err.exit_code
+        hint = f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
+        return _print_error(err.format_message(), hint, own or err.exit_code)
     if isinstance(err, click.ClickException):
         err.show()
         return own or err.exit_code
     if isinstance(err, click.Abort):
-        _print_error("interrupted", "what was complete is kept; run the command again to go on")
-        return INTERRUPTED
+        hint = "what was complete is kept; run the command again to go on"
+        return _print_error("interrupted", hint, INTERRUPTED)
     if isinstance(err, OSError) and (err.filename is not None or err.errno in _REMEDIES):
         place = f"{os.fsdecode(err.filename)}: " if err.filename is not None else ""
         remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
-        _print_error(f"{place}{err.strerror}", remedy)
-        return own or UsageError.exit_code
+        return _print_error(f"{place}{err.strerror}", remedy, own or UsageError.exit_code)
     click.echo(_places(err), err=True)
-    _print_error(
-        "this is a bug in reprobuild", "please report the lines above; they hold no values of variables"
-    )
-    return own or ReproError.exit_code
+    hint = "please report the lines above; they hold no values of variables"
+    return _print_error("this is a bug in reprobuild", hint, own or ReproError.exit_code)
 
 
 def _places(err: BaseException) -> str:
@@ -168,8 +163,16 @@ def _places(err: BaseException) -> str:
     return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
 
 
-def _print_error(what: str, hint: str) -> None:
+def _print_error(what: str, hint: str, code: int) -> int:
+    """Print an error for people, and with `--json` as the one document; return its exit code."""
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
     click.echo(click.style("error: ", fg="red") + progress.harmless(what), err=True, color=color)
     if hint:
         click.echo("\n" + click.style("hint: ", fg="cyan") + progress.harmless(hint), err=True, color=color)
+    try:
+        documents.fail(what, hint, code)
+    except OSError as err:
+        if isinstance(err, BrokenPipeError):
+            raise
+        # Standard output takes no more, which may be the error itself: it stands on standard error.
+    return code

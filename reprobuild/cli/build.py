@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reprobuild import pipeline, results
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.keep import keeping
 from reprobuild.lock import read_lock
 from reprobuild.report.text import render_text
@@ -35,6 +35,6 @@ def command(
     with keeping(given, lock_path, session.store, "build"):
         lock, image = pipeline.build(given, out, session, common.make_making(**options))
     if as_json:
-        common.print_json(results.summary(lock, image, None, out))
+        documents.print_json(results.summary(lock, image, None, out))
     else:
         common.tell(render_text(lock, image, None, out))

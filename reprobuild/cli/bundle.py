@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.ship.bundle import Wanted, bundle, parse_size
 from reprobuild.ship.contents import parse_parts
 from reprobuild.ship.told import render_bundled
@@ -42,6 +42,6 @@ def command(
     wanted = Wanted(parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0)
     done = bundle(out, target, session.store, wanted, session.env, say=session.say, progress=session.progress)
     if as_json:
-        common.print_json(msgspec.to_builtins(done))
+        documents.print_json(msgspec.to_builtins(done))
     else:
         common.tell(render_bundled(done))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import stat
 import sys
@@ -315,11 +314,6 @@ def tell(text: str, nl: bool = True) -> None:
     """Print a result on standard output."""
     progress.stop()
     click.echo(text, nl=nl)
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document on standard output, in ASCII: names of files may be no text."""
-    tell(json.dumps(document, indent=2))
 
 
 def hand_on(stream: int, data: bytes) -> None:

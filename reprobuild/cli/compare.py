@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.environments.opening import Running, compare
 from reprobuild.report.comparison import render_comparison
 
@@ -32,7 +32,7 @@ def command(one: str, other: str, everything: bool, as_json: bool) -> int:
     python, env = common.running()
     found = compare(one, other, Running(python=python, env=env), session.env, session.say)
     if as_json:
-        common.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_comparison(found, everything=everything))
     return 0 if found.same else 1

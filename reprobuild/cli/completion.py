@@ -6,7 +6,7 @@ import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from reprobuild import cli
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
@@ -26,6 +26,6 @@ def command(shell: str, as_json: bool) -> None:
     made = _SHELLS[shell](cli.cli, {}, cli.NAME, cli.COMPLETE)
     text = made.source_template % made.source_vars()
     if as_json:
-        common.print_json({"shell": shell, "script": text})
+        documents.print_json({"shell": shell, "script": text})
     else:
         common.tell(text, nl=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.explain import explain
 from reprobuild.image.difference import LEVELS
 from reprobuild.report.difference import render_explanation
@@ -33,7 +33,7 @@ def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> i
     session = common.make_session(None)
     found = explain(one, other, session.env, session.say)
     if as_json:
-        common.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_explanation(found, everything=verbose))
     return 0 if LEVELS.index(found.level) >= LEVELS.index(level) else 1

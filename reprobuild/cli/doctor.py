@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.doctor import diagnose, read_subject
 from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.disks import default_folders
@@ -53,7 +53,7 @@ def command(
     what = f"this machine for {image}" if image else "this machine"
     if as_json:
         findings = msgspec.to_builtins(found.findings)
-        common.print_json({"state": found.state, "findings": findings, "host": msgspec.to_builtins(host)})
+        documents.print_json({"state": found.state, "findings": findings, "host": msgspec.to_builtins(host)})
     else:
         common.tell(render_diagnosis(found, what, shutil.get_terminal_size().columns))
     return found.exit_code

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from reprobuild import pipeline
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.fetch import artefacts
 from reprobuild.lock import read_lock
 from reprobuild.report.storing import render_forecasts
@@ -31,7 +31,9 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     brought = pipeline.fetch_lock(lock, lock_path, session)
     wanted, half_life = len(artefacts(lock)), pipeline.half_life(lock, session)
     if as_json:
-        common.print_json({"files": wanted, "fetched": brought, "half_life": msgspec.to_builtins(half_life)})
+        documents.print_json(
+            {"files": wanted, "fetched": brought, "half_life": msgspec.to_builtins(half_life)}
+        )
     else:
         common.tell(f"{wanted} files in the store, {brought} of them fetched now")
         common.tell(render_forecasts(half_life, session.store.root), nl=any(one.at_risk for one in half_life))

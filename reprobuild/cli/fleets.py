@@ -10,7 +10,7 @@ import click
 
 from reprobuild import proc
 from reprobuild.checks import Checks
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.image.build import Image
 from reprobuild.lock import Lock
@@ -130,7 +130,7 @@ def command(
     if options["member"]:
         node = member.node_name(session, socket.gethostname())
         verdict = member.take_part(lock, image, out, session, checks, options["member"], node)
-        common.print_json(checking.told(verdict)) if as_json else common.tell(member.line(node, verdict))
+        documents.print_json(checking.told(verdict)) if as_json else common.tell(member.line(node, verdict))
         return member.exit_code(verdict)
     if options["slurm"]:
         proc.check_installed()
@@ -153,10 +153,10 @@ def command(
             nodes=options["nodes"] or 0, namespace=options["namespace"],
             gpus=options["node_gpus"], selector=kubernetes.selector(options["labels"]), deadline=options["deadline"],
         )  # fmt: skip
-        common.print_json(checking.job_of(lock, image, session, checks, job))
+        documents.print_json(checking.job_of(lock, image, session, checks, job))
         common.hand_on(2, kubectl.commands(job, out, checks, store).encode())
         return 0
     # Printed first: whatever becomes of the files, the answer is there.
-    common.print_json(checking.told(fleet)) if as_json else common.tell(render_fleet(fleet))
+    documents.print_json(checking.told(fleet)) if as_json else common.tell(render_fleet(fleet))
     write_down(lock, image, out, session, fleet)
     return fleet.exit_code

@@ -9,7 +9,7 @@ import click
 
 from reprobuild import pipeline, results
 from reprobuild.checks import Checks
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.cli.decisions import doubted_sources, make_decisions
 from reprobuild.report.text import render_text
 
@@ -53,7 +53,7 @@ def command(
         directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
     if as_json:
-        common.print_json(results.summary(lock, image, verdict, out))
+        documents.print_json(results.summary(lock, image, verdict, out))
     else:
         common.tell(render_text(lock, image, verdict, out))
     return verdict.exit_code if verdict else 0

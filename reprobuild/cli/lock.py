@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 
 
@@ -51,7 +51,7 @@ def command(
     write_new_lock(lock, target)
     keep(lock, target, session.store, "lock")
     if as_json:
-        common.print_json(
+        documents.print_json(
             {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(conflicts(lock))}
         )
     else:

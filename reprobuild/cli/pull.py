@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.ship.pulling import pull
 from reprobuild.ship.told import render_pulled
 
@@ -32,7 +32,7 @@ def command(
     session, named = common.make_session(store), common.pairs("--service", services)
     pulled = pull(reference, out, session, named, platform)
     if as_json:
-        common.print_json(pulled.document)
+        documents.print_json(pulled.document)
     else:
         common.tell(render_pulled(pulled))
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from reprobuild import results
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.ship.pushing import push
 
 
@@ -31,7 +31,7 @@ def command(out: Path, reference: str, services: tuple[str, ...], store: Path | 
         lock, image, out, reference, common.make_session(store), common.pairs("--service", services)
     )
     if as_json:
-        common.print_json(pushed.document)
+        documents.print_json(pushed.document)
     else:
         common.tell(pushed.reference)
     return 0

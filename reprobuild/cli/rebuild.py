@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from reprobuild import rebuild
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.rebuild.text import render_rebuilt
 
 
@@ -43,7 +43,7 @@ def command(
     """
     found = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
     if as_json:
-        common.print_json({**msgspec.to_builtins(found), "same": found.same(level)})
+        documents.print_json({**msgspec.to_builtins(found), "same": found.same(level)})
     else:
         common.tell(render_rebuilt(found, level, everything=verbose))
     return found.exit_code(level)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.lock import read_lock
 from reprobuild.render import render
 from reprobuild.whole import write_file
@@ -28,6 +28,6 @@ def command(lock_path: Path, out: Path, as_json: bool) -> None:
     for name, text in texts.items():
         write_file(out / name, text.encode())
     if as_json:
-        common.print_json({"files": sorted(str(out / name) for name in texts)})
+        documents.print_json({"files": sorted(str(out / name) for name in texts)})
     else:
         common.tell("\n".join(sorted(str(out / name) for name in texts)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.report.restored import render_restored, restored_document, warnings
 from reprobuild.resolve.sources.origins import read_origin
@@ -44,7 +44,7 @@ def command(
     for line in warnings(made):
         common.note(line)
     if as_json:
-        common.print_json(restored_document(captured, made))
+        documents.print_json(restored_document(captured, made))
     else:
         common.tell(render_restored(captured, made))
 

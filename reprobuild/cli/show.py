@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.cli.decisions import make_decisions
 from reprobuild.report.code import find_code
 from reprobuild.report.text import render_snapshot
@@ -36,7 +36,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     origin = find_origin(snapshot, read_services(decisions.services))
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
-        common.print_json(
+        documents.print_json(
             {
                 **msgspec.to_builtins(snapshot),
                 "rulings": msgspec.to_builtins(rulings),

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from reprobuild import collect
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.errors import FetchError
 from reprobuild.report.storing import render_checked, render_collected
 from reprobuild.share import join as join_with
@@ -42,7 +42,7 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     session.say("looking which files some lock needs")
     found = collect.collect(session.store, locks, dry_run=dry_run, empty=empty)
     if as_json:
-        common.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_collected(found))
 
@@ -61,7 +61,7 @@ def share(group: str, store: Path | None, as_json: bool) -> None:
     session = common.make_session(store, sharing=True)
     share_with(session.store, group)
     if as_json:
-        common.print_json({"store": str(session.store.root), "group": group})
+        documents.print_json({"store": str(session.store.root), "group": group})
     else:
         common.tell(f"{session.store.root} is shared with the group {group}")
 
@@ -79,7 +79,7 @@ def join(folder: Path, as_json: bool) -> None:
     session = common.make_session(folder, sharing=True)
     owner = join_with(session.store, session.say)
     if as_json:
-        common.print_json({"store": str(session.store.root), "owner": owner})
+        documents.print_json({"store": str(session.store.root), "owner": owner})
     else:
         common.tell(f"{session.store.root} of {owner} is joined: each of its writers is trusted as you are")
 
@@ -98,7 +98,7 @@ def check(store: Path | None, as_json: bool) -> int:
     session.say("reading every file of the store")
     found = collect.check(session.store, session.progress)
     if as_json:
-        common.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(found))
     else:
         common.tell(render_checked(found))
     return FetchError.exit_code if found.damaged or found.unreadable else 0

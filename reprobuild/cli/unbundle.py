@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild.cli import common
+from reprobuild.cli import common, documents
 from reprobuild.ship.told import render_unbundled
 from reprobuild.ship.unbundle import unbundle
 
@@ -35,6 +35,6 @@ def command(file: Path, out: Path, signers: Path | None, store: Path | None, as_
         file, out, session.store, session.env, signers=signers, say=session.say, progress=session.progress
     )
     if as_json:
-        common.print_json(msgspec.to_builtins(done))
+        documents.print_json(msgspec.to_builtins(done))
     else:
         common.tell(render_unbundled(done))

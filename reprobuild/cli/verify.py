@@ -10,7 +10,7 @@ import click
 
 from reprobuild import results
 from reprobuild.checks import Checks, verify
-from reprobuild.cli import common, fleets
+from reprobuild.cli import common, documents, fleets
 from reprobuild.fleet.page import keep_on_page
 from reprobuild.report.text import render_text
 from reprobuild.running.options import Wanted, conditions
@@ -113,7 +113,7 @@ def command(
     verdict = verify(lock, image, out, session, checks)
     keep_on_page(lock, image, out, session)
     if as_json:
-        common.print_json(results.summary(lock, image, verdict, out))
+        documents.print_json(results.summary(lock, image, verdict, out))
     else:
         common.tell(render_text(lock, image, verdict, out))
     return verdict.exit_code

@@ -37,6 +37,7 @@ from reprobuild.lock.python import (
 )
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import (
+    absent,
     conflicts,
     in_short,
     read_requirement,
@@ -90,6 +91,7 @@ __all__ = [
     "Source",
     "Wheel",
     "Workload",
+    "absent",
     "canonical",
     "conflicts",
     "distributions",

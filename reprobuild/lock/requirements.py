@@ -33,6 +33,14 @@ def conflicts(lock: Lock) -> tuple[str, ...]:
     )
 
 
+def absent(lock: Lock) -> set[str]:
+    """Return the names that locked wheels require and the lock does not have, without those that no freeze lists."""
+    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
+    asked = [read_requirement(text) for wheel in wheels for text in wheel.requires]
+    names = {str(canonicalize_name(one.name)) for one in asked if one is not None}
+    return names - _versions(lock).keys() - set(UNLISTED)
+
+
 def in_short(found: Sequence[str]) -> list[str]:
     """Return conflicts for a terminal: the first of them, and how many more there are."""
     more = len(found) - MOST_SHOWN

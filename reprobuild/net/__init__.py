@@ -40,6 +40,7 @@ from reprobuild.net.model import Forbidden as Forbidden
 from reprobuild.net.model import NotFound as NotFound
 from reprobuild.net.model import Page as Page
 from reprobuild.net.model import Refused as Refused
+from reprobuild.net.model import Unreached as Unreached
 from reprobuild.net.model import WrongSize as WrongSize
 from reprobuild.net.model import cause, origin
 from reprobuild.net.model import split_credentials as split_credentials
@@ -253,7 +254,7 @@ class Net:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses that servers redirect to may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
-            final = FetchError(f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE)
+            final = Unreached(f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE)
             if passes(err):
                 raise Again(final) from None
             raise final from None

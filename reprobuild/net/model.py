@@ -18,6 +18,10 @@ PAGE = (
 PACKED = "the server packs it on the way, which nobody asked for; name another mirror"
 
 
+class Unreached(FetchError):
+    """The host of the address cannot be reached."""
+
+
 class NotFound(FetchError):
     """The address answered that there is nothing there (404 or 410, or no such file)."""
 

@@ -15,6 +15,7 @@ from reprobuild.lock import OF_NO_LINE, Lock, Ruling, conflicts, in_short
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import certificate_lines
 from reprobuild.report.difference import safe
+from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import weigh
 from reprobuild.resolve.vendor.hints import Origin
 from reprobuild.snapshot.model import Requirement, Snapshot
@@ -131,6 +132,7 @@ def render_snapshot(snapshot: Snapshot, drop: Collection[str] = (), origin: Orig
         f"environment   {len(snapshot.variables)} variables",
         f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
         *_also(snapshot),
+        *machine_lines(snapshot),
         *(f"image         {safe(line, 600)}" for line in (origin.lines() if origin else ())),
         *_cuda(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",

@@ -41,6 +41,7 @@ from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.decision_secrets import refuse_secrets
 from reprobuild.resolve.freeze.asking import file_lists, known_of
 from reprobuild.resolve.freeze.base_distributions import OF_BASE, Below
+from reprobuild.resolve.freeze.closed import rule_list
 from reprobuild.resolve.freeze.lines import Target, resolve_requirements
 from reprobuild.resolve.freeze.markers import of_environment
 from reprobuild.resolve.freeze.requires import with_requires
@@ -139,6 +140,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
     shelf = Shelf(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
     built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
     files.save()
+    rulings = accept([*others, *python.rulings, *libraries, *cuda, *built.rulings], decisions.accept)
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -157,8 +159,10 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: Surroundings) -> 
         workdir=_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
         decisions=_recorded(decisions),
-        rulings=accept([*others, *python.rulings, *libraries, *cuda], decisions.accept),
+        rulings=rulings,
     )
+    rulings = accept([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
+    lock = msgspec.structs.replace(lock, rulings=rulings)
     for conflict in in_short(conflicts(lock)):
         around.say(f"warning: {conflict}")
     for suggestion in suggestions(distributions(lock), lock.profile):

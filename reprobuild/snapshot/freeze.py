@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 
 from reprobuild import secrets
-from reprobuild.snapshot import text
+from reprobuild.snapshot import freeze_warnings, text
 from reprobuild.snapshot.freeze_hashes import Hashes, split_hashes
 from reprobuild.snapshot.freeze_unique import read_marker, unique
 from reprobuild.snapshot.freeze_unique import same_version as same_version
@@ -65,7 +65,7 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
     for number, row in enumerate(rows, 1):
         if row.strip():
             reader.read(number, row.strip())
-    reader.settle()
+    reader.end()
     found, repeated = unique(reader.hashes.given(reader.requirements))
     return found, (*text.nothing(file, rows), *reader.remarks, *repeated)
 
@@ -80,6 +80,7 @@ class _Reader:
         self.hashes = Hashes()
         self.pending: _Pending | None = None
         self.table = False
+        self.ignored: list[tuple[int, str, str]] = []
 
     def read(self, number: int, line: str) -> None:
         """Classify one line: the first form that fits takes it."""
@@ -109,6 +110,17 @@ class _Reader:
             name, version, line, shown = self.pending
             self._keep(line, shown, kind="editable", name=name, version=version)
             self.pending = None
+
+    def end(self) -> None:
+        """Settle, and tell of each leftover that pip ignored whether its distribution is in the freeze."""
+        self.settle()
+        for number, line, name in self.ignored:
+            known = freeze_warnings.has_successor(name, self.requirements)
+            missing = (
+                "" if known else ", and the freeze has nothing that it can be of: a package may be missing"
+            )
+            reason = f"pip ignored {name}, a leftover of an interrupted installation{missing}"
+            self._remark(number, line, reason, understood=known)
 
     def _comment(self, number: int, line: str) -> None:
         if match := _EDITABLE_COMMENT.fullmatch(line):
@@ -165,6 +177,10 @@ class _Reader:
             self._remark(number, line, "the rule of `pip list`")
         elif match := _UNWRITTEN.fullmatch(line):
             self._unwritten(number, line, match["name"], match["version"])
+        elif reason := freeze_warnings.skipped(line):
+            self._remark(number, line, reason, understood=False)
+        elif name := freeze_warnings.leftover(line):
+            self.ignored.append((number, line, name))
         elif _LOUD.fullmatch(line):
             self._remark(number, line, "a warning of the tool, not a requirement")
         elif _FAILED.fullmatch(line) and not _PIN.fullmatch(line):

@@ -94,6 +94,27 @@ def test_versions(version: str, pin: str) -> None:
     assert capture._line({"name": "lib", "version": version, "origin": None}) == pin
 
 
+def test_a_leftover_of_an_interrupted_installation_is_not_the_distribution(
+    context: capture.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip renames `torch` to `~orch` before it removes it; the metadata inside keeps the name."""
+    plant(tmp_path / "site", "~orch", metadata="Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    plant(tmp_path / "site", "torch", "2.0")
+    (tmp_path / "site" / "idna-3.7.dist-info").mkdir()
+    (tmp_path / "site" / "~ix-1.0.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    facts = capture.take_distributions(context).facts
+    text = capture._freeze(facts["found"], {}).decode()
+    assert sorted(text.splitlines()) == ["torch==2.0", "~orch==1.0"]
+    found, _ = freeze.parse(text.encode())
+    assert {(line.kind, line.name) for line in found} == {("index", "torch"), ("leftover", "~orch")}
+    notes = capture._notes({"distributions": facts, "parts": {}, "repositories": []})
+    folder = tmp_path / "site" / "idna-3.7.dist-info"
+    assert notes == [
+        f"{folder} has no metadata that can be read: the freeze leaves it out, and the image will not have it"
+    ]
+
+
 def test_the_first_of_each_name_and_what_cannot_be_read(
     context: capture.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reprobuild.lock import Ruling, Source
+from reprobuild.resolve.sources import missing
 from reprobuild.snapshot import freeze, patches
 from reprobuild.snapshot.model import Patch, Requirement
 
@@ -25,6 +27,14 @@ FILES: dict[str, bytes] = {
     "crlf.txt": b"one\r\ntwo\r\n",
     "gr\u00fc\u00dfe \u4e2d.txt": "\u00fc\n".encode(),
 }
+
+
+def unreachable(found: tuple[Sequence[Source], Sequence[Ruling]]) -> str:
+    """Return why the first source cannot be had; there is no other, and it stands in no lock."""
+    sources, rulings = found
+    assert sources == ()
+    assert {(one.outcome, one.kind) for one in rulings} == {("unresolved", missing.KIND)}
+    return rulings[0].reason
 
 
 class Project:

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.decisions import Decisions
@@ -21,7 +22,7 @@ from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.compose import Surroundings, lock_sources, resolve
 from reprobuild.resolve.freeze.indexes import Indexes
 from reprobuild.snapshot import read_snapshot
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Place, Snapshot
 from reprobuild.store import Store
 from tests.resolve.repositories import ENV, Project, patch, requirement
 from tests.system.samples import index, package, stanza
@@ -206,6 +207,48 @@ def test_a_made_system_and_a_source_become_a_lock(
     dropped, rulings = lock_sources(snapshot, Decisions(drop=("proj",)), around)
     assert dropped == ()
     assert [r.kind for r in rulings] == ["stray-diff"]
+
+
+def test_all_that_cannot_be_had_is_one_error(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index, a repository, an address and an open version: one run names each, and one decides each."""
+    closed = "http://127.0.0.1:1"
+    around = msgspec.structs.replace(around, net=Net())
+    lines = [
+        "torch==2.4.1+cu121", "torchvision==0.19.1+cu121", "numpy", f"tool @ {closed}/tool-1.0-py3-none-any.whl",
+        f"-e git+{closed}/a.git@{'a' * 40}#egg=a", f"-e git+{closed}/b.git@{'b' * 40}#egg=b",
+    ]  # fmt: skip
+    snapshot = Snapshot(
+        digest="5" * 64, packages=(package("python3.11", "3.11.2-6"), package("libc6", "2.36-9", line=3)),
+        requirements=tuple(
+            msgspec.structs.replace(requirement(text), place=Place("requirements.txt", number))
+            for number, text in enumerate(lines, 1)
+        ),
+    )  # fmt: skip
+    made = index(
+        stanza("libc6", "2.36-9", "", "Essential: yes"), stanza("python3.11", "3.11.2-6", "libc6"),
+        stanza("fakeroot", "1"), stanza("libfakeroot", "1"),
+    )  # fmt: skip
+    monkeypatch.setattr("reprobuild.resolve.system.base.configured_index", lambda *_, **__: made)
+    decisions = Decisions(base="debian/bookworm", services={"torch-index": f"{closed}/whl/{{local}}"})
+    with pytest.raises(LockError) as caught:
+        resolve(snapshot, decisions, around)
+    said = re.findall(r"  requirements\.txt:(\d): ([\w-]+): unresolved \(([\w-]+)\): (.+)", str(caught.value))
+    assert sorted((int(number), name, kind) for number, name, kind, _ in said) == [
+        (1, "torch", "unreachable-index"), (2, "torchvision", "unreachable-index"), (3, "numpy", "index-line"),
+        (4, "tool", "archive-line"), (5, "a", "unreachable-source"), (6, "b", "unreachable-source"),
+    ]  # fmt: skip
+    (reason,) = {reason for _, _, kind, reason in said if kind == "unreachable-index"}
+    assert reason.startswith(f"{closed}/whl/cu121 cannot be reached: ")
+    assert reason.endswith(
+        "check the network and the proxy settings, or name a mirror: --service torch-index=URL"
+    )
+    assert (
+        "with --accept unreachable-index the image will NOT have torch, torchvision\n"
+        in f"{caught.value.hint}\n"
+    )
+    words = ("unreachable-index", "unreachable-source", "index-line", "archive-line")
+    lock = resolve(snapshot, msgspec.structs.replace(decisions, accept=words), around)
+    assert (lock.wheels, lock.sources) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,37 @@ def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: 
     served.give("/whl/cu121/rare/", Reply(status=401))
     with pytest.raises(FetchError, match=r"the index .*/whl/cu121 gives no list of the files of rare"):
         files.offers("rare", "1.0")
+
+
+def test_a_service_that_cannot_be_reached_is_asked_once_and_loses_its_own_lines_alone(
+    served: Served, tmp_path: Path
+) -> None:
+    public = Index(served, "/public")
+    public.add("tool-1.0-py3-none-any.whl")
+    places = {"torch-index": "http://127.0.0.1:1/whl/{local}"}
+    services, around = read_services(places), around_of(tmp_path, [], public.url)
+    files = file_lists(Decisions(), services, around)
+    known = known_of(
+        Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
+    )
+    texts = [f"torch{number}==2.3.0+cu121" for number in range(40)]
+    began = time.monotonic()
+    found = resolve_requirements([requirement(text) for text in ("tool==1.0", *texts)], files, TARGET, known)
+    assert time.monotonic() - began < 20  # the patience of one try is 7.5 s, and 16 lines are asked at once
+    assert [one.file.filename for one in found.wheels] == ["tool-1.0-py3-none-any.whl"]
+    assert {(one.outcome, one.kind) for one in found.rulings[1:]} == {("unresolved", "unreachable-index")}
+    assert len({one.reason for one in found.rulings[1:]}) == 1
+
+
+def test_an_index_of_the_machine_that_cannot_be_reached_stops_at_once(tmp_path: Path) -> None:
+    """No line can be found then: one error is better than one for each line."""
+    around = around_of(tmp_path, [], "http://127.0.0.1:1/simple")
+    files = file_lists(Decisions(), read_services({}), around)
+    known = known_of(
+        Snapshot(digest=""), read_services({}), Base(distribution="x", release="x", packages=()), around
+    )
+    with pytest.raises(FetchError, match=r"http://127\.0\.0\.1:1/simple cannot be reached: "):
+        resolve_requirements([requirement("tool==1.0")], files, TARGET, known)
 
 
 def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_path: Path) -> None:

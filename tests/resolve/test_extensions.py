@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from reprobuild.decisions import BuildDecision
 from reprobuild.errors import LockError
-from reprobuild.lock import Artefact, Base, Deb
+from reprobuild.lock import Artefact, Base, Deb, Sdist
+from reprobuild.resolve.acceptance import accept
 from reprobuild.resolve.building.compiling import PACKAGES, compiled
 from reprobuild.resolve.building.devel import check_glibc
-from reprobuild.resolve.building.extensions import Toolkit, check_nvcc, with_known
-from reprobuild.resolve.building.projects import Project
+from reprobuild.resolve.building.extensions import Toolkit, rule_nvcc, with_known
+from reprobuild.resolve.building.projects import Project, read_project
+from reprobuild.store import Store
+from tests.resolve.test_build_requires import artefact, make_sdist
 
 
 def project(paths: tuple[str, ...] = (), **texts: str) -> Project:
@@ -68,19 +73,92 @@ def test_known_projects_are_built_with_the_environment() -> None:
     ],
 )
 def test_cuda_can_be_compiled_or_is_left_out(choice: BuildDecision, toolkit: Toolkit) -> None:
-    check_nvcc("made", choice, toolkit)
+    assert rule_nvcc("made", "made-1.0.tar.gz", choice, toolkit) is None
 
 
 def test_cuda_that_nothing_compiles() -> None:
-    with pytest.raises(
-        LockError, match=r"made has CUDA sources, the environment has CUDA 12\.4, and nothing"
-    ) as caught:
-        check_nvcc("made", BuildDecision(packages=("libfoo-dev",)), Toolkit(version="12.4"))
-    assert caught.value.hint == (
-        "name an image of CUDA 12.4 to compile in, with the base's glibc or an older one, as "
+    choice = BuildDecision(packages=("libfoo-dev",))
+    ruling = rule_nvcc("made", "made-1.0.tar.gz", choice, Toolkit(version="12.4"))
+    assert ruling
+    assert (ruling.file, ruling.subject, ruling.outcome, ruling.kind) == (
+        "made-1.0.tar.gz", "made", "replaced", "no-nvcc",
+    )  # fmt: skip
+    assert ruling.reason == (
+        "made has CUDA sources, the environment has CUDA 12.4, and nothing here brings nvcc: its build leaves them out "
+        "or fails; name an image of CUDA 12.4 to compile in, with the base's glibc or an older one, as "
         "`--devel nvidia/cuda:12.4.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
         "{made: {packages: [...]}}; or put a wheel of it into a folder of pip's find-links"
     )
+    with pytest.raises(LockError, match=r"1 captured lines cannot be repeated exactly") as caught:
+        accept([ruling], [])
+    assert caught.value.hint == "to go on without exactly these: --accept no-nvcc"
+    assert all(one.accepted for word in ("no-nvcc", "made") for one in accept([ruling], [word]))
+
+
+CUDA = ("src/kernel.cu", "src/kernel.cpp")
+
+
+@pytest.mark.parametrize(
+    ("given", "demanded"),
+    [
+        (project(CUDA, setup_py="from torch.utils.cpp_extension import CUDAExtension"), True),
+        (project(CUDA, setup_py="subprocess.run([cuda + '/bin/nvcc'])  # ext_modules"), True),
+        (project(CUDA, pyproject_toml=backend("scikit_build_core.build")), True),
+        (project(CUDA, pyproject_toml=backend("their_own")), True),
+        # Data beside extensions in C, as numba has it: setuptools compiles no CUDA.
+        (project(CUDA, setup_py="Extension('a', ['a.c']); package_data={'a': ['*.cu']}"), False),
+    ],
+)
+def test_whether_cuda_is_compiled_unasked(given: Project, demanded: bool) -> None:
+    found = compiled(given)
+    assert found
+    assert ("CUDA" in found.languages) == demanded
+
+
+OFF = 'option(USE_CUDA "Enable CUDA" OFF)\nif(USE_CUDA)\n  enable_language(CUDA)\nendif()\n'
+
+
+@pytest.mark.parametrize(
+    ("cmake", "setup", "demanded"),
+    [
+        ({"CMakeLists.txt": OFF}, "", False),
+        (
+            {"CMakeLists.txt": "project(x)", "cpp/CMakeLists.txt": f"project(y LANGUAGES CXX)\n{OFF}"},
+            "",
+            False,
+        ),
+        ({"CMakeLists.txt": OFF.replace("OFF", "ON")}, "", True),
+        ({"CMakeLists.txt": "project(x)"}, "", True),
+        ({"CMakeLists.txt": "project(x)", "cpp/probe/CMakeLists.txt": OFF}, "", True),
+        ({"CMakeLists.txt": "project(x LANGUAGES CXX CUDA)", "third/CMakeLists.txt": OFF}, "", True),
+        # torch compiles by setup.py, whatever CMake would do.
+        ({"CMakeLists.txt": OFF}, "from torch.utils.cpp_extension import CUDAExtension", True),
+    ],
+)
+def test_an_option_of_cmake_that_is_off_asks_for_no_nvcc(
+    tmp_path: Path, cmake: dict[str, str], setup: str, demanded: bool
+) -> None:
+    files = {
+        **cmake, "src/kernel.cu": "", "src/kernel.cpp": "", "setup.py": setup,
+        "pyproject.toml": backend("scikit_build_core.build"),
+    }  # fmt: skip
+    path = make_sdist(
+        tmp_path / "made-1.0.tar.gz",
+        {name: text.encode() for name, text in files.items() if text or "." in name},
+    )
+    store = Store(tmp_path / "store")
+    locked = artefact(path)
+    store.adopt(path, locked.sha256)
+    found = compiled(read_project(Sdist(name="made", version="1.0", file=locked), store))
+    assert found
+    assert ("CUDA" in found.languages) == demanded
+
+
+def test_a_project_that_is_known_to_compile_cuda_on_request() -> None:
+    texts = {"setup.py": b"from torch.utils import cpp_extension"}
+    given = Project(name="deepspeed", editable=False, paths=("setup.py", *CUDA), texts=texts)
+    found = compiled(given)
+    assert found is None or "CUDA" not in found.languages
 
 
 def base(libc: str) -> Base:

@@ -137,7 +137,12 @@ def test_comments_whose_path_was_lost_still_count() -> None:
         ("a>=1 ; " + "(" * 900, "not a form", False),
         ("WARNING: Could not generate requirement for distribution tool 1.0 (/x): Parse error", "left tool 1.0", False),
         ("WARNING: Could not generate requirement for distribution -oops", "a warning", True),
-        ("WARNING: Ignoring invalid distribution -umpy (/x/site-packages)", "a warning", True),
+        ("WARNING: Ignoring invalid distribution -umpy (/x/site-packages)", "a package may be missing", False),
+        ("WARNING: Ignoring invalid distribution ~", "a warning", True),
+        ("WARNING: Skipping /x/lib/python3.11/site-packages/idna-3.7.dist-info due to invalid metadata entry 'name'",
+         "pip left idna 3.7 out of the freeze: its metadata is damaged", False),
+        ("WARNING: Skipping C:\\x\\broken.egg-info due to invalid metadata entry 'version'", "pip left broken out", False),
+        ("WARNING: Skipping page https://example.org/x", "a warning", True),
         ("ERROR: Exception:", "incomplete", False),
         ("$ pip freeze -r requirements.txt", "prompt", True),
         ("--- ALL THE LIBRARIES ---", "not a form", False),
@@ -257,3 +262,16 @@ def test_repeats_are_remarked(first: str, second: str) -> None:
     assert [r.version for r in found] == ["1.0"]
     assert "repeats" in remarks[0].reason
     assert covered(found, remarks) == written(data)
+
+
+def test_a_leftover_that_pip_ignored_is_harmless_where_its_distribution_is_listed() -> None:
+    warning = "WARNING: Ignoring invalid distribution ~orch (/x/site-packages)\n"
+    for text, understood in (
+        ("torch==2.0\n" + warning, True),
+        (warning + "Torch==2.0\n", True),
+        (warning + "six==1.0\n", False),
+    ):
+        _, remarks = freeze.parse(text.encode())
+        (remark,) = remarks
+        assert remark.reason.startswith("pip ignored ~orch, a leftover of an interrupted installation")
+        assert remark.understood == understood

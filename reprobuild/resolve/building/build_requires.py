@@ -23,10 +23,10 @@ from reprobuild.errors import BuildError, LockError
 from reprobuild.guard import zips
 from reprobuild.guard.metadata import read_metadata
 from reprobuild.guard.names import HOSTILE
-from reprobuild.lock import Artefact, Building, Sdist, Source, Wheel
+from reprobuild.lock import Artefact, Building, Ruling, Sdist, Source, Wheel
 from reprobuild.resolve.building.backends import more_requirements, parse, requirements_of
 from reprobuild.resolve.building.compiling import PACKAGES, compiled
-from reprobuild.resolve.building.extensions import Toolkit, check_nvcc, with_known
+from reprobuild.resolve.building.extensions import Toolkit, rule_nvcc, with_known
 from reprobuild.resolve.building.projects import Project, read_project
 from reprobuild.resolve.building.variables import build_variables
 from reprobuild.resolve.freeze.files import FileLists
@@ -43,12 +43,14 @@ class Resolved(Struct, frozen=True, kw_only=True):
     """Sources and archives that know how they are built, and the wheels of role `build` that they name.
 
     `packages` are those of the system that compiling needs, each with who asks; empty where nothing compiles.
+    `rulings` are on projects whose CUDA sources nothing compiles.
     """
 
     sources: tuple[Source, ...]
     sdists: tuple[Sdist, ...]
     wheels: tuple[Wheel, ...]
     packages: dict[str, str]
+    rulings: tuple[Ruling, ...] = ()
 
 
 class Shelf:
@@ -127,6 +129,7 @@ def resolve_buildings(
     choices = {str(canonicalize_name(name)): choice for name, choice in decided.items()}
     wheels: dict[str, Wheel] = {}
     packages: dict[str, str] = {}
+    without_nvcc: list[Ruling | None] = []
 
     def with_building(one: Source | Sdist) -> Building:
         if isinstance(one, Sdist):
@@ -137,7 +140,7 @@ def resolve_buildings(
         wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
         compiles = compiled(project)
         if compiles and "CUDA" in compiles.languages:
-            check_nvcc(project.name, choice, shelf.toolkit)
+            without_nvcc.append(rule_nvcc(project.name, one.file.filename, choice, shelf.toolkit))
         needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
         packages.update(
             {name: f"{project.name}, which is compiled" for name in needed if name not in packages}
@@ -153,6 +156,7 @@ def resolve_buildings(
         sdists=tuple(replace(one, building=with_building(one)) for one in sdists),
         wheels=tuple(wheels.values()),
         packages=packages,
+        rulings=tuple(filter(None, without_nvcc)),
     )
     if choices:
         raise LockError(

@@ -6,6 +6,7 @@ import re
 
 from msgspec import Struct
 
+from reprobuild.resolve.building.extensions import is_on_request
 from reprobuild.resolve.building.projects import Project, suffixes
 
 # What compiles C and C++, and what setuptools, make and CMake look for beside it.
@@ -30,6 +31,9 @@ _MARKS = re.compile(
     rb"ext[_-]modules|cffi[_-]modules|rust[_-]extensions|setuptools-rust|cythonize|mypycify|"
     rb"\b(CMake|CUDA|Cpp|Pybind11)?Extension\("
 )
+# In the same files: torch compiles, or nvcc is started, by CMake or by the project itself.
+_TORCH = re.compile(rb"cpp_extension|CUDAExtension")
+_NVCC = re.compile(rb"(?i)nvcc|CUDA_HOME|CUDA_PATH|CUDACXX|cmake|skbuild|cupy_builder")
 
 
 class Compiled(Struct, frozen=True):
@@ -47,6 +51,8 @@ def compiled(project: Project) -> Compiled | None:
     by itself, and no word of extensions, settle that.
     """
     found = {name for name, (endings, _) in _LANGUAGES.items() if endings & suffixes(project)}
+    if not _compiles_cuda(project):
+        found.discard("CUDA")
     evidence = _evidence(project, found)
     if evidence is None:
         return None
@@ -54,6 +60,18 @@ def compiled(project: Project) -> Compiled | None:
     languages = frozenset(found | ({by_backend} if by_backend else set())) or frozenset({"C"})
     more = [package for name in sorted(languages) for package in _LANGUAGES[name][1]]
     return Compiled(languages, (*PACKAGES, *more), evidence)
+
+
+def _compiles_cuda(project: Project) -> bool:
+    """Tell whether a build compiles CUDA sources without being asked to: setuptools alone knows no nvcc."""
+    texts = project.texts.values()
+    if is_on_request(project.name):
+        return False
+    if any(_TORCH.search(text) for text in texts):
+        return True
+    if project.cuda_option:
+        return False
+    return project.backend.partition(".")[0] != "setuptools" or any(_NVCC.search(text) for text in texts)
 
 
 def _evidence(project: Project, found: set[str]) -> str | None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reprobuild.decisions import BuildDecision
-from reprobuild.errors import LockError
+from reprobuild.lock import Ruling
 
 # What brings nvcc, among the system's packages: of NVIDIA's own archive, and of Debian and Ubuntu.
 _NVCC = re.compile(r"cuda-nvcc(-\d+)*|cuda-toolkit(-\d+)*|cuda-compiler(-\d+)*|nvidia-cuda-toolkit")
@@ -24,6 +24,7 @@ class _Extension(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     requires: tuple[str, ...]
     source: str
+    on_request: bool = False
 
 
 class Toolkit(Struct, frozen=True, kw_only=True):
@@ -55,21 +56,30 @@ def with_known(name: str, choice: BuildDecision) -> BuildDecision:
     return replace(choice, environment=environment, requires=(*more, *choice.requires))
 
 
-def check_nvcc(name: str, choice: BuildDecision, toolkit: Toolkit) -> None:
-    """See that CUDA sources of a project can be compiled, where the environment has CUDA.
+def is_on_request(name: str) -> bool:
+    """Tell whether a project is known to compile its CUDA sources on request alone."""
+    known = _known().get(name)
+    return known is not None and known.on_request
+
+
+def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> Ruling | None:
+    """Rule a project (`no-nvcc`) whose CUDA sources cannot be compiled, where the environment has CUDA.
 
     Where it has none, such projects leave their CUDA sources out.
 
-    Raises:
-        LockError: nothing brings nvcc.
+    Args:
+        name: of the project.
+        file: the name of its archive.
+        choice: the user's decision on its build.
+        toolkit: what there is to compile with.
     """
     packages = toolkit.packages | {*choice.packages}
     if not toolkit.version or toolkit.image or any(_NVCC.fullmatch(package) for package in packages):
-        return
-    raise LockError(
-        f"{name} has CUDA sources, the environment has CUDA {toolkit.version}, and nothing here brings nvcc",
-        hint=f"name an image of CUDA {toolkit.version} to compile in, with the base's glibc or an older one, as "
-        f"`--devel nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or "
-        f"a package that brings nvcc: build: "
-        f"{{{name}: {{packages: [...]}}}}; or put a wheel of it into a folder of pip's find-links",
+        return None
+    reason = (
+        f"{name} has CUDA sources, the environment has CUDA {toolkit.version}, and nothing here brings nvcc: its build "
+        f"leaves them out or fails; name an image of CUDA {toolkit.version} to compile in, with the base's glibc or an "
+        f"older one, as `--devel nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or a package that "
+        f"brings nvcc: build: {{{name}: {{packages: [...]}}}}; or put a wheel of it into a folder of pip's find-links"
     )
+    return Ruling(file=file, line=0, subject=name, outcome="replaced", reason=reason, kind="no-nvcc")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -21,16 +22,26 @@ from reprobuild.store import Store
 # Those that say how a project is built, in the project's own folder.
 _TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "meson.build")
 _LONGEST = 4 << 20
+_CMAKE = re.compile(r"(?:[^/]+/)?CMakeLists\.txt")  # those of other projects and of probes are deeper
+_CUDA_OFF = re.compile(
+    rb'(?im)^[ \t]*option[ \t]*\([ \t]*\w{0,60}CUDA\w{0,60}[ \t]+"[^"\n]{0,300}"[ \t]+OFF[ \t]*\)'
+)
+_PROJECT = re.compile(rb"(?im)^[ \t]*project[ \t]*\(([^()]{0,500})\)")
 _MEND = "pip could not build it either; mend it"
 
 
 class Project(Struct, frozen=True, kw_only=True):
-    """A project with its own folder read: `paths` are those of its files, `texts` the content of those that matter."""
+    """A project with its own folder read: `paths` are those of its files, `texts` the content of those that matter.
+
+    `cuda_option` is the path of a CMakeLists.txt whose option for CUDA is off; empty where there is none, or where one
+    of them needs CUDA.
+    """
 
     name: str
     editable: bool
     paths: tuple[str, ...]
     texts: dict[str, bytes]
+    cuda_option: str = ""
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -67,6 +78,8 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
         BuildError: the archive is hostile or damaged.
     """
     name, paths, texts = str(canonicalize_name(one.name)), [], {}
+    options: list[str] = []
+    always = False
     for member in _members(one, store):
         paths.append(member.path)
         if member.path in _TEXTS and member.target is None:
@@ -74,6 +87,10 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
             if len(content) > _LONGEST:
                 raise LockError(f"{name}: {member.path} has {len(content)} bytes", hint=_MEND)
             texts[member.path] = content
+        elif _CMAKE.fullmatch(member.path) and member.target is None:
+            content = member.content()[:_LONGEST]
+            options += [member.path] if _CUDA_OFF.search(content) else []
+            always = always or any(b"CUDA" in words.split() for words in _PROJECT.findall(content))
     folder = next((path for path in paths if path.partition("/")[0] in _TEXTS and "/" in path), None)
     if folder is not None:
         raise LockError(f"{name}: {folder.partition('/')[0]} is no file", hint=_MEND)
@@ -83,7 +100,10 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
             hint="check the `subdirectory=` of its line in the freeze",
         )
     editable = isinstance(one, Source) and one.editable
-    return Project(name=name, editable=editable, paths=tuple(sorted(paths)), texts=texts)
+    return Project(
+        name=name, editable=editable, paths=tuple(sorted(paths)), texts=texts,
+        cuda_option=min(options, default="") if not always else "",
+    )  # fmt: skip
 
 
 def _members(one: Source | Sdist, store: Store) -> Iterator[Member]:

@@ -25,7 +25,7 @@ from reprobuild.guard.wheels import parse_wheel_filename
 from reprobuild.lock import Artefact
 from reprobuild.net import Net, local_hash, local_size, split_credentials
 from reprobuild.resolve.freeze.indexes import Index, Indexes
-from reprobuild.resolve.freeze.pages import Listed, Pages
+from reprobuild.resolve.freeze.pages import Listed, NoList, Pages
 from reprobuild.resolve.freeze.versions import same_version as same_version
 
 Bring = Callable[[str, str], Artefact]
@@ -90,11 +90,15 @@ class FileLists:
         """Return the only index that a distribution is to come from, if that was decided."""
         return self._decided.get(canonicalize_name(name))
 
+    def is_common(self, err: NoList) -> bool:
+        """Tell whether a place that gives no list is one of the machine's own, in which every line is looked for."""
+        return any(index.url == err.place for index in self._places)
+
     def offers(self, name: str, version: str) -> list[Offer]:
         """Return what each index has of one version, in the order of preference.
 
         Raises:
-            FetchError: an index cannot be reached, or is none.
+            NoList: an index cannot be reached, or is none.
         """
         project = canonicalize_name(name)
         return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
@@ -106,9 +110,18 @@ class FileLists:
         return [self._offer(place, project, version, len(self._places)) for place in led]
 
     def of(self, name: str, version: str) -> list[Distribution]:
-        """Return the files of one version on all indexes; those of a service only where no index has it."""
-        found = [item for offer in self.offers(name, version) for item in offer.files]
-        return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
+        """Return the files of one version on all indexes; those of a service only where no index has it.
+
+        A place that is not one of the machine's own and cannot be reached counts as empty: its lines are refused when
+        they are resolved.
+        """
+        try:
+            found = [item for offer in self.offers(name, version) for item in offer.files]
+            return found or [item for offer in self.elsewhere(name, version) for item in offer.files]
+        except NoList as err:
+            if self.is_common(err):
+                raise
+            return []
 
     def releases(self, name: str) -> list[Distribution]:
         """Return every file of a project in the user's folders and pages of links, and on the first index that has it.

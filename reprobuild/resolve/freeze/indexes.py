@@ -27,13 +27,14 @@ class Index(Struct, frozen=True):
     """One place of files: the root of a Simple API, or with `links` a folder or a page of files. No credentials.
 
     A rule for a version or a name leads to it where it is `ruled`, else the machine's configuration or a decision;
-    with `uv`, uv is configured with it, and pip is not.
+    with `uv`, uv is configured with it, and pip is not. `service` is the name of the rule's service.
     """
 
     url: str
     links: bool = False
     ruled: bool = False
     uv: bool = False
+    service: str = ""
 
 
 class Indexes(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from reprobuild.resolve.freeze.choosing import Choice, choose, hashed, having
 from reprobuild.resolve.freeze.choosing import newest as newest
 from reprobuild.resolve.freeze.files import FileLists, Offer
 from reprobuild.resolve.freeze.lookup import Lookup, look_up
+from reprobuild.resolve.freeze.pages import NoList
 from reprobuild.resolve.freeze.pythons import common_pythons
 from reprobuild.resolve.freeze.rulings import (
     BROUGHT,
@@ -36,6 +37,7 @@ from reprobuild.resolve.freeze.rulings import (
     rule,
     told,
     unlabelled,
+    unlisted,
     why_yanked,
 )
 from reprobuild.resolve.freeze.system_lines import rule_system
@@ -120,8 +122,17 @@ class _Finder:
         self._files, self._target, self._around = files, target, around
 
     def find(self, line: Requirement) -> Answer:
-        """Return what one line becomes."""
-        found, ruling = self._find(line)
+        """Return what one line becomes.
+
+        Raises:
+            FetchError: an index of the machine cannot be reached, so that no line can be found.
+        """
+        try:
+            found, ruling = self._find(line)
+        except NoList as err:
+            if self._files.is_common(err):
+                raise
+            found, ruling = None, unlisted(line, err)
         return found, ruling if found else rule_of_base(line, ruling, self._around.below)
 
     def _find(self, line: Requirement) -> Answer:

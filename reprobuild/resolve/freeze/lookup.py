@@ -143,10 +143,9 @@ def _filled(url: str) -> re.Pattern[str]:
 def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[Index, ...]:
     """Return the places where a distribution's wheels stand by the rules of the services, beside the indexes."""
     found = []
-    for service in services.values():
+    for key, service in services.items():
         label = re.fullmatch(service.versions, version) if service.versions else None
         if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
-            found.append(
-                Index(fill(service, **(label.groupdict() if label else {})), links=service.links, ruled=True)
-            )
+            url = fill(service, **(label.groupdict() if label else {}))
+            found.append(Index(url, links=service.links, ruled=True, service=key))
     return tuple(found)

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from reprobuild.errors import FetchError
 from reprobuild.guard.strings import FileName, Hex, Href, Line, Text, Word
-from reprobuild.net import Forbidden, Net, NotFound, Page, Refused, local_path
+from reprobuild.net import Forbidden, Net, NotFound, Page, Refused, Unreached, local_path
 from reprobuild.resolve.freeze.indexes import Index
 from reprobuild.resolve.freeze.page_memory import Listed as Listed
 from reprobuild.resolve.freeze.page_memory import PageMemory
@@ -41,6 +41,20 @@ _BAD = (
 )
 
 
+class NoList(FetchError):
+    """A place gives no list of the files of a project.
+
+    Args:
+        what: the failure.
+        hint: the next step for the reader.
+        place: the address of the place.
+    """
+
+    def __init__(self, what: str, *, hint: str, place: str) -> None:
+        super().__init__(what, hint=hint)
+        self.place = place
+
+
 class Pages:
     """The pages of all places, each asked once.
 
@@ -60,6 +74,7 @@ class Pages:
         self._pages: dict[str, Page | None] = {}
         self._links: dict[str, list[Listed]] = {}
         self._refused: set[str] = set()
+        self._lost: dict[str, FetchError] = {}  # by address of a place, which is asked no more
 
     def files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
         """Return the files whose name has the needle in it, and whether the place has the project at all.
@@ -67,8 +82,23 @@ class Pages:
         A page of links does not tell whose its files are: those of other projects are among them.
 
         Raises:
-            FetchError: the place cannot be reached, or is none.
+            NoList: the place cannot be reached, or is none.
+            FetchError: the network is forbidden.
         """
+        if index.url in self._lost:
+            raise _no_list(index, self._lost[index.url])
+        try:
+            return self._files(index, project, needle)
+        except Unreached as err:
+            what = str(err).replace(_address(index, project), index.url, 1)
+            self._lost[index.url] = FetchError(what, hint=_way_on(index) or err.hint)
+            raise _no_list(index, self._lost[index.url]) from None
+        except FetchError as err:
+            if self._net.offline:
+                raise
+            raise _no_list(index, err) from None
+
+    def _files(self, index: Index, project: str, needle: str) -> tuple[list[Listed], bool]:
         if index.links:
             listed = self._of_links(index)
             return [item for item in listed if needle in item.filename], bool(listed)
@@ -149,6 +179,17 @@ class Pages:
             for url, anchor in anchors
         )  # fmt: skip
         return [item for item in found if item is not None]
+
+
+def _no_list(index: Index, err: FetchError) -> NoList:
+    return NoList(str(err), hint=err.hint, place=index.url)
+
+
+def _way_on(index: Index) -> str:
+    """Return how to name a mirror of a service; empty for an index of the machine's own configuration."""
+    if not index.service:
+        return ""
+    return f"check the network and the proxy settings, or name a mirror: --service {index.service}=URL"
 
 
 def _address(index: Index, project: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from reprobuild.resolve.freeze.choosing import choose_sdist, choose_wheel
 from reprobuild.resolve.freeze.files import Distribution, FileLists
+from reprobuild.resolve.freeze.pages import NoList
 from reprobuild.resolve.freeze.target import Target
 from reprobuild.snapshot.model import Requirement
 
@@ -36,7 +37,10 @@ def common_pythons(lines: Iterable[Requirement], files: FileLists, target: Targe
     common = {f"3.{minor}" for minor in _MINORS}
     for line in lines:
         if line.kind == "index" and line.version:
-            offered = [item for offer in files.offers(line.name, line.version) for item in offer.files]
+            try:
+                offered = [item for offer in files.offers(line.name, line.version) for item in offer.files]
+            except NoList:
+                continue
             common &= set(pythons_of(offered, target, wheels_only=False)) if offered else common
     return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)
 

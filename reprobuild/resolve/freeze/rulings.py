@@ -89,6 +89,11 @@ def no_hash(line: Requirement, item: Distribution, err: FetchError) -> Ruling:
     return rule(line, "unresolved", reason, "no-hash")
 
 
+def unlisted(line: Requirement, err: FetchError) -> Ruling:
+    """Rule a line for which a place gives no list of files; lines of one place have one reason."""
+    return rule(line, "unresolved", f"{err}; {err.hint}", "unreachable-index")
+
+
 def other_hash(line: Requirement, found: Sequence[Distribution]) -> Ruling:
     """Rule a line whose hashes no file has: one was uploaded again under the same name, or an index is another one."""
     there = ", ".join(

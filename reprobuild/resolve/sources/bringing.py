@@ -12,11 +12,16 @@ from reprobuild.resolve.sources.repository import Repository
 from reprobuild.snapshot.model import Requirement
 
 
+class NotBrought(LockError):
+    """The repository or the commit of a source cannot be had."""
+
+
 def bring(repository: Repository, line: Requirement, origin: Origin | None, commit: str) -> str:
     """Get the commit into the scratch repository, and return its full id.
 
     Raises:
-        LockError: it cannot be had.
+        NotBrought: it cannot be had.
+        LockError: the user names another commit than the freeze.
     """
     place = origin.place if origin else line.url
     hint = f"name a bundle, a clone or another remote with --source {shlex.quote(line.name)}=PATH|URL"
@@ -24,7 +29,7 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
         if origin and origin.local is not None:
             if not origin.local.exists():
                 shown = without_login(str(origin.local))
-                raise LockError(f"the source of {line.name}, {shown}, does not exist", hint=hint)
+                raise NotBrought(f"the source of {line.name}, {shown}, does not exist", hint=hint)
             repository.fetch_local(origin.local)
         else:
             assert place is not None
@@ -34,12 +39,12 @@ def bring(repository: Repository, line: Requirement, origin: Origin | None, comm
     except LockError:
         raise
     except ReproError as err:
-        raise LockError(
+        raise NotBrought(
             f"the repository of {line.name} cannot be had: {secrets.redact(str(err))}", hint=hint
         ) from None
     full = repository.commit(commit, refs=line.commit is None)
     if full is None:
-        raise LockError(
+        raise NotBrought(
             f"commit {commit[:12]} of {line.name} is not in {secrets.redact(without_login(place or ''))}",
             hint=f"was it ever pushed? {hint}",
         )
@@ -55,7 +60,7 @@ def _git_address(line: Requirement, place: str) -> str:
     """Return the address as git takes it, without the `git+` of a freeze."""
     scheme, plus, _ = place.partition("://")[0].partition("+")
     if plus and scheme != "git":
-        raise LockError(
+        raise NotBrought(
             f"{line.place}: {line.name} comes from a {scheme} repository, and only git's can be read",
             hint=f"convert it to git, and name the copy with --source {shlex.quote(line.name)}=PATH@REV",
         )

@@ -19,6 +19,7 @@ from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, ReproError
 from reprobuild.lock import Ruling
 from reprobuild.resolve.settings.places import text_of
+from reprobuild.resolve.sources.bringing import NotBrought
 from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Repository as Git
 from reprobuild.restore.bundle import damaged, read_pack
@@ -56,7 +57,7 @@ def captured_tree(
 
     Raises:
         SnapshotError: the capture is damaged or incomplete.
-        LockError: a commit that only a remote had is nowhere to be had.
+        NotBrought: a commit that only a remote had is nowhere to be had.
     """
     origin = origins.get(canonicalize_name(one.name)) or origins.get(name)
     tree = _tree(one, folder, origin, git)
@@ -130,7 +131,7 @@ def _bring(one: Repository, needed: tuple[str, ...], origin: Origin | None, git:
         here = None if origin else _of_this_machine(one)
         if here:
             said.append(f"  {escaped(here)}: a snapshot opens no repository of this machine")
-        raise LockError(
+        raise NotBrought(
             f"commit {missing[0][:12]} of {one.name} is not in the snapshot (a remote had it), and cannot be had:\n"
             + "\n".join(said or ["  no remote is known"]),
             hint=f"name a clone, a bundle or an address that has it: --source {_option(one, here)}",

@@ -28,14 +28,20 @@ class Misfit(Struct, frozen=True):
     blob: str
 
 
+def names_of(line: Requirement) -> set[str]:
+    """Return the names that the diff of a source may have: the project's, and its folder's."""
+    names = {str(canonicalize_name(line.name))}
+    for place in (line.url, line.path):
+        if place:
+            names.add(str(canonicalize_name(place.rstrip("/").rpartition("/")[2].removesuffix(".git"))))
+    return names
+
+
 def patch_of(
     line: Requirement, patches: tuple[Patch, ...], repository: Repository, commit: str
 ) -> Patch | None:
     """Return the diff captured for a source: by name, else the one whose blobs are all in the commit."""
-    names = {canonicalize_name(line.name)}
-    for place in (line.url, line.path):
-        if place:
-            names.add(canonicalize_name(place.rstrip("/").rpartition("/")[2].removesuffix(".git")))
+    names = names_of(line)
     for patch in patches:
         if canonicalize_name(patch.name) in names:
             return patch

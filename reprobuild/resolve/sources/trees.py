@@ -22,7 +22,8 @@ from reprobuild.errors import LockError, SnapshotError
 from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
 from reprobuild.resolve.settings.places import Placed, place_repositories, source_path, text_of
-from reprobuild.resolve.sources.bringing import bring
+from reprobuild.resolve.sources import missing
+from reprobuild.resolve.sources.bringing import NotBrought, bring
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.large import checked_blobs, secret_in
 from reprobuild.resolve.sources.origins import Origin
@@ -78,10 +79,11 @@ def resolve_sources(
         requirements: lines of kind `editable` and `vcs`.
 
     Returns:
-        The sources, and a ruling for each line, each diff, and each file that is lost.
+        The sources, and a ruling for each line, each diff, and each file that is lost. A repository or commit that
+        cannot be had is a ruling, too.
 
     Raises:
-        LockError: a repository or commit cannot be had, or a patch does not fit its commit.
+        LockError: a patch does not fit its commit, or a repository is too large.
         SnapshotError: a source holds what looks like a secret, or the capture is damaged.
     """
     placed = place_repositories(given.captured, requirements, given.drop)
@@ -106,6 +108,18 @@ def resolve_sources(
 
 
 def _of_line(line: Requirement, given: Given) -> _Made:
+    try:
+        return _brought_line(line, given)
+    except NotBrought as err:
+        return _missing(missing.rule_line(line, err, given.patches))
+
+
+def _missing(rulings: tuple[Ruling, ...]) -> _Made:
+    """Return what is known of a source that cannot be had."""
+    return _Made(None, rulings, frozenset(ruling.file for ruling in rulings))
+
+
+def _brought_line(line: Requirement, given: Given) -> _Made:
     name = canonicalize_name(line.name)
     origin = given.origins.get(name)
     commit = line.commit or (origin.revision if origin else None)
@@ -148,7 +162,10 @@ def _of_diff(patch: Patch, given: Given) -> _Made:
         repository = Repository(folder, given.env)
         if origin.revision is None:
             return _Made(None, (_without_commit(patch, origin, repository),), frozenset({patch.file}))
-        full = bring(repository, line, origin, origin.revision)
+        try:
+            full = bring(repository, line, origin, origin.revision)
+        except NotBrought as err:
+            return _missing(missing.rule_diff(patch, err))
         tree, packed = _patched(repository, full, patch, checked_blobs(repository, full, name), name)
         blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
         source, kept = _keep(repository, blank, given, folder, packed=packed)
@@ -190,7 +207,10 @@ def _of_capture(placed: Placed, given: Given) -> _Made:
         )
     with given.store.scratch() as folder:
         repository = Repository(folder, given.env)
-        found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
+        try:
+            found = captured_tree(one, given.captured, given.folder, given.origins, repository, name)
+        except NotBrought as err:
+            return _missing(missing.rule_captured(placed, err, given.patches))
         changes = one.bundle.sha256 if one.bundle and found.changed else None
         commit = _full(line.commit if line else None, known) or found.commit
         blank = replace(_blank(line, name), subdirectory=_subdirectory(line, one))

@@ -1,0 +1,116 @@
+"""What `show` says of the captured machine: a system that is not the image's, and GPUs that are not NVIDIA's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.report.difference import safe
+from reprobuild.snapshot.model import Requirement, Snapshot
+
+_SYSTEMS = ("Windows", "macOS")
+_REPORTS = {"Windows": re.compile(r"(?i)(?:microsoft )?windows\b"), "macOS": re.compile(r"(?i)mac ?os\b")}
+# Distributions that are for one system alone.
+_NAMES = {
+    "Windows": re.compile(r"pywin32(-ctypes)?|pypiwin32|pywinpty|wincertstore|win-inet-pton|wmi|comtypes"),
+    "macOS": re.compile(r"appnope|pyobjc(-.+)?|tensorflow-(macos|metal)"),
+}
+# Windows has letters of drives, and macOS its users in /Users. conda's own build paths are of its builders.
+_PATHS = {
+    "Windows": re.compile(r"(?:file:///)?[A-Za-z]:[\\/].*"),
+    "macOS": re.compile(r"(?:file://)?/Users/.*"),
+}
+_FILES = {
+    "Windows": re.compile(r".*[-_.]win(32|_amd64|_arm64)\.\w+"),
+    "macOS": re.compile(r".*[-_]macosx_.*"),
+}
+_CHANNELS = {"Windows": re.compile(r".*/win-(32|64|arm64)/.*"), "macOS": re.compile(r".*/osx-(64|arm64)/.*")}
+_CONDA = {
+    "Windows": re.compile(r"vc|vc14_runtime|vs20\d\d_runtime|ucrt|(m2w64|msys2)-.+|pywin32"),
+    "macOS": re.compile(r"appnope|pyobjc-.+"),
+}
+_ROCM = re.compile(r"[^+]+\+rocm(?P<version>\d+(\.\d+)*)\S*")
+_ASCEND = re.compile(r"torch-npu|mindspore-ascend|ascend-.+|vllm-ascend|te|hccl")
+_ASCEND_ALONE = ("te", "hccl")  # short names, which count beside another one alone
+_ASCEND_VARIABLES = re.compile(r"ASCEND_(HOME_PATH|TOOLKIT_HOME|OPP_PATH|AICPU_PATH)")
+_NOTHING = re.compile(r"(?i)n/?a|none|could not collect|")
+
+
+def machine_lines(snapshot: Snapshot) -> list[str]:
+    """Return the lines on what the captured machine has that an image of Linux with CUDA does not bring."""
+    return [*_of_systems(snapshot), *_of_rocm(snapshot), *_of_ascend(snapshot)]
+
+
+def _of_systems(snapshot: Snapshot) -> Iterator[str]:
+    for system in _SYSTEMS:
+        found = list(_signs(snapshot, system))
+        if found:
+            yield (
+                f"captured on   {system}: {_some(found)}; the image is Linux: what {system} alone has is refused when "
+                "the lock is made, and results of another system need not be the same"
+            )
+
+
+def _signs(snapshot: Snapshot, system: str) -> Iterator[str]:
+    for report in snapshot.reports:
+        if _REPORTS[system].match(report.os):
+            yield f"{report.os} ({report.place('OS')})"
+    for line in snapshot.requirements:
+        if _is_of(line, system):
+            yield f"{line.name} ({line.place})"
+    conda = [
+        package for package in snapshot.conda
+        if _CHANNELS[system].fullmatch(package.url or "") or _CONDA[system].fullmatch(package.name)
+    ]  # fmt: skip
+    if conda:
+        yield f"{len(conda)} packages of conda ({conda[0].place})"
+
+
+def _is_of(line: Requirement, system: str) -> bool:
+    if _NAMES[system].fullmatch(canonicalize_name(line.name)):
+        return True
+    address = line.path or line.url or ""
+    if _FILES[system].fullmatch(address):
+        return True
+    return line.kind != "conda" and bool(_PATHS[system].fullmatch(address))
+
+
+def _of_rocm(snapshot: Snapshot) -> Iterator[str]:
+    found = []
+    for report in snapshot.reports:
+        for fact in report.facts:
+            if fact.name.lower() == "rocm used to build pytorch" and not _NOTHING.fullmatch(fact.value or ""):
+                found.append(f"torch was built with ROCm {fact.value} ({fact.place})")
+    for line in snapshot.requirements:
+        if match := _ROCM.fullmatch(line.version or ""):
+            found.append(f"{line.name} {line.version} is for ROCm {match['version']} ({line.place})")
+    if found:
+        yield f"ROCm          {_some(found)}: it needs GPUs of AMD"
+
+
+def _of_ascend(snapshot: Snapshot) -> Iterator[str]:
+    found: list[str] = []
+    short: list[str] = []
+    for report in snapshot.reports:
+        for fact in report.facts:
+            name = fact.name.lower()
+            library = name.partition("] ")[2].replace("_", "-")
+            if name.startswith(("cann", "ascend")) or _ASCEND.fullmatch(library):
+                found.append(f"{fact.name} ({fact.place})")
+    for line in snapshot.requirements:
+        name = str(canonicalize_name(line.name))
+        if _ASCEND.fullmatch(name):
+            (short if name in _ASCEND_ALONE else found).append(f"{line.name} ({line.place})")
+    for variable in snapshot.variables:
+        if _ASCEND_VARIABLES.fullmatch(variable.name):
+            found.append(f"{variable.name} ({variable.place})")
+    if found:
+        yield f"Ascend        {_some([*found, *short])}: it needs NPUs of Huawei, which no check here uses"
+
+
+def _some(found: Sequence[str]) -> str:
+    """Return the first of the signs, and the number of the others, for a terminal."""
+    more = len(found) - 3
+    return safe("; ".join(found[:3]), 600) + (f" and {more} more" if more > 0 else "")

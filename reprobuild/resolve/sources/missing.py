@@ -1,0 +1,52 @@
+"""Sources whose repository or commit cannot be had: a ruling on each, so that one run names all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.lock import Ruling
+from reprobuild.resolve.settings.places import Placed
+from reprobuild.resolve.sources.bringing import NotBrought
+from reprobuild.resolve.sources.patching import names_of
+from reprobuild.snapshot.captured import FILE
+from reprobuild.snapshot.model import Patch, Requirement
+
+KIND = "unreachable-source"
+
+
+def rule_line(line: Requirement, err: NotBrought, patches: Sequence[Patch]) -> tuple[Ruling, ...]:
+    """Rule a line of the freeze, and the diffs that have its name."""
+    diffs = [patch for patch in patches if canonicalize_name(patch.name) in names_of(line)]
+    own = _ruling(line.place.file, line.place.line, line.name, _reason(err), line.text)
+    return (own, *_rule_diffs(diffs, line.name))
+
+
+def rule_captured(placed: Placed, err: NotBrought, patches: Sequence[Patch]) -> tuple[Ruling, ...]:
+    """Rule a captured repository, and its diff."""
+    line = placed.line
+    file, number, text = (line.place.file, line.place.line, line.text) if line else (FILE, 0, "")
+    diffs = [patch for patch in patches if patch.file == placed.repository.diff.file]
+    own = _ruling(file, number, line.name if line else placed.name, _reason(err), text)
+    return (own, *_rule_diffs(diffs, placed.name))
+
+
+def rule_diff(patch: Patch, err: NotBrought) -> tuple[Ruling, ...]:
+    """Rule a diff whose repository the user named."""
+    return (_ruling(patch.file, 0, patch.name, _reason(err)),)
+
+
+def _rule_diffs(patches: Sequence[Patch], name: str) -> Iterator[Ruling]:
+    for patch in patches:
+        yield _ruling(patch.file, 0, patch.name, f"it changes {name}, whose commit cannot be had")
+
+
+def _reason(err: NotBrought) -> str:
+    return "; ".join(line.strip() for line in f"{err}\n{err.hint}".splitlines())
+
+
+def _ruling(file: str, line: int, subject: str, reason: str, captured: str = "") -> Ruling:
+    return Ruling(
+        file=file, line=line, subject=subject, outcome="unresolved", reason=reason, kind=KIND, captured=captured
+    )  # fmt: skip

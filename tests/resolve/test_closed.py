@@ -1,0 +1,77 @@
+"""A list that lacks what its distributions require is no freeze, and that is said before it becomes an image."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from reprobuild.errors import LockError
+from reprobuild.lock import Artefact, Lock, Wheel, absent
+from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.freeze.closed import rule_list
+from reprobuild.snapshot import freeze
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.repositories import Captured
+from tests.verify.samples import make_lock
+
+NEEDS = ("contourpy", "cycler", "fonttools", "kiwisolver", "numpy", "pillow")
+
+
+def wheel(name: str, *requires: str) -> Wheel:
+    file = Artefact(filename=f"{name}-1.0-py3-none-any.whl", sha256="0" * 64, size=1)
+    return Wheel(name=name, version="1.0", role="environment", file=file, requires=requires)
+
+
+def made(*wheels: Wheel) -> tuple[Snapshot, Lock]:
+    """Return a snapshot whose freeze pins these wheels, and a lock that has them alone."""
+    text = "".join(f"{one.name}==1.0\n" for one in wheels)
+    lines, _ = freeze.parse(text.encode())
+    lock = msgspec.structs.replace(make_lock(), wheels=wheels, sources=(), sdists=(), rulings=())
+    return Snapshot(digest="0" * 64, requirements=lines), lock
+
+
+def test_a_list_of_wishes_is_refused_and_may_be_accepted() -> None:
+    (ruling,) = rule_list(*made(wheel("matplotlib", *NEEDS)))
+    assert (ruling.file, ruling.outcome, ruling.kind) == ("requirements.txt", "unresolved", "no-freeze")
+    assert ruling.reason == (
+        "it is no freeze: its 1 distributions require 6 that it does not list, and that the image will not have "
+        "(contourpy, cycler, fonttools, kiwisolver, numpy and 1 more); write all of the environment that ran with "
+        "`pip freeze > requirements.txt`; if it is gone, choose versions of today with "
+        "`uv pip compile requirements.txt -o pinned.txt` and put them into requirements.txt"
+    )
+    with pytest.raises(LockError) as caught:
+        accept([ruling], [])
+    assert caught.value.hint == "to go on without exactly these: --accept no-freeze"
+    assert accept([ruling], ["no-freeze"])[0].accepted
+
+
+def test_a_freeze_has_all_that_it_requires() -> None:
+    whole = (wheel("matplotlib", *NEEDS), *(wheel(name) for name in NEEDS))
+    assert rule_list(*made(*whole)) == ()
+
+
+def test_a_few_gaps_are_conflicts_of_a_freeze() -> None:
+    few = wheel("matplotlib", *NEEDS[:4])
+    assert absent(made(few)[1]) == set(NEEDS[:4])
+    assert rule_list(*made(few)) == ()
+    large = (wheel("matplotlib", *NEEDS), *(wheel(f"other{number}") for number in range(40)))
+    assert rule_list(*made(*large)) == ()
+
+
+def test_what_pip_leaves_out_and_what_was_left_out_is_no_gap() -> None:
+    snapshot, lock = made(wheel("matplotlib", *NEEDS, "setuptools", "pip", "wheel"))
+    lines, _ = freeze.parse("\n".join(["matplotlib==1.0", *NEEDS[:2]]).encode())
+    assert rule_list(msgspec.structs.replace(snapshot, requirements=lines), lock) == ()
+    assert not {"setuptools", "pip", "wheel"} & absent(lock)
+
+
+def test_a_base_image_may_bring_what_the_list_lacks() -> None:
+    snapshot, lock = made(wheel("matplotlib", *NEEDS))
+    interpreter = msgspec.structs.replace(lock.interpreter, shared=True)
+    assert rule_list(snapshot, msgspec.structs.replace(lock, interpreter=interpreter)) == ()
+
+
+def test_a_list_that_capture_wrote_is_a_freeze() -> None:
+    snapshot, lock = made(wheel("matplotlib", *NEEDS))
+    document = Captured(repositories=())
+    assert rule_list(msgspec.structs.replace(snapshot, captured=document), lock) == ()
