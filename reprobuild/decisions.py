@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
-from reprobuild.guard.plain import read_plain, real_place
-from reprobuild.guard.repositories import is_self_contained
+from reprobuild.guard.plain import read_plain
 from reprobuild.guard.strings import (
     Label,
     Line,
@@ -31,17 +30,13 @@ from reprobuild.guard.strings import (
 )
 from reprobuild.guard.yamls import load_yaml
 from reprobuild.profiles import check_profile
-from reprobuild.secrets import GONE, redact, strip_credentials
+from reprobuild.restore.places import read_origin, without_login
+from reprobuild.secrets import redact, strip_credentials
 
 _LARGEST = 1 << 20  # of a file that people write
 
-# Schemes of addresses that name a server; `file://` names a path.
-_REMOTE = ("http", "https", "ssh", "git", "git+http", "git+https", "git+ssh")
-
-_SCHEME = re.compile(r"([A-Za-z0-9+.-]+)://")
-
-# `user:password@host:path`, which git does not know: it is a path, where people may have meant an address.
-_LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")
+# What only the user may decide, whatever the value.
+_CONFIRMED = frozenset({"services", "archives", "debs", "indexes", "channels", "accept"})
 
 FILENAME = "reprobuild.yaml"
 
@@ -205,39 +200,22 @@ def inside(snapshot: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def unconfirmed(decisions: Decisions, folder: Path) -> tuple[str, ...]:
+def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
     """Return what a file may only decide when the user names it, as `stated` has it.
 
     Such a file may come from others. It then must not make the program read files of the user, trust keys and
-    servers, or pass over a deviation.
+    servers, or pass over a deviation: each source is an address of a server, and no path.
 
     Args:
         decisions: those of one file.
-        folder: where the file is; paths below it are the file's own.
     """
-    trusted = {"services", "archives", "indexes", "channels", "accept"}
-    found = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in trusted]
+    found = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
     found += [
-        f"sources.{name} = {place}"
+        f"sources.{name} = {without_login(place)}"
         for name, place in decisions.sources.items()
-        if _leaves(place, folder) or not all(is_self_contained(folder / one) for one in _paths(place))
+        if not read_origin(place, Path()).is_remote
     ]
-    return (*found, *(f"debs = {place}" for place in decisions.debs if _leaves(place, folder)))
-
-
-def _leaves(place: str, folder: Path) -> bool:
-    """Tell whether `PATH[@REV]` is a path that is not below a directory; addresses of servers are none."""
-    scheme = _SCHEME.match(place)
-    if scheme:
-        return scheme[1].lower() not in _REMOTE
-    return any(path.startswith("~") or real_place(folder, path) is None for path in _paths(place))
-
-
-def _paths(place: str) -> set[str]:
-    """Return the paths that `PATH[@REV]` may mean; none for an address."""
-    if _SCHEME.match(place) or place.startswith("git@"):
-        return set()
-    return {place, place.rpartition("@")[0] or place}
+    return tuple(found)
 
 
 def stated(decisions: Decisions) -> tuple[str, ...]:
@@ -268,11 +246,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_shown, value))
     return strip_credentials(str(value))[0]
-
-
-def without_login(place: str) -> str:
-    """Return an address or a path of a repository without user and password."""
-    return strip_credentials(place if "://" in place else _LOGIN.sub(f"{GONE}@", place))[0]
 
 
 def merge(base: Decisions, options: Decisions) -> Decisions:

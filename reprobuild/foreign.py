@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reprobuild.guard.plain import open_plain
+from reprobuild.lock import Lock
 from reprobuild.results import FLEET, REPORT, VERDICT
 from reprobuild.verify.certificate import LARGEST, is_certificate
 
@@ -34,6 +35,11 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
             say(f"removed {path}: it is not known to be of this image")
     if left := [name for name in _UNTOUCHED if os.path.lexists(out / name)]:
         say(f"not made by this command, and left in {out} as they are: {', '.join(left)}")
+
+
+def aside_of_lock(path: Path, lock: Lock) -> Path:
+    """Return where a lock is kept that stood at a path and was not made here."""
+    return path.with_name(f"{path.stem}-{lock.digest[:12]}{path.suffix}")
 
 
 def _set_verdict_aside(place: Path, say: Callable[[str], None]) -> None:

@@ -3,6 +3,7 @@
 A lock file that was written, fetched or built is recorded by its path, as Nix records indirect roots: it counts as
 long as a lock is there. What a run asked of the store is what the same run will ask again, so that is kept with it.
 The records are not signed, and a run that failed has one: they keep files from removal, and vouch for no image.
+Apart from them, and signed, the store remembers which locks came out of a snapshot here: see `remember_lock`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,28 @@ class Present(Struct, frozen=True, kw_only=True):
 
     record: Kept | None = None
     unread: str = ""
+
+
+def remember_lock(lock: Lock, store: Store) -> None:
+    """Note in a store that a lock was made of its snapshot here, or sealed from one that was.
+
+    A store that cannot be written to is left as it is: the lock counts as one of others.
+    """
+    if not is_lock_of_here(lock, store):
+        with contextlib.suppress(OSError):
+            store.remember(_lock_key(lock), True)
+
+
+def is_lock_of_here(lock: Lock, store: Store) -> bool:
+    """Tell whether this store remembers that a lock was made of its snapshot here.
+
+    The memory is signed: neither a store nor a directory of others brings it.
+    """
+    return store.recall(_lock_key(lock)) is True
+
+
+def _lock_key(lock: Lock) -> str:
+    return hashlib.sha256(f"lock made of a snapshot, 1 {lock.digest}".encode()).hexdigest()
 
 
 def named_files(lock: Lock) -> dict[str, Named]:

@@ -20,13 +20,13 @@ from reprobuild.engines import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.fetch import artefacts, fetch, of_image
 from reprobuild.fleet.page import keep_on_page
-from reprobuild.foreign import set_aside
+from reprobuild.foreign import aside_of_lock, set_aside
 from reprobuild.halflife import Forecast, forecast
 from reprobuild.image.build import Image, build_image
 from reprobuild.image.naming import own_name
 from reprobuild.image.single import Kind, kept_singles, remember_singles, write_singles
 from reprobuild.image.squash import Compressor, find_program
-from reprobuild.keep import BUILD, keep, keeping
+from reprobuild.keep import BUILD, is_lock_of_here, keep, keeping, remember_lock
 from reprobuild.lock import Artefact, Lock, read_lock, write_lock, write_new_lock
 from reprobuild.payload import payload
 from reprobuild.preflight import check_gpus, preflight, this_machine
@@ -68,7 +68,7 @@ def from_snapshot(
         captured: the folder of the snapshot.
         out: the folder of results, made where it is missing.
         making: how the image is made.
-        given: a lock to take; else that of `out` where it still fits, else a new one.
+        given: a lock to take; else that of `out` where it was made here and still fits, else a new one.
         checks: None leaves the verdict out.
 
     Returns:
@@ -100,17 +100,14 @@ def choose_lock(
 ) -> Lock:
     """Return the lock to build from; the sources of a lock that was made before are made again."""
     lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
-    if lock is None:
-        lock = resolve(snapshot, decisions, session.surroundings(captured))
-        write_new_lock(lock, out / LOCK)
-        keep(lock, out / LOCK, session.store, "lock")
-        return lock
+    if lock is None or (given is None and not is_lock_of_here(lock, session.store)):
+        return _new_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
     if lock.snapshot != snapshot.digest:
         raise LockError(
             f"{given} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
             hint="make a new lock with `reprobuild lock DIR`",
         )
-    session.say(f"lock: {lock.digest[:12]}, made before")
+    session.say(f"lock: {lock.digest[:12]}, {f'of {given}' if given else 'made here before'}")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
         here, _ = of_environment(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
         sources, _ = lock_sources(here, decisions, session.surroundings(captured))
@@ -124,8 +121,33 @@ def choose_lock(
     return lock
 
 
+def _new_lock(
+    snapshot: Snapshot,
+    captured: Path,
+    path: Path,
+    decisions: Decisions,
+    session: Session,
+    strange: Lock | None,
+) -> Lock:
+    """Make a lock of the snapshot; a strange one that fits, and stands at its path, gets another name."""
+    aside = path if strange is None else aside_of_lock(path, strange)
+    if strange is not None:
+        session.say(
+            f"lock: {path} is not known to be made here, so a new one is made, and it is kept as {aside}; "
+            f"to follow it: --lock {shlex.quote(str(aside))}"
+        )
+    lock = resolve(snapshot, decisions, session.surroundings(captured))
+    if strange is not None:
+        path.replace(aside)
+        keep(strange, aside, session.store)
+    write_new_lock(lock, path)
+    remember_lock(lock, session.store)
+    keep(lock, path, session.store, "lock")
+    return lock
+
+
 def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: Session) -> Lock | None:
-    """Return the lock of an earlier run if it is of this snapshot and these decisions."""
+    """Return the lock that stands at a path if it is of this snapshot and these decisions, whoever made it."""
     if not path.exists():
         return None
     refuse_decision_secrets(decisions)  # an earlier program wrote such locks
@@ -196,6 +218,8 @@ def build(
     refuse_secrets(
         {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
     )
+    if is_lock_of_here(lock, session.store):
+        remember_lock(sealed, session.store)
     write_lock(sealed, out / LOCK)
     with keeping(sealed, out / LOCK, session.store, f"{BUILD}{making.builder}"):
         for name, text in texts.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,9 +21,7 @@ from reprobuild.decisions import (
     unconfirmed,
 )
 from reprobuild.errors import UsageError
-from reprobuild.resolve.sources.repository import Repository as Git
 from reprobuild.services import read_services
-from tests.capture.repositories import ENV, git
 from tests.conftest import reprobuild
 
 WHOLE = """
@@ -233,127 +229,65 @@ def test_each_decision_is_stated_without_secrets() -> None:
         (Decisions(channels=("x",)), "channels = x"),
         (Decisions(archives=(ArchiveDecision(url="ppa:a/b"),)), "archives = ppa:a/b"),
         (Decisions(debs=("/etc",)), "debs = /etc"),
-        (Decisions(debs=("link",)), "debs = link"),
-        (Decisions(sources={"p": "/home/me/private@main"}), "sources.p = /home/me/private@main"),
-        (Decisions(sources={"p": "../private"}), "sources.p = ../private"),
-        (Decisions(sources={"p": "~/private"}), "sources.p = ~/private"),
-        (Decisions(sources={"p": "link/x@v1"}), "sources.p = link/x@v1"),
-        (Decisions(sources={"p": "file:///home/me/private"}), "sources.p = file:///home/me/private"),
-        (Decisions(sources={"p": "FD::0"}), ""),
-        (Decisions(sources={"p": "own/p.bundle@v1"}, debs=("vendor",)), ""),
-        (Decisions(sources={"p": "https://git.test/p@v1"}), ""),
-        (Decisions(sources={"p": "git@git.test:p.git"}, seed=7, drop=("x",), bake={"A": "1"}), ""),
+        (Decisions(debs=("vendor",)), "debs = vendor"),
+        (Decisions(debs=("git@/../../private",)), "debs = git@/../../private"),
     ],
 )
-def test_a_file_that_nobody_named_decides_less(tmp_path: Path, decisions: Decisions, what: str) -> None:
-    (tmp_path / "link").symlink_to("/")
-    assert unconfirmed(decisions, tmp_path) == ((what,) if what else ())
-
-
-def gitfile(top: Path, private: Path) -> str:
-    (top / "repo").mkdir()
-    (top / "repo" / ".git").write_text(f"gitdir: {private}/.git\n")
-    return "repo@main"
-
-
-def gitfile_alone(top: Path, private: Path) -> str:
-    (top / "repo").write_text(f"gitdir: {private}/.git\n")
-    return "repo@main"
-
-
-def link(top: Path, private: Path) -> str:
-    (top / "repo").mkdir()
-    (top / "repo" / ".git").symlink_to(private / ".git")
-    return "repo@main"
-
-
-def bare(top: Path, private: Path) -> str:
-    git(top, "init", "-q", "--bare", "repo")
-    for name in ("objects", "refs"):
-        shutil.rmtree(top / "repo" / name)
-        (top / "repo" / name).symlink_to(private / ".git" / name)
-    return "repo@main"
-
-
-def sibling(top: Path, private: Path) -> str:
-    """Git tries `repo.git` where `repo` has a `.git` that is no repository."""
-    (top / "repo" / ".git").mkdir(parents=True)
-    (top / "repo" / ".git" / "config").touch()
-    (top / "repo.git").symlink_to(private / ".git")
-    return "repo@main"
-
-
-def alternates(top: Path, private: Path) -> str:
-    git(top, "init", "-q", "repo")
-    (top / "repo" / ".git" / "objects" / "info" / "alternates").write_text(f"{private}/.git/objects\n")
-    head = git(private, "rev-parse", "HEAD").decode().strip()
-    (top / "repo" / ".git" / "refs" / "heads" / "main").write_text(f"{head}\n")
-    return "repo@main"
-
-
-def inner_link(top: Path, private: Path) -> str:
-    git(top, "init", "-q", "repo")
-    for name in ("objects", "refs"):
-        shutil.rmtree(top / "repo" / ".git" / name)
-        (top / "repo" / ".git" / name).symlink_to(private / ".git" / name)
-    return "repo@main"
-
-
-def common(top: Path, private: Path) -> str:
-    git(top, "init", "-q", "repo")
-    (top / "repo" / ".git" / "commondir").write_text(f"{private}/.git\n")
-    return "repo@main"
+def test_a_file_that_nobody_named_decides_less(decisions: Decisions, what: str) -> None:
+    assert unconfirmed(decisions) == (what,)
 
 
 @pytest.mark.parametrize(
-    "trap", [gitfile, gitfile_alone, link, bare, sibling, alternates, inner_link, common],
-    ids=lambda trap: trap.__name__,
+    "place",
+    [
+        "/home/me/private@main", "../private", "~/private", "~/private@main", "./~/private", "./~/private@main",
+        "@main", "@", "git@", "git@main", "git@/../../private", "git@../private@v1", ".", "mylib.bundle",
+        "own/p.bundle@v1", "me@host:private", "HOST:PATH", "FD::0", "file:///home/me/private", "FILE:///home/me/private",
+        "git+file:///home/me/private", "git+/home/me/x://y", "/home/me/x://y@v1", "./x://y", "file://x@y://z",
+    ],
 )  # fmt: skip
-def test_a_repository_beside_the_snapshot_leads_to_no_other(
-    tmp_path: Path, trap: Callable[[Path, Path], str]
-) -> None:
-    private, top = tmp_path / "private", tmp_path / "job"
-    for folder in (private, top):
-        folder.mkdir()
-    git(private, "init", "-q", ".")
-    git(private, "commit", "-q", "--allow-empty", "-m", "private")
-    (top / "scratch").mkdir()
-    place = trap(top, private)
-    read = Git(top / "scratch", ENV)
-    read.fetch_local(top / "repo")
-    assert read.commit("main"), "the control: git is led there"
-    assert unconfirmed(Decisions(sources={"p": place}), top) == (f"sources.p = {place}",)
-    (top / "snapshot").mkdir()
-    (top / "reprobuild.yaml").write_text(f"sources: {{p: {place}}}\n")
+def test_a_file_that_nobody_named_takes_no_source_of_this_machine(place: str) -> None:
+    """Whatever reads the value later takes each of these from the disk, or as a path."""
+    (found,) = unconfirmed(Decisions(sources={"p": place}))
+    assert found.startswith("sources.p = ")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://git.test/p@v1", "https://git.test/p", "git+https://git.test/p@v1", "http://git.test/p",
+        "ssh://git@git.test/p@v1", "git://git.test/p", "git@git.test:p.git", "git@git.test:p.git@v1",
+    ],
+)  # fmt: skip
+def test_a_file_that_nobody_named_may_name_a_server(place: str) -> None:
+    decisions = Decisions(sources={"p": place}, seed=7, drop=("x",), bake={"A": "1"})
+    assert unconfirmed(decisions) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sources: {p: '@main'}",
+        "sources: {p: ./~/private@main}",
+        "debs: [vendor]",
+        "debs: ['git@/../../private']",
+    ],
+)
+def test_a_path_beside_the_snapshot_stops_the_command(tmp_path: Path, text: str) -> None:
+    """What lies there may lead anywhere: by a link, by a gitfile, by alternates."""
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "reprobuild.yaml").write_text(f"{text}\n")
     with pytest.raises(UsageError, match="decides what only you can") as caught:
-        make_decisions(top / "snapshot", None, **NONE)
-    assert caught.value.hint.endswith(f"--decisions {top}/reprobuild.yaml")
+        make_decisions(tmp_path / "snapshot", None, **NONE)
+    assert caught.value.hint == (
+        f"read it, and to follow it run: reprobuild lock {tmp_path}/snapshot --decisions {tmp_path}/reprobuild.yaml"
+    )
+    assert make_decisions(tmp_path / "snapshot", tmp_path / "reprobuild.yaml", **NONE)[1] == tmp_path
 
 
-def test_settings_of_a_repository_beside_the_snapshot_start_no_program(tmp_path: Path) -> None:
-    """A promisor is asked, by a program that the settings name, for objects that lack."""
-    git(tmp_path, "init", "-q", "repo")
-    assert unconfirmed(Decisions(sources={"p": "repo"}), tmp_path) == ()
-    for section in ('[remote "o"]\n\tPromisor = true\n', "[include]\n\tpath = /x\n"):
-        config = tmp_path / "repo" / ".git" / "config"
-        before = config.read_text()
-        config.write_text(before + section)
-        assert unconfirmed(Decisions(sources={"p": "repo"}), tmp_path) == ("sources.p = repo",)
-        config.write_text(before)
-    (tmp_path / "repo" / ".git" / "config.worktree").touch()
-    assert unconfirmed(Decisions(sources={"p": "repo"}), tmp_path) == ("sources.p = repo",)
-
-
-def test_a_bundle_and_a_clone_beside_the_snapshot_need_no_word(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "repo")
-    git(tmp_path / "repo", "commit", "-q", "--allow-empty", "-m", "own")
-    git(tmp_path / "repo", "bundle", "create", "-q", tmp_path / "own.bundle", "--all")
-    (tmp_path / "link.bundle").symlink_to("own.bundle")
-    for place, what in (
-        ("own.bundle", ()), ("own.bundle@main", ()), ("repo@main", ()), ("repo", ()), ("gone", ()),
-        ("link.bundle", ("sources.p = link.bundle",)),
-    ):  # fmt: skip
-        assert unconfirmed(Decisions(sources={"p": place}), tmp_path) == what
+def test_a_login_in_a_source_is_not_repeated() -> None:
+    (found,) = unconfirmed(Decisions(sources={"p": "svc:Zq8LmW2xR7tYpK4v@git.test:o/r.git"}))
+    assert found == "sources.p = ***@git.test:o/r.git"
 
 
 NONE: dict[str, object] = {
@@ -405,8 +339,8 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "job" / "snapshot").mkdir(parents=True)
     (tmp_path / "job" / "reprobuild.yaml").write_text("sources: {p: p.bundle}\n")
     monkeypatch.chdir(tmp_path)
-    for named in (None, Path("job/reprobuild.yaml")):
-        assert make_decisions(Path("job/snapshot"), named, **NONE)[1] == tmp_path / "job"
+    named = Path("job/reprobuild.yaml")
+    assert make_decisions(Path("job/snapshot"), named, **NONE)[1] == tmp_path / "job"
 
 
 def test_options_go_over_the_file_and_lists_are_joined() -> None:

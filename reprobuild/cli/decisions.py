@@ -83,7 +83,7 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
     decisions, folder = read_decisions(path), path.absolute().parent
     for line in stated(decisions):
         common.note(f"decisions of {path}: {line}")
-    if follow and not named and (refused := unconfirmed(decisions, folder)):
+    if follow and not named and (refused := unconfirmed(decisions)):
         raise UsageError(
             f"{path} lies beside the snapshot, and decides what only you can: {'; '.join(refused)}",
             hint=_naming(directory, path),

@@ -38,7 +38,7 @@ def command(
         raise UsageError(f"{target} is a folder", hint=f"name a file in it: -o {target / 'reprobuild.lock'}")
     with common.asking_pip() as pip:  # it takes as long to answer as all that follows takes to be imported
         from reprobuild.cli.decisions import doubted_sources, make_decisions
-        from reprobuild.keep import keep
+        from reprobuild.keep import keep, remember_lock
         from reprobuild.lock import conflicts, write_new_lock
         from reprobuild.report.text import render_rulings
         from reprobuild.resolve.compose import resolve
@@ -49,6 +49,7 @@ def command(
         session = common.make_session(store, folder=folder, pip=pip, doubted=doubted)
         lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
     write_new_lock(lock, target)
+    remember_lock(lock, session.store)
     keep(lock, target, session.store, "lock")
     if as_json:
         documents.print_json(

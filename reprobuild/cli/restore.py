@@ -10,8 +10,8 @@ import click
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.report.restored import render_restored, restored_document, warnings
-from reprobuild.resolve.sources.origins import read_origin
 from reprobuild.restore.folder import restore_folder
+from reprobuild.restore.places import read_origin
 
 
 @click.command()

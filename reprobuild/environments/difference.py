@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.compare import unstated
+from reprobuild.environments.evidence import Doubted, doubted
 from reprobuild.environments.facts import (
     ASPECTS,
     HASHES,
@@ -116,6 +117,11 @@ def compare_sides(one: Side, other: Side) -> Comparison:
         unsaid += [
             *_doubled(side, without, called), *_doubts(side, without, called), *_unread(side, without, called)
         ]  # fmt: skip
+    for doubt in doubted(one, other):
+        if doubt.reason:
+            unsaid.append(Unsaid(kind=doubt.kind, reason=doubt.reason, names=(doubt.name,), grave=True))
+        else:
+            differences.append(_stated_alike(doubt))
     differences += _fields(one, other, differences)
     differences.sort(key=_order)
     return Comparison(
@@ -124,6 +130,15 @@ def compare_sides(one: Side, other: Side) -> Comparison:
         only_in_one=tuple(d for d in differences if d.other is None),
         only_in_other=tuple(d for d in differences if d.one is None),
         not_compared=tuple(unsaid),
+    )  # fmt: skip
+
+
+def _stated_alike(doubt: Doubted) -> Difference:
+    """Return the difference of a repository whose files differ, though one tree is stated."""
+    place, rule = rank(doubt.kind, doubt.name)
+    return Difference(
+        rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,
+        other=doubt.other, note=f"its {doubt.one.split()[0]} differs, and capture.json states one tree for both",
     )  # fmt: skip
 
 

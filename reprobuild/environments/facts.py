@@ -103,6 +103,18 @@ class Unread(Struct, frozen=True):
     text: str
 
 
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What proves the tree of a captured repository: the bytes of its diff, which begins at `start`, and its bundle.
+
+    `stated` says that the bundle is the one that capture.json states.
+    """
+
+    start: str
+    diff: str
+    bundle: str
+    stated: bool
+
+
 class Side(Struct, frozen=True, kw_only=True):
     """One of two environments.
 
@@ -111,7 +123,7 @@ class Side(Struct, frozen=True, kw_only=True):
     `left_out` says why a lock left something out. `doubled` counts names that stood there twice; the first
     counts, as for Python, and `repeats` has the others. `partial` are kinds of which a side tells only some things.
     `doubts` and `unread` are what cannot be compared. `lock` is the lock of a side that is one: two locks are compared
-    field by field, too.
+    field by field, too. `evidence` has a row for each captured repository, and for those inside of it.
     """
 
     name: str
@@ -125,6 +137,7 @@ class Side(Struct, frozen=True, kw_only=True):
     doubts: tuple[Doubt, ...] = ()
     unread: tuple[Unread, ...] = ()
     lock: Lock | None = None
+    evidence: dict[tuple[Kind, str], tuple[Evidence, ...]] = {}
 
 
 class Gathered:
@@ -134,6 +147,7 @@ class Gathered:
         self.known: dict[Kind, Facts] = {}
         self.doubled: dict[Kind, int] = {}
         self.repeats: set[tuple[Kind, str, str]] = set()
+        self.evidence: dict[tuple[Kind, str], tuple[Evidence, ...]] = {}
         self._doubts: dict[tuple[Kind, str, Weight], list[str]] = {}
 
     @property

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from reprobuild.environments.evidence import evidence
 from reprobuild.environments.facts import Aspect, Gathered, Kind, project
 from reprobuild.environments.freeze import add_commits
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.repositories import Captured, Repository
 
 NONE = "none"
+OTHER_BUNDLE = "{} has a bundle that is not the one of its capture.json"
 LEFT_OUT = "{} leaves the content of files out"
 
 
-def add_sources(gathered: Gathered, snapshot: Snapshot) -> None:
+def add_sources(gathered: Gathered, snapshot: Snapshot, bundles: Mapping[str, str]) -> None:
     """Add the repositories: whole work trees that were captured, else commits of the freeze and digests of diffs."""
     if "requirements.txt" not in snapshot.absent or snapshot.patches or snapshot.captured:
         gathered.begin("source")
@@ -29,16 +31,22 @@ def add_sources(gathered: Gathered, snapshot: Snapshot) -> None:
         if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
             gathered.known["source"][name].setdefault("changes", NONE)
     if snapshot.captured:
-        _repositories(gathered, snapshot.captured)
+        _repositories(gathered, snapshot, snapshot.captured, bundles)
 
 
-def _repositories(gathered: Gathered, captured: Captured) -> None:
+def _repositories(
+    gathered: Gathered, snapshot: Snapshot, captured: Captured, bundles: Mapping[str, str]
+) -> None:
     """Add the work trees that were captured; those that lie inside of others are a part of them."""
     gathered.begin("job")
     for one in captured.repositories:
         _left_out(gathered, one)
+        inside = sorted(_inside(captured, one), key=_line)
+        proofs = tuple(evidence(it, snapshot, bundles) for it in (one, *inside))
+        if not proofs[0].stated:
+            gathered.doubt("source" if one.distributions else "job", OTHER_BUNDLE, one.name, "hidden")
         clean = one.diff.file is None and one.diff.reason == "done"
-        inner = sorted(_inside(captured, one))
+        inner = [_line(child) for child in inside]
         aspects: dict[Aspect, str | None] = {
             "changes": NONE if clean and not inner else None,
         }
@@ -49,10 +57,12 @@ def _repositories(gathered: Gathered, captured: Captured) -> None:
             aspects["tree"] = one.worktree
         for owner in map(project, one.distributions):
             gathered.add("source", owner, aspects)
+            gathered.evidence["source", owner] = proofs
             if one.head:  # the freeze has the newest commit that a remote has, and that is what a lock names
                 gathered.known["source"][owner].setdefault("commit", one.head)
         if not one.distributions and one.parent is None:
             gathered.add("job", one.name, {**aspects, "commit": one.head})
+            gathered.evidence["job", one.name] = proofs
 
 
 def _left_out(gathered: Gathered, one: Repository) -> None:
@@ -65,12 +75,17 @@ def _left_out(gathered: Gathered, one: Repository) -> None:
         gathered.doubt(kind, LEFT_OUT, f"{one.name}: {more} more, which are not named", "hidden")
 
 
-def _inside(captured: Captured, one: Repository) -> Iterator[str]:
-    """Yield place and tree of each repository inside of another, at any depth; each is inside of one at most once."""
+def _inside(captured: Captured, one: Repository) -> Iterator[Repository]:
+    """Yield each repository inside of another, at any depth; each is inside of one at most once."""
     waiting, seen = [one.name], {one.name}
     while waiting:
         for child in captured.inside(waiting.pop()):
             if child.name not in seen:
                 seen.add(child.name)
                 waiting.append(child.name)
-                yield f"{child.name} {child.path} {child.worktree}"
+                yield child
+
+
+def _line(child: Repository) -> str:
+    """Return place and tree of a repository inside of another."""
+    return f"{child.name} {child.path} {child.worktree}"

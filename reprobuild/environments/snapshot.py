@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import UNSET
 
 from reprobuild import secrets
 from reprobuild.environments import conda
 from reprobuild.environments.channel import channels
+from reprobuild.environments.evidence import hash_bundles
 from reprobuild.environments.facts import (
     ARCHITECTURE,
     HIDDEN,
@@ -62,16 +64,21 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Side:
     Raises:
         SnapshotError: see `read_snapshot` and `machine.read_facts`.
     """
-    return of_snapshot(read_snapshot(folder), read_facts(folder), name, form)
+    snapshot = read_snapshot(folder)
+    bundles = hash_bundles(snapshot.captured, folder)
+    return of_snapshot(snapshot, read_facts(folder), name, form, bundles)
 
 
-def of_snapshot(snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot") -> Side:
-    """Return what a snapshot and its `capture.json` state."""
+def of_snapshot(
+    snapshot: Snapshot, captured: Captured | None, name: str, form: str = "snapshot",
+    bundles: Mapping[str, str] = MappingProxyType({}),
+) -> Side:  # fmt: skip
+    """Return what a snapshot and its `capture.json` state; `bundles` has what `hash_bundles` returned."""
     gathered = Gathered()
     snapshot = of_environment(gathered, snapshot, captured)
     _lists(gathered, snapshot, captured)
     _conda(gathered, snapshot, captured)
-    add_sources(gathered, snapshot)
+    add_sources(gathered, snapshot, bundles)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
         unlisted["python"] = HIDDEN
@@ -87,6 +94,7 @@ def of_snapshot(snapshot: Snapshot, captured: Captured | None, name: str, form: 
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
         doubts=gathered.doubts, unread=tuple(map(_unread, _odd(snapshot))),
+        evidence=gathered.evidence,
     )  # fmt: skip
 
 

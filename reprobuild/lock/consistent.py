@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from reprobuild.errors import LockError
 from reprobuild.guard.wheels import read_wheel_filename
+from reprobuild.lock.keys import identity
 from reprobuild.lock.model import Lock, canonical, encode
 from reprobuild.lock.python import Wheel
 
@@ -24,16 +26,16 @@ def check_consistency(lock: Lock) -> None:
 
     Raises:
         ValueError: the file of a wheel has the name of no wheel or of another project's; two wheels of the image have
-            files of one name; two sources have one name or one place; a source has the place of another name. The
-            message names the field.
+            files of one name; two items of a sequence have one name, or two sources one place; a source has the place
+            of another name. The message names the field.
     """
+    _check_items(lock, "$")
     built = lock.realised.wheels if lock.realised else ()
     for path, wheels in (("wheels", lock.wheels), ("realised.wheels", built)):
         for number, wheel in enumerate(wheels):
             _check_name(wheel, f"$.{path}[{number}].file.filename")
     environment = [wheel for wheel in (*lock.wheels, *built) if wheel.role == "environment"]
     _check_unique((wheel.file.filename for wheel in environment), "wheels: two files are named")
-    _check_unique((source.name for source in lock.sources), "sources: two are named")
     _check_unique((source.path for source in lock.sources), "sources: two stand in")
     for number, source in enumerate(lock.sources):
         if source.path != f"/src/{source.name}":  # so none stands in another: the name is one step of a path
@@ -62,6 +64,22 @@ def _check_name(wheel: Wheel, path: str) -> None:
         raise ValueError(f"{err} - at `{path}`") from None
     if name != canonicalize_name(wheel.name):
         raise ValueError(f"{wheel.file.filename} is no wheel of {wheel.name} - at `{path}`")
+
+
+def _check_items(struct: Struct, path: str) -> None:
+    """Refuse two items of one name in any sequence: which of them counts is no part of what locks are compared by."""
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if isinstance(value, Struct):
+            _check_items(value, f"{path}.{name}")
+        if not isinstance(value, tuple):
+            continue
+        items = [item for item in value if isinstance(item, Struct)]
+        known = filter(None, map(identity, items))
+        if twice := next(_repeated(known), None):
+            raise ValueError(f"two items are {twice} - at `{path}.{name}`")
+        for number, item in enumerate(items):
+            _check_items(item, f"{path}.{name}[{number}]")
 
 
 def _check_unique(names: Iterable[str], words: str) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
 
 from reprobuild import secrets
-from reprobuild.lock.model import Built, Bytecode, Lock, canonical
-from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
-from reprobuild.lock.system import Artefact, Deb, Installed, Setting
+from reprobuild.lock.keys import key_of
+from reprobuild.lock.model import Built, Lock, canonical
+from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Wheel
+from reprobuild.lock.system import Artefact, Deb, Setting
 
 # Fields that may differ without a word, and why. Each other field of a lock is compared.
 SILENT: dict[tuple[type[Struct], str], str] = {
@@ -37,18 +38,6 @@ ANOTHER = "another value, which is not shown"
 # Characters of one value, and of all of them, that are searched for secrets; more are only counted.
 LONGEST = 4096
 MOST = 1 << 20
-# What tells the items of a sequence apart. Items of other types have their place.
-_KEYS: dict[type[Struct], Callable[[Any], str]] = {
-    Wheel: lambda it: it.name + ", build" * (it.role == "build"),
-    Sdist: lambda it: it.name,
-    CondaPackage: lambda it: it.name,
-    Source: lambda it: it.name,
-    Deb: lambda it: f"{it.name}:{it.architecture}",
-    Installed: lambda it: f"{it.name}:{it.architecture}",
-    Setting: lambda it: it.name,
-    Bytecode: lambda it: it.artefact,
-    Built: lambda it: it.name,
-}
 
 
 class FieldChange(Struct, frozen=True, kw_only=True):
@@ -150,8 +139,7 @@ def _items(one: Sequence[Struct], other: Sequence[Struct], place: _Place) -> Ite
 def _keyed(items: Sequence[Struct]) -> dict[str, list[Struct]]:
     found: dict[str, list[Struct]] = {}
     for number, item in enumerate(items):
-        key = next((key for kind, key in _KEYS.items() if isinstance(item, kind)), None)
-        found.setdefault(key(item) if key else str(number), []).append(item)
+        found.setdefault(key_of(item) or str(number), []).append(item)
     return found
 
 

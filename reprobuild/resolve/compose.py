@@ -49,7 +49,6 @@ from reprobuild.resolve.ground import Ground, Subject, find_ground
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import not_used
 from reprobuild.resolve.settings.places import Places, text_of
-from reprobuild.resolve.sources.origins import Origin, of_this_machine, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.calls import callers
@@ -61,6 +60,7 @@ from reprobuild.resolve.system.wheel_libraries import open_wheels
 from reprobuild.resolve.triage import triage_snapshot
 from reprobuild.resolve.unused import unused
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
+from reprobuild.restore.places import Origin, of_this_machine, read_origin
 from reprobuild.services import Service, read_services
 from reprobuild.snapshot.kinds import field_of, is_environment
 from reprobuild.snapshot.model import Snapshot

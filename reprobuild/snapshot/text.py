@@ -16,6 +16,13 @@ _LONGEST = 20_000
 _LONGEST_NOISE = 500
 LONGEST_ROW = 4000  # of a list of packages or modules; patterns may be slow on longer ones
 
+# Characters that paint nothing and count as printable: Default_Ignorable_Code_Point less those of Cf and unassigned.
+# https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
+UNSEEN = frozenset(
+    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0,
+              *range(0xE0100, 0xE01F0)))
+)  # fmt: skip
+
 _PROMPT = re.compile(
     r"(\(\S+\)\s*)?"  # a virtual environment
     r"(\[[^\]]*\]\s?[$#%>]|[\w.-]+@[\w.-]+\S*\s?(\S{1,40}\s?)?[$#%>]|(PS )?[A-Za-z]:\\[^>]*>|[$❯➜%])(\s.*)?"
@@ -43,11 +50,14 @@ def shown(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return `text` with everything that does not print written as an escape.
+    """Return `text` with everything that does not print, or paints nothing, written as an escape.
 
-    A terminal acts on C0 and C1 controls, and bidirectional marks make a line read as another one.
+    A terminal acts on C0 and C1 controls, bidirectional marks make a line read as another one, and two names that
+    differ in what nobody sees look like one.
     """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() and c not in UNSEEN else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def remark(

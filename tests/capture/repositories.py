@@ -20,9 +20,9 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.archive import read_tar
 from reprobuild.lock import Ruling, Source
-from reprobuild.resolve.sources.origins import read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.restore import restore
+from reprobuild.restore.places import read_origin
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.captured import read_captured
 from reprobuild.snapshot.repositories import Repository

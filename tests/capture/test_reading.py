@@ -16,9 +16,9 @@ from hypothesis import given
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from reprobuild.resolve.sources.origins import read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.resolve.system.release import infer_release
+from reprobuild.restore.places import read_origin
 from reprobuild.snapshot import environ, modules, read_snapshot
 from reprobuild.snapshot.captured import read_captured
 from reprobuild.store import Store

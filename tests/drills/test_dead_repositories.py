@@ -11,9 +11,9 @@ from reprobuild.errors import FetchError, LockError
 from reprobuild.fetch import fetch
 from reprobuild.lock import Ruling, Source
 from reprobuild.net import Net
-from reprobuild.resolve.sources.origins import read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
 from reprobuild.restore import git
+from reprobuild.restore.places import read_origin
 from reprobuild.store import Store
 from tests.drills.dead import FAULTS, LOGIN, Scene
 from tests.resolve.repositories import ENV, Project, requirement, unreachable

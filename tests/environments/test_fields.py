@@ -74,7 +74,6 @@ SILENT: dict[Owner, str] = {
     (repositories.Repository, "shallow"): _SAVED,
     (repositories.Repository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
     (repositories.Diff, "size"): _SAVED,
-    (repositories.Diff, "start"): _SAVED,
     (repositories.LeftOut, "reason"): "why the content is not there; the file is named",
     (machine.Cpu, "part"): "names the processor where it has no model name",
     (machine.Cpu, "vendor"): "names the processor where it has no model name",

@@ -260,7 +260,7 @@ def decisions(random: Random, world: World, place: Path) -> None:
     (place / "reprobuild.yaml").write_bytes(any_bytes(random, data) if random.random() < 0.3 else data)
     found = read_decisions(place / "reprobuild.yaml")
     stated(found)
-    unconfirmed(found, place)
+    unconfirmed(found)
     msgspec.json.encode(found.recorded())
 
 

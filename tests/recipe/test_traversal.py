@@ -86,10 +86,11 @@ def test_the_context_of_an_honest_lock(made: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"wheels": ("six", "six")}, "two files are named six-1.0-py3-none-any.whl"),
+        ({"wheels": ("six", "six")}, r"two items are six - at `\$\.wheels`"),
+        ({"realised": "six"}, "two files are named six-1.0-py3-none-any.whl"),
         ({"filename": "six.whl"}, r"Invalid wheel filename.*at `\$\.wheels\[0\]\.file\.filename`"),
         ({"filename": "other-1.0-py3-none-any.whl"}, "other-1.0-py3-none-any.whl is no wheel of six"),
-        ({"sources": "name"}, "two are named project"),
+        ({"sources": "name"}, "two items are project"),
         ({"sources": "path"}, "two stand in /src/project"),
         ({"place": "/src/other"}, r"/src/other is no place of project - at `\$\.sources\[0\]\.path`"),
     ],
@@ -100,6 +101,10 @@ def test_parts_that_would_stand_in_each_others_place(
     lock = made.lock()
     if "wheels" in change:
         lock = msgspec.structs.replace(lock, wheels=lock.wheels * 2)
+    elif "realised" in change:
+        assert lock.realised is not None
+        realised = msgspec.structs.replace(lock.realised, wheels=lock.wheels[:1])
+        lock = msgspec.structs.replace(lock, realised=realised)
     elif "filename" in change:
         lock = replaced(lock, ("wheels", 0, "file", "filename"), change["filename"])
     elif "place" in change:

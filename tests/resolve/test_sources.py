@@ -13,12 +13,12 @@ import pytest
 
 from reprobuild.archive import Entry, read_tar
 from reprobuild.decisions import Decisions, stated
-from reprobuild.errors import LockError, ReproError, SnapshotError
+from reprobuild.errors import LockError, ReproError, SnapshotError, UsageError
 from reprobuild.lock import Ruling, Source
 from reprobuild.net import Net
 from reprobuild.resolve.compose import lock_sources
-from reprobuild.resolve.sources.origins import Origin, of_this_machine, read_origin
 from reprobuild.resolve.sources.trees import Given, resolve_sources
+from reprobuild.restore.places import Origin, of_this_machine, read_origin
 from reprobuild.session import Session
 from reprobuild.snapshot import read_snapshot
 from reprobuild.snapshot.model import Patch
@@ -289,6 +289,28 @@ def test_a_revision_beside_the_captured_commit_must_be_the_same(project: Project
 def test_an_origin_is_read(text: str, place: str, local: str | None, revision: str | None) -> None:
     found = read_origin(text, Path("/f"))
     assert found == Origin(place=place, local=Path(local) if local else None, revision=revision)
+
+
+@pytest.mark.parametrize("place", ["git+file:///srv/private", "file:///srv/private", "git@/srv/private"])
+def test_a_path_written_as_an_address_is_of_this_machine(place: str) -> None:
+    found = read_origin(place, Path("/f"))
+    assert (found.address, found.is_remote) == ("", False)
+    assert of_this_machine({"p": found}) == (f"p from this machine: {place}",)
+
+
+def test_a_tilde_stands_for_a_home_at_the_begin_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert read_origin("~/lib@v1", Path("/f")).local == Path("/home/me/lib")
+    assert read_origin("./~/lib@v1", Path("/f")).local == Path("/f/~/lib")
+    assert read_origin("./~nosuchuser/lib", Path("/f")).local == Path("/f/~nosuchuser/lib")
+
+
+@pytest.mark.parametrize("text", ["~nosuchuser/lib@main", "~nosuchuser"])
+def test_the_home_of_nobody(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_origin(text, Path("/f"))
+    assert str(caught.value) == "the home directory of ~nosuchuser is not known here"
+    assert caught.value.hint == "write the whole path, or './~nosuchuser' for a folder of that name"
 
 
 def test_what_is_taken_from_this_machine_is_said(

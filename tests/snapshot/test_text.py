@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.report.page.markup import plain
 from reprobuild.snapshot import freeze, text
 
 
@@ -78,3 +79,15 @@ def test_prompts_and_commands(line: str) -> None:
 )
 def test_captured_lines_are_no_prompts(line: str) -> None:
     assert text.noise("f", 1, line) is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [0x34F, 0x115F, 0x1160, 0x17B4, 0x180B, 0x180F, 0x3164, 0xFE00, 0xFE0F, 0xFFA0, 0xE0100, 0xE01EF],
+    ids=hex,
+)  # fmt: skip
+def test_what_paints_nothing_is_escaped(code: int) -> None:
+    """Two names that differ in it alone would look like one."""
+    shown = text.escaped(f"a{chr(code)}b")
+    assert shown == (f"a\\u{code:04x}b" if code < 0x10000 else f"a\\U{code:08x}b")
+    assert chr(code) not in plain(f"a{chr(code)}b")

@@ -6,17 +6,13 @@ import unicodedata
 from collections.abc import Iterable
 from html import escape
 
+from reprobuild.snapshot.text import UNSEEN
+
 # Characters of one value that are shown: the beginning, and the end, which says more in a path or an error.
 LONGEST, HEAD, TAIL = 600, 420, 140
 # Marks over one letter; more of them would be painted over other lines.
 MARKS = 3
 _MARKS = ("Mn", "Me")  # over, under and around; those of Mc take room of their own
-# Characters that paint nothing and count as printable: Default_Ignorable_Code_Point less those of Cf and unassigned.
-# https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
-_UNSEEN = frozenset(
-    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0,
-              *range(0xE0100, 0xE01F0)))
-)  # fmt: skip
 _AS_EMOJI = "\ufe0f"  # after a symbol this is seen, and ordinary
 # Elements without an end tag, and those of SVG that close themselves, as HTML wants it of them.
 EMPTY = frozenset({"meta", "link", "input"})
@@ -91,7 +87,7 @@ def _pieces(value: str) -> Iterable[tuple[str, bool]]:
     marks, before = 0, ""
     for character in value:
         marks = marks + 1 if unicodedata.category(character) in _MARKS else 0
-        unseen = character in _UNSEEN and not (
+        unseen = character in UNSEEN and not (
             character == _AS_EMOJI and before and unicodedata.category(before) == "So"
         )
         if character.isprintable() and not unseen and marks <= MARKS:

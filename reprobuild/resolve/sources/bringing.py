@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 
 from reprobuild import secrets
-from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, ReproError
-from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Repository
+from reprobuild.restore.places import Origin, without_login
 from reprobuild.snapshot.model import Requirement
 
 

@@ -15,16 +15,15 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild import proc, secrets
-from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, ReproError
 from reprobuild.lock import Ruling
 from reprobuild.resolve.settings.places import text_of
 from reprobuild.resolve.sources.bringing import NotBrought
-from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Repository as Git
 from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.git import is_local
 from reprobuild.restore.paths import check_path, check_paths
+from reprobuild.restore.places import Origin, without_login
 from reprobuild.snapshot.captured import FILE, unquoted
 from reprobuild.snapshot.repositories import Captured, Repository
 from reprobuild.snapshot.text import escaped

@@ -13,8 +13,8 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.repository import Blob, Repository
+from reprobuild.restore.places import Origin
 from reprobuild.snapshot.model import Patch, Requirement
 
 AGAIN = "capture it again with `git diff HEAD --binary --full-index`"

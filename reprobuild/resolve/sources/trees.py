@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.archive import Entry, TarWriter, parents
-from reprobuild.decisions import without_login
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.guard.strings import ProjectName, is_valid
 from reprobuild.lock import EPOCH, Artefact, Ruling, Source
@@ -26,11 +25,11 @@ from reprobuild.resolve.sources import missing
 from reprobuild.resolve.sources.bringing import NotBrought, bring
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.large import checked_blobs, secret_in
-from reprobuild.resolve.sources.origins import Origin
 from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import fitting_commits, patch_of, patched
 from reprobuild.resolve.sources.repository import Blob, Repository
 from reprobuild.restore.git import is_local
+from reprobuild.restore.places import Origin, without_login
 from reprobuild.snapshot.captured import FILE
 from reprobuild.snapshot.model import Patch, Place, Requirement
 from reprobuild.snapshot.repositories import Captured

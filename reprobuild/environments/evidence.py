@@ -1,0 +1,93 @@
+"""What proves the ids that a capture states: the bytes of its diffs and bundles.
+
+`capture.json` states the trees of its repositories, and a snapshot may come from others. Equal trees are believed where
+the diffs and bundles beside them have equal bytes, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.environments.facts import Evidence, Kind, Side
+from reprobuild.guard.plain import open_plain
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.repositories import Captured, Repository
+
+ABSENT = "absent"
+_PIECE = 1 << 20
+_LARGEST = 4 << 30  # as `restore` reads
+STARTS = "the diffs start at two commits, so nothing but capture.json says that the files are the same"
+BUNDLES = "the bundles have other bytes: git may have packed the same files otherwise, and `restore` tells"
+
+
+class Doubted(Struct, frozen=True, kw_only=True):
+    """A repository of which two captures state one tree, and whose files say otherwise; `reason` where they may not."""
+
+    kind: Kind
+    name: str
+    one: str
+    other: str
+    reason: str = ""
+
+
+def hash_bundles(captured: Captured | None, folder: Path) -> dict[str, str]:
+    """Return the sha256 of the bundle of each repository that has one, or why there is none."""
+    repositories = captured.repositories if captured else ()
+    return {
+        one.name: _hash(folder / one.bundle.file)
+        for one in repositories
+        if one.bundle is not None and one.bundle.file is not None
+    }
+
+
+def _hash(path: Path) -> str:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open_plain(path, links=False)[0] as stream:
+            while piece := stream.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+                if size > _LARGEST:
+                    return f"larger than {_LARGEST} bytes"
+    except OSError:
+        return ABSENT
+    return f"sha256:{digest.hexdigest()}"
+
+
+def evidence(one: Repository, snapshot: Snapshot, bundles: Mapping[str, str]) -> Evidence:
+    """Return what proves the tree of one repository."""
+    contents = {patch.file: patch.content for patch in snapshot.patches}
+    diff = "none" if one.diff.file is None else ABSENT
+    if one.diff.file in contents:
+        diff = f"sha256:{hashlib.sha256(contents[one.diff.file]).hexdigest()}"
+    bundle = bundles.get(one.name, "none")
+    stated = one.name not in bundles or (one.bundle is not None and bundle == f"sha256:{one.bundle.sha256}")
+    return Evidence(start=one.diff.start, diff=diff, bundle=bundle, stated=stated)
+
+
+def doubted(one: Side, other: Side) -> Iterator[Doubted]:
+    """Yield the repositories of which both sides state one tree, with other bytes."""
+    for place in sorted(one.evidence.keys() & other.evidence.keys()):
+        kind, name = place
+        here, there = (side.known[kind][name] for side in (one, other))
+        if any(here.get(aspect) != there.get(aspect) for aspect in ("tree", "trees")):
+            continue  # this is told already
+        for mine, theirs in zip(one.evidence[place], other.evidence[place], strict=False):
+            if found := _doubted(kind, name, mine, theirs):
+                yield found
+
+
+def _doubted(kind: Kind, name: str, mine: Evidence, theirs: Evidence) -> Doubted | None:
+    if mine.bundle != theirs.bundle and not (mine.stated and theirs.stated):
+        return Doubted(kind=kind, name=name, one=f"bundle {mine.bundle}", other=f"bundle {theirs.bundle}")
+    if mine.start != theirs.start:
+        return Doubted(kind=kind, name=name, one=mine.start, other=theirs.start, reason=STARTS)
+    if mine.diff != theirs.diff:
+        return Doubted(kind=kind, name=name, one=f"diff {mine.diff}", other=f"diff {theirs.diff}")
+    if mine.bundle != theirs.bundle:
+        return Doubted(kind=kind, name=name, one=mine.bundle, other=theirs.bundle, reason=BUNDLES)
+    return None

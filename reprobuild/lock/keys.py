@@ -1,0 +1,41 @@
+"""What tells the items of a sequence of a lock apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from reprobuild.lock.model import Built, Bytecode
+from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
+from reprobuild.lock.system import Deb, Installed, Setting
+
+# By the type of the items. Items of other types have their place.
+_KEYS: dict[type[Struct], Callable[[Any], str]] = {
+    Wheel: lambda it: it.name + ", build" * (it.role == "build"),
+    Sdist: lambda it: it.name,
+    CondaPackage: lambda it: it.name,
+    Source: lambda it: it.name,
+    Deb: lambda it: f"{it.name}:{it.architecture}",
+    Installed: lambda it: f"{it.name}:{it.architecture}",
+    Setting: lambda it: it.name,
+    Bytecode: lambda it: it.artefact,
+    Built: lambda it: it.name,
+}
+
+
+def key_of(item: Struct) -> str | None:
+    """Return the key by which items are compared, None for those that have their place."""
+    found = next((key for kind, key in _KEYS.items() if isinstance(item, kind)), None)
+    return found(item) if found else None
+
+
+def identity(item: Struct) -> str | None:
+    """Return what no two items of a sequence share, None for those that have their place.
+
+    Builds may import several versions of one project, so the file tells wheels of role `build` apart.
+    """
+    if isinstance(item, Wheel) and item.role == "build":
+        return f"{key_of(item)}, {item.file.sha256}"
+    return key_of(item)

@@ -1,0 +1,121 @@
+"""`from-snapshot` into an output directory with a lock: it is followed where it was made here, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild import pipeline
+from reprobuild.cli.common import make_session
+from reprobuild.decisions import Decisions
+from reprobuild.errors import ReproError
+from reprobuild.keep import is_lock_of_here, remember_lock
+from reprobuild.lock import Lock, encode, read_lock, write_lock
+from reprobuild.results import LOCK
+from reprobuild.session import Session
+from reprobuild.snapshot import read_snapshot
+from reprobuild.store import Store
+from tests.conftest import reprobuild
+from tests.image.made import Made
+from tests.store.sealing import built, gc, sealed
+
+DECISIONS = Decisions(base="debian/bookworm", accept=("no-apt-list",))
+
+
+@pytest.fixture
+def captured(tmp_path: Path) -> Path:
+    folder = tmp_path / "job" / "snapshot"
+    folder.mkdir(parents=True)
+    (folder / "requirements.txt").write_text("six==1.16.0\n")
+    (folder / "python.txt").write_text("Python 3.11.2\n")
+    (folder / "env.txt").write_text("HOME=/root\n")
+    return folder
+
+
+@pytest.fixture
+def own(captured: Path, tmp_path: Path) -> Path:
+    """An output directory with a lock that `lock` made here."""
+    out = tmp_path / "out"
+    out.mkdir()
+    done = reprobuild(
+        "lock", captured, "-o", out / LOCK, "--store", tmp_path / "store", "--base", "debian/bookworm",
+        "--accept", "no-apt-list",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def chosen(
+    captured: Path, out: Path, store: Path, *, offline: bool = False, given: Path | None = None
+) -> tuple[Lock, list[str]]:
+    """Return the lock that a run follows, and what it says; each run has a process of its own, and so a store."""
+    lines: list[str] = []
+    made = make_session(store, offline=offline, folder=out.parent)
+    session = Session(
+        store=made.store, net=made.net, env=made.env, folder=made.folder, now=made.now, say=lines.append,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    return pipeline.choose_lock(read_snapshot(captured), captured, out, DECISIONS, session, given), lines
+
+
+def strange(path: Path) -> Lock:
+    """Write a lock of the same snapshot and decisions with another content, as somebody else may."""
+    lock = read_lock(path)
+    (wheel,) = lock.wheels
+    other = msgspec.structs.replace(wheel.file, sha256="6" * 64, url="https://evil.example/six.whl")
+    lock = msgspec.structs.replace(lock, wheels=(msgspec.structs.replace(wheel, file=other),))
+    write_lock(lock, path)
+    return lock
+
+
+def test_a_lock_that_was_made_here_is_followed(captured: Path, own: Path, tmp_path: Path) -> None:
+    before = read_lock(own / LOCK)
+    gc(Store(tmp_path / "store"))
+    lock, said = chosen(captured, own, tmp_path / "store", offline=True)
+    assert (lock, said) == (before, [f"lock: {before.digest[:12]}, made here before"])
+
+
+def test_a_lock_of_others_is_not_followed(captured: Path, own: Path, tmp_path: Path) -> None:
+    honest, evil = read_lock(own / LOCK), strange(own / LOCK)
+    aside = own / f"reprobuild-{evil.digest[:12]}.lock"
+    lock, said = chosen(captured, own, tmp_path / "store")
+    assert lock.wheels == honest.wheels
+    assert said[0] == (
+        f"lock: {own / LOCK} is not known to be made here, so a new one is made, and it is kept as {aside}; to follow "
+        f"it: --lock {aside}"
+    )
+    assert aside.read_bytes() == encode(evil)
+    assert read_lock(own / LOCK) == lock
+    again, said = chosen(captured, own, tmp_path / "store", offline=True)
+    assert (again, said) == (lock, [f"lock: {lock.digest[:12]}, made here before"])
+    followed, said = chosen(captured, own, tmp_path / "store", offline=True, given=aside)
+    assert (followed, said) == (evil, [f"lock: {evil.digest[:12]}, of {aside}"])
+
+
+def test_a_lock_of_others_stays_where_no_other_can_be_made(captured: Path, own: Path, tmp_path: Path) -> None:
+    evil = strange(own / LOCK)
+    with pytest.raises(ReproError):
+        chosen(captured, own, tmp_path / "elsewhere", offline=True)
+    assert (own / LOCK).read_bytes() == encode(evil)
+    assert list(own.glob("*.lock")) == [own / LOCK]
+
+
+def test_another_store_does_not_know_the_lock(captured: Path, own: Path, tmp_path: Path) -> None:
+    """Neither does one that is handed over with the directory: its key is not believed."""
+    store = Store(tmp_path / "store")
+    assert is_lock_of_here(read_lock(own / LOCK), store)
+    assert not is_lock_of_here(read_lock(own / LOCK), Store(tmp_path / "other"))
+    (store.root / "key").write_bytes(b"k" * 32)
+    assert not is_lock_of_here(read_lock(own / LOCK), Store(store.root))
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_the_sealed_lock_of_a_lock_is_known_as_it_was(here: bool, tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    lock = sealed(made, "alpha")
+    if here:
+        remember_lock(lock, made.store)
+    built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
+    assert is_lock_of_here(read_lock(tmp_path / "out" / LOCK), made.store) == here
