@@ -95,8 +95,8 @@ def run_in_root(
     }  # fmt: skip
     with as_file(files("reprobuild.sandbox").joinpath("launch.py")) as program:
         return run(
-            [sys.executable, "-I", "-S", str(program), json.dumps(job)], command=argv,
-            env=environment, purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT, grace=GRACE_SECONDS,
+            [sys.executable, "-I", "-S", str(program)], command=argv, env={**environment, "JOB": json.dumps(job)},
+            purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT, grace=GRACE_SECONDS,
         )  # fmt: skip
 
 

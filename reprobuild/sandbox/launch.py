@@ -1,4 +1,6 @@
-"""Becomes a command in namespaces of its own: `sys.executable -I -S launch.py JOB`, where JOB is JSON.
+"""Becomes a command in namespaces of its own: `sys.executable -I -S launch.py`, with JSON in the variable JOB.
+
+The arguments of process 1 are shown to the command, its variables are not: the job names paths of the machine.
 
 util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
 can be started any more. So there are three processes. The launcher makes the namespaces and waits. Its child is process
@@ -318,7 +320,7 @@ def complain(err: OSError) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(json.loads(sys.argv[1])))
+        sys.exit(main(json.loads(os.environ["JOB"])))
     except OSError as err:
         complain(err)
         sys.exit(1)

@@ -43,6 +43,13 @@ def test_the_environment_is_constant(root: Path, monkeypatch: pytest.MonkeyPatch
     ]  # fmt: skip
 
 
+@BOTH
+def test_no_process_shows_where_the_root_is(root: Path, layered: bool) -> None:
+    shown = inside(root, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null || :", layered=layered)
+    assert str(root) not in shown
+    assert root.name not in shown
+
+
 def test_there_is_no_network(root: Path) -> None:
     connect = (
         "import socket, sys\n"
