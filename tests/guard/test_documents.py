@@ -18,7 +18,8 @@ SHIPPED = {
     "resolve/building/extensions.py:_known", "resolve/building/prebuilt.py:_known", "resolve/cuda/rules.py:_table",
     "resolve/freeze/debian_names.py:_names", "resolve/settings/environment.py:rules",
     "resolve/settings/modules.py:families", "resolve/system/release.py:known_releases",
-    "resolve/system/sonames.py:_table", "resolve/system/system_rules.py:rules", "running/site.py:rules",
+    "resolve/system/sonames.py:_table", "resolve/system/system_rules.py:rules",
+    "resolve/system/needed.py:_table", "resolve/vendor/recognise.py:table", "running/site.py:rules",
     "sandbox/filter.py:read_table", "services.py:read_services", "snapshot/conda_names.py:names",
 }  # fmt: skip
 # The user's own configuration and choices. `decisions.py` has tests of its own (tests/test_decisions.py).

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
+import shlex
 import urllib.parse
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -189,7 +190,7 @@ def _way_on(index: Index) -> str:
     """Return how to name a mirror of a service; empty for an index of the machine's own configuration."""
     if not index.service:
         return ""
-    return f"check the network and the proxy settings, or name a mirror: --service {index.service}=URL"
+    return f"check the network and the proxy settings, or name a mirror: --service {shlex.quote(index.service)}=URL"
 
 
 def _address(index: Index, project: str) -> str:
