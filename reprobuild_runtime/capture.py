@@ -3829,6 +3829,11 @@ def _quoted(value: str, before: str = "") -> bool:
     return drawn and looks_chosen(value, literal=bool(before) and before not in ('="', '=\\"'))
 
 
+def _names_quoted(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
+    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and _quoted(value)
+
+
 def _mixed(value: str) -> bool:
     """Whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
@@ -3987,7 +3992,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "wandb",
         ("wandb",),
-        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}[\"']?"
+        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
         r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
@@ -4157,6 +4162,74 @@ VALUES: tuple[Rule, ...] = (
         r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
         _quoted,
         near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+    ),
+    Rule(  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
+        "assigned-typed",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
+        r"(?::[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?="
+        r"[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
+        _names_quoted,
+        near=r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    Rule(  # in three quotes
+        "assigned-block",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
+        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
+        _names_quoted,
+        near=r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
+    ),
+    Rule(  # words of a command in a list, and the default of an option
+        "option-word",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
+        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _names_quoted,
+        near=r"[\"']--?[A-Za-z]",
+    ),
+    Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
+        "set-variable",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
+        r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        _names_secret,
+        near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
+    ),
+    Rule(  # a list of variables, as Kubernetes and ECS have it
+        "named-value",
+        ("value:", 'value":', "value':", 'value\\":'),
+        r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){1,40}"
+        r"\\?[\"']?value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<secret>[^\s\"'\\,{}]{8,400})",
+        _names_quoted,
+        near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
+        lines=1,
+    ),
+    Rule(  # what is taken where a variable is not set
+        "or-value",
+        (" or ",),
+        r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']"
+        r"(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _names_quoted,
+        near=r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
+    ),
+    Rule(
+        "element",
+        ("key>", "token>", "secret>", "password>", "passphrase>"),
+        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
+        _names_quoted,
+        near=r">[^\s<>]{8,200}</",
+    ),
+    Rule(  # the whole address is percent-encoded
+        "url-encoded-whole",
+        ("%40", "2540"),
+        r"%(?:25){0,3}3[Aa](?:%(?:25){0,3}2[Ff]){2}([^\s/@'\"<>?#%&]{0,100}%(?:25){0,3}3[Aa]"
+        r"(?:(?!%(?:25){0,3}2[Ff]%)[^\s/@'\"<>?#&]){1,200}?)%(?:25){0,3}40",
+        _encoded_login,
+        run=True,
+        near="2[Ff]%(?:25){0,3}2[Ff]",
     ),
     Rule(  # any name of a secret, with what is surely generated
         "assigned-text",
@@ -4427,6 +4500,15 @@ _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
 # A login whose `@` is percent-encoded; no host has one.
+# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
+# path leaves; digits before a sign are a port.
+_LOOSE_LOGIN = re.compile(
+    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
+)
+# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
+_PLAIN_LOGIN = re.compile(
+    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
+)
 _ENCODED_AT = re.compile("%(?:25){0,9}40")
 # After an address of IPv6: what is neither a port nor a template.
 _NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
@@ -4463,6 +4545,17 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def without_logins(text: str) -> str:
+    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+
+    `redact` cuts more, and would cut the words of a message that names a secret.
+    """
+    if not any(mark in text for mark in ("@", "://", "%40")):
+        return text
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(rf"\1{GONE}@", text)))[0]
 
 
 def redact(text: str) -> str:
@@ -4599,6 +4692,9 @@ _TEMPLATE = re.compile(
 _NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
 _GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
 _RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# A proxy without a scheme, which programs take, too.
+_PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
+_PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
 # How far from an option the name of its program may stand.
 _NEAR = 200
 
@@ -4611,6 +4707,8 @@ def secret_variable(name: str, value: str) -> str | None:
     """
     if NOTHING.fullmatch(value):
         return None
+    if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
+        return "login"
     found = (
         secret_name(name, value)
         or secret_value(value)

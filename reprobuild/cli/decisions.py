@@ -22,6 +22,7 @@ from reprobuild.decisions import (
 )
 from reprobuild.errors import UsageError
 from reprobuild.profiles import check_profile
+from reprobuild.resolve.decision_secrets import refuse_secrets, secret_decisions
 
 
 def make_decisions(
@@ -81,14 +82,26 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
     if path is None:
         return Decisions(), directory.absolute()
     decisions, folder = read_decisions(path), path.absolute().parent
+    if follow:
+        refuse_secrets(decisions)  # before they are said, for a log keeps what is said
+    hidden = () if follow else secret_decisions(decisions)
     for line in stated(decisions):
-        common.note(f"decisions of {path}: {line}")
+        name = line.partition(" = ")[0]
+        secret = any(f"{one}.".startswith(f"{name}.") or f"{name}.".startswith(f"{one}.") for one in hidden)
+        common.note(
+            f"decisions of {path}: {_named(name)} = ***" if secret else f"decisions of {path}: {line}"
+        )
     if follow and not named and (refused := unconfirmed(decisions)):
         raise UsageError(
             f"{path} lies beside the snapshot, and decides what only you can: {'; '.join(refused)}",
             hint=_naming(directory, path),
         )
     return decisions, folder
+
+
+def _named(name: str) -> str:
+    """Return the name of a decision for a line whose value is hidden; a name may hold the secret itself."""
+    return name.partition(".")[0]
 
 
 def _naming(directory: Path, path: Path) -> str:

@@ -84,7 +84,14 @@ def moves() -> bool:
 
 
 def harmless(text: str) -> str:
-    """Escape what steers a terminal: messages hold names of files that others chose."""
+    """Escape what steers a terminal, for others chose names of files, and cut the logins out of addresses.
+
+    Each error, hint, note and step goes through here, so that a log never has a login.
+    """
+    if any(mark in text for mark in ("@", "://", "%40")):  # else the import would cost more than the rest
+        from reprobuild.secrets import without_logins
+
+        text = without_logins(text)
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 

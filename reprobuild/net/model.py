@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
+from reprobuild.secrets import GONE
 
 # What is lost of a transfer that breaks off, at most, and what is hashed at a time.
 CHUNK = 1 << 18
+_NO_PORT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://[^/:@\[]{0,200}:)(?!\d{0,9}(?:[/?#]|\Z))[^@]*\Z")
 _PORTS = {"http": 80, "https": 443}
 OTHER = "another file stands there now; find the one that was locked, or make a new lock"
 PAGE = (
@@ -63,8 +66,11 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
     try:
         return without_credentials(url)
     except ValueError as err:
-        shown = url.rpartition("@")[2]
-        raise FetchError(f"{shown!r} is no address: {err}", hint="the index or the lock names it") from None
+        # What follows a colon may be a password, which the error of a port would show.
+        password = _NO_PORT.match(url)
+        shown = f"{password[1]}{GONE}" if password else url.rpartition("@")[2]
+        why = "what follows its second colon is no port" if password else str(err)
+        raise FetchError(f"{shown!r} is no address: {why}", hint="the index or the lock names it") from None
 
 
 def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:

@@ -26,12 +26,21 @@ def refuse_secrets(decisions: Decisions) -> None:
     Raises:
         UsageError: with the decision and the rule that found it; never the value.
     """
-    for name, text in _texts("", decisions.recorded()):
-        if rule := _rule(name, text):
-            raise UsageError(
-                f"the decision {name} holds a secret ({rule}), and a lock keeps its decisions for ever",
-                hint=_AT_RUNTIME if name == "workload.command" else _TAKE_OUT,
-            )
+    for name, rule in secret_decisions(decisions).items():
+        raise UsageError(
+            f"the decision {name} holds a secret ({rule}), and a lock keeps its decisions for ever",
+            hint=_AT_RUNTIME if name == "workload.command" else _TAKE_OUT,
+        )
+
+
+def secret_decisions(decisions: Decisions) -> dict[str, str]:
+    """Return {name: rule} of the decisions that hold a secret."""
+    texts = _texts("", decisions.recorded())
+    rules = {}
+    for name, text in texts:
+        if name not in rules and (rule := _rule(name, text)):
+            rules[name] = rule
+    return rules
 
 
 def _rule(name: str, text: str) -> str | None:

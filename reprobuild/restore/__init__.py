@@ -18,7 +18,7 @@ from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.restore import git as program
 from reprobuild.restore.bundle import damaged, read_pack
 from reprobuild.restore.files import File, bare_repositories, list_files, write_files
-from reprobuild.restore.origins import Address, addresses, is_remote_name, missing
+from reprobuild.restore.origins import Address, addresses, is_remote_name, missing, shown
 from reprobuild.restore.paths import check_path, inside
 from reprobuild.snapshot.captured import unquoted
 from reprobuild.snapshot.repositories import Repository
@@ -46,6 +46,8 @@ _SETTINGS = {
 
 class Restored(Struct, frozen=True, kw_only=True):
     """One work tree that was made: where, on which commit, and the address that had the commits of the remote.
+
+    `address` has neither user nor password, so that it can be shown.
 
     `bare` has the folders in it that are git repositories of their own without a work tree: git follows their
     configuration where a command starts in them.
@@ -142,7 +144,7 @@ class _Restored:
         branch = unquoted(self.one.branch).decode("utf-8", "replace") if self.one.branch else None
         return Restored(
             name=self.one.name, folder=self.target, head=self.one.head, branch=branch,
-            address=address.place if address else None, bare=bare_repositories(files),
+            address=shown(address.place) if address else None, bare=bare_repositories(files),
         )  # fmt: skip
 
     def git(
@@ -185,11 +187,11 @@ class _Restored:
             except ReproError as err:
                 if address.named:
                     raise
-                refused.append(f"{address.place}: {escaped(str(err).splitlines()[0])}")
+                refused.append(f"{shown(address.place)}: {escaped(str(err).splitlines()[0])}")
                 continue
             if not self._absent():
                 return address
-            refused.append(f"{address.place}: it does not have the commit")
+            refused.append(f"{shown(address.place)}: it does not have the commit")
         if absent := self._absent():
             raise missing(self.one, absent[0], asked, refused)
         return None
@@ -200,7 +202,7 @@ class _Restored:
     def _fetch(self, address: Address) -> None:
         program.check_address(address.place, SnapshotError)
         spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
-        self._take(address, spec, purpose=f"fetch {address.place}")
+        self._take(address, spec, purpose=f"fetch {shown(address.place)}")
         for oid in self._absent():
             try:
                 self._take(address, oid, purpose=f"fetch commit {oid[:12]}")

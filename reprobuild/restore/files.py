@@ -20,6 +20,10 @@ from reprobuild.snapshot.repositories import Repository
 _LISTING = 256 << 20  # bytes of a list of `MOST_MEMBERS` files
 _AT_ONCE = 64 << 20  # bytes of files in memory
 _HEADER = 128  # git's line before each of them, and the end of line behind it
+_REPOSITORIES = (
+    {b"head", b"objects", b"refs"}, {b"head", b"commondir"}, {b"config", b"objects", b"refs"},
+)  # fmt: skip
+_OF_REPOSITORY = frozenset().union(*_REPOSITORIES)
 _LINK, _SUBMODULE = b"120000", b"160000"
 
 
@@ -167,14 +171,21 @@ def _contents(work: WorkTree, files: Sequence[File]) -> Iterator[tuple[File, byt
 
 
 def bare_repositories(files: Sequence[File]) -> tuple[str, ...]:
-    """Return the folders of a tree that git takes for repositories: they have `HEAD`, `objects` and `refs`.
+    """Return the folders of a tree that git takes for repositories, or that have the configuration of one.
 
+    A repository has `HEAD`, `objects` and `refs`, or `HEAD` and `commondir`, which leads to the folder with the rest.
     git follows the configuration in such a folder where a command starts in it (`safe.bareRepository`).
     """
     tops: dict[bytes, set[bytes]] = {}
     for file in files:
         steps = file.path.split(b"/")
         for number, step in enumerate(steps):
-            if step.lower() in (b"head", b"objects", b"refs"):
+            if step.lower() in _OF_REPOSITORY:
                 tops.setdefault(b"/".join(steps[:number]), set()).add(step.lower())
-    return tuple(sorted(os.fsdecode(top) or "." for top, parts in tops.items() if len(parts) == 3))
+    return tuple(
+        sorted(
+            os.fsdecode(top) or "."
+            for top, parts in tops.items()
+            if any(kind <= parts for kind in _REPOSITORIES)
+        )
+    )

@@ -13,7 +13,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reprobuild import proc
+from reprobuild import proc, secrets
 from reprobuild.errors import ReproError
 from reprobuild.proc.failures import failed
 from reprobuild.restore.logins import REFUSED, handed, login_for, without_netrc
@@ -58,7 +58,7 @@ def check_address(place: str, error: type[ReproError]) -> None:
     """
     if danger := _danger(place):
         raise error(
-            f"git is not given the address {escaped(place)}: {danger}",
+            f"git is not given the address {escaped(secrets.without_logins(place))}: {danger}",
             hint=f"name a path, HOST:PATH, or an address of {', '.join(PROTOCOLS)}",
         )
 

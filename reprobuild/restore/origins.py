@@ -51,14 +51,19 @@ def is_remote_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and ".." not in name and not name.endswith((".", ".lock"))
 
 
+def shown(place: str) -> str:
+    """Return an address for the eyes: without user and password."""
+    return secrets.without_logins(place)
+
+
 def missing(one: Repository, oid: str, asked: Sequence[Address], refused: Sequence[str]) -> SnapshotError:
     """Return the error for a commit that no address has; the caller raises it."""
     if any(address.named for address in asked):
-        where = f"not in {escaped(asked[0].place)}"
+        where = f"not in {escaped(shown(asked[0].place))}"
     else:
         said = "".join(f"\n  {secrets.redact(escaped(line))}" for line in refused)
         where = f"not in the snapshot: a remote had it{said}"
-    known = ", ".join(remote.url for remote in one.remotes)
+    known = ", ".join(shown(remote.url) for remote in one.remotes)
     return SnapshotError(
         f"commit {oid[:12]} of {one.name} is {where}",
         hint=f"name a clone or an address that has it: --source {_option(one)}; the remotes were: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from reprobuild.secrets.cut import redact as redact
 from reprobuild.secrets.cut import secret_query as secret_query
 from reprobuild.secrets.cut import strip_credentials as strip_credentials
+from reprobuild.secrets.cut import without_logins as without_logins
 from reprobuild.secrets.files import secret_file as secret_file
 from reprobuild.secrets.files import secret_name_of_file as secret_name_of_file
 from reprobuild.secrets.rules import VALUES as VALUES

@@ -31,6 +31,15 @@ _LATER_HOST = re.compile(
     r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
 )
 # A login whose `@` is percent-encoded; no host has one.
+# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
+# path leaves; digits before a sign are a port.
+_LOOSE_LOGIN = re.compile(
+    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
+)
+# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
+_PLAIN_LOGIN = re.compile(
+    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
+)
 _ENCODED_AT = re.compile("%(?:25){0,9}40")
 # After an address of IPv6: what is neither a port nor a template.
 _NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
@@ -67,6 +76,17 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def without_logins(text: str) -> str:
+    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+
+    `redact` cuts more, and would cut the words of a message that names a secret.
+    """
+    if not any(mark in text for mark in ("@", "://", "%40")):
+        return text
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(rf"\1{GONE}@", text)))[0]
 
 
 def redact(text: str) -> str:

@@ -78,6 +78,11 @@ def _quoted(value: str, before: str = "") -> bool:
     return drawn and looks_chosen(value, literal=bool(before) and before not in ('="', '=\\"'))
 
 
+def _names_quoted(value: str, name: str) -> bool:
+    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
+    return secret_name(name.replace("-", "_").replace(".", "_"), value) is not None and _quoted(value)
+
+
 def _mixed(value: str) -> bool:
     """Whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
@@ -236,7 +241,7 @@ VALUES: tuple[Rule, ...] = (
     Rule(
         "wandb",
         ("wandb",),
-        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}[\"']?"
+        r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
         r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
     ),
     Rule(  # a slash in the password, but for a port and a path with `r.git@commit`
@@ -406,6 +411,74 @@ VALUES: tuple[Rule, ...] = (
         r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
         _quoted,
         near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+    ),
+    Rule(  # with its type, or made by a call: `api_key: str = "..."`, `api_key=SecretStr("...")`
+        "assigned-typed",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[ \t]{0,4}"
+        r"(?::[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60}[ \t]{0,4})?="
+        r"[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"[bfru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{12,200})\\?[\"']",
+        _names_quoted,
+        near=r"=[ \t]{0,4}(?:(?:[A-Za-z][\w.]{0,40}\([ \t]{0,4}[a-z_]{1,20}[ \t]{0,2}=|Secret(?:Str)?\()[ \t]{0,2})?"
+        r"[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{12}",
+    ),
+    Rule(  # in three quotes
+        "assigned-block",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}"
+        r"[bfru]{0,2}(?:(?:\\?\"){3}|'{3})(?P<secret>[^\s\"'\\]{8,200})(?:\\?\"|'){3}",
+        _names_quoted,
+        near=r"\"\\?\"\\?\"|'{3}|\\\"\\\"",
+    ),
+    Rule(  # words of a command in a list, and the default of an option
+        "option-word",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"\\?[\"']--?(?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][ \t]{0,4},\s{0,40}"
+        r"(?:[^\n\"']{0,80}?default[ \t]{0,4}=[ \t]{0,4})?\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _names_quoted,
+        near=r"[\"']--?[A-Za-z]",
+    ),
+    Rule(  # in a Dockerfile, a notebook, csh, fish and Windows
+        "set-variable",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
+        r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
+        _names_secret,
+        near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
+    ),
+    Rule(  # a list of variables, as Kubernetes and ECS have it
+        "named-value",
+        ("value:", 'value":', "value':", 'value\\":'),
+        r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){1,40}"
+        r"\\?[\"']?value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<secret>[^\s\"'\\,{}]{8,400})",
+        _names_quoted,
+        near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
+        lines=1,
+    ),
+    Rule(  # what is taken where a variable is not set
+        "or-value",
+        (" or ",),
+        r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"'][)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']"
+        r"(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _names_quoted,
+        near=r"[)\]][ \t]{1,4}or[ \t]{1,4}\\?[\"']",
+    ),
+    Rule(
+        "element",
+        ("key>", "token>", "secret>", "password>", "passphrase>"),
+        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
+        _names_quoted,
+        near=r">[^\s<>]{8,200}</",
+    ),
+    Rule(  # the whole address is percent-encoded
+        "url-encoded-whole",
+        ("%40", "2540"),
+        r"%(?:25){0,3}3[Aa](?:%(?:25){0,3}2[Ff]){2}([^\s/@'\"<>?#%&]{0,100}%(?:25){0,3}3[Aa]"
+        r"(?:(?!%(?:25){0,3}2[Ff]%)[^\s/@'\"<>?#&]){1,200}?)%(?:25){0,3}40",
+        _encoded_login,
+        run=True,
+        near="2[Ff]%(?:25){0,3}2[Ff]",
     ),
     Rule(  # any name of a secret, with what is surely generated
         "assigned-text",

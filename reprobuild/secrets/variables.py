@@ -39,6 +39,9 @@ _TEMPLATE = re.compile(
 _NO_PASSWORD = re.compile(r"[a-z_][a-z_-]*|\d{1,5}|[./].*", re.DOTALL)
 _GROUP = re.compile(r"[a-z_][a-z0-9_-]*\$?|\d+")
 _RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container")
+# A proxy without a scheme, which programs take, too.
+_PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
+_PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
 # How far from an option the name of its program may stand.
 _NEAR = 200
 
@@ -51,6 +54,8 @@ def secret_variable(name: str, value: str) -> str | None:
     """
     if NOTHING.fullmatch(value):
         return None
+    if _PROXY.fullmatch(name) and _PROXY_LOGIN.match(value):
+        return "login"
     found = (
         secret_name(name, value)
         or secret_value(value)

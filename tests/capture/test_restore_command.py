@@ -181,6 +181,39 @@ def test_the_captured_remote_is_asked(tmp_path: Path) -> None:
     assert git(tmp_path / "again", "rev-parse", "origin/main") == git(top, "rev-parse", "origin/main")
 
 
+@pytest.mark.parametrize("json_option", [(), ("--json",)], ids=["text", "json"])
+def test_the_login_of_an_address_is_used_and_not_shown(json_option: tuple[str, ...], tmp_path: Path) -> None:
+    _, host = served(tmp_path)
+    address = f"{host.url.replace('://', '://ada:PwSecret77@')}/origin.git"
+    words = ("restore", tmp_path / "snapshot", "clone", "-o", tmp_path / "again", *json_option)
+    with host:
+        done = reprobuild(*words, "--source", f"clone={address}", env=ENV)
+        assert done.returncode == 0, done.stderr
+        assert f"{host.url}/origin.git" in done.stdout
+        assert "PwSecret77" not in done.stdout + done.stderr
+        assert "PwSecret77" not in (tmp_path / "again/.git/config").read_text()
+
+
+@pytest.mark.parametrize(
+    "address", ["http://ada:PwSecret77@127.0.0.1:1/x.git", "ada:PwSecret77@127.0.0.1:x.git"]
+)
+def test_the_login_of_an_address_that_fails_is_not_shown(address: str, tmp_path: Path) -> None:
+    take(worked_on(tmp_path), tmp_path / "snapshot")
+    words = (
+        "restore",
+        tmp_path / "snapshot",
+        "clone",
+        "-o",
+        tmp_path / "again",
+        "--source",
+        f"clone={address}",
+    )
+    done = reprobuild(*words, env=ENV)
+    assert done.returncode != 0
+    assert "127.0.0.1:" in done.stderr
+    assert "PwSecret77" not in done.stdout + done.stderr
+
+
 def test_offline_asks_no_remote(tmp_path: Path) -> None:
     top, host = served(tmp_path)
     with host:

@@ -103,6 +103,16 @@ def test_no_lock_is_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert err.count("error: the decision workload.command holds a secret (huggingface)") == 2
     assert TOKEN not in out + err
     assert not lock.exists()
+    for command in (f"--api-key, {LOGIN}x7Q2", f"--password, {PASSWORD}"):
+        (tmp_path / "reprobuild.yaml").write_text(
+            f"workload: {{command: [python, t.py, {command}], outputs: [x.pt]}}\n"
+        )
+        assert cli.run_line(["lock", str(captured), "-o", str(lock), *store]) == 2
+        cli.run_line(["show", str(captured)])
+        out, err = capfd.readouterr()
+        assert "error: the decision workload.command holds a secret (" in err
+        assert LOGIN not in out + err
+        assert PASSWORD not in out + err
     assert not list((tmp_path / "o").glob("*.lock"))
 
 

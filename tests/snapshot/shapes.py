@@ -105,6 +105,16 @@ MORE = {
     "openssh": PEM.replace("{kind}", "OPENSSH "),
     "sentry-dsn": "https://{h32}@o123.ingest.example/45", "aws-session": "AWS_SESSION_TOKEN={b200}",
     "wandb-env": "WANDB_API_KEY={h40}", "gitlab-runner": "glrt-{w20}", "vault-batch": "hvb.{w150}",
+    "assigned-typed": 'api_key: str = "{a32}"', "typed-optional": "api_key: Optional[str] = field(default='{a32}')",
+    "assigned-call": 'api_key=SecretStr("{a32}")', "assigned-block": 'password = """{a32}"""',
+    "option-word": '["--api-key", "{a32}"]', "option-default": 'add_argument("--api-key", type=str, default="{a32}")',
+    "set-variable": "ENV WANDB_API_KEY {h40}", "set-notebook": "%env WANDB_API_KEY {h40}",
+    "set-csh": "setenv WANDB_API_KEY {h40}", "set-fish": "set -x WANDB_API_KEY {h40}",
+    "named-value": "- name: WANDB_API_KEY\n  value: {h40}",
+    "named-json": '{"name": "WANDB_API_KEY", "value": "{h40}"}',
+    "or-value": 'os.environ.get("API_KEY") or "{a32}"', "element": "<password>{a32}</password>",
+    "url-encoded-whole": "https%3A%2F%2Fada%3A{a16}%40h.example%2Fx",
+    "wandb-notebook": '"wandb.login(key=\\"{h40}\\")\\n"',
     "basic-header": "Authorization: Basic login:", "json-password": '{"host": "x", "password": "{a16}"}',
 }  # fmt: skip
 

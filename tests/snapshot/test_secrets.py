@@ -544,6 +544,9 @@ HOSTILE = [
     "7z a -y " * 25_000, "host=a user=b " * 14_000, "b3BlbnNzaC1rZXktdjE" * 10_000, "password=a1b2 " * 14_000,
     "a/b@" * 50_000,
     "b3BlbnNzaC1rZXktdjE" + "A" * 20 + "\n\n" * 90_000, "curl -b a=" * 20_000, "unzip -o -" * 20_000, "a%3A" * 50_000,
+    "api_key: a" * 20_000, "key='" + "\"'" * 100_000, "'--key', " * 22_000, "env KEY " * 25_000,
+    "name: a value: " * 13_000,
+    "'a') or '" * 22_000, "<a>" * 66_000, "%3A%2F%2F" * 22_000, "%3a" * 66_000, "key=a(" * 33_000,
     "mc alias set a http://a b " * 8_000, "https:/a:b" * 20_000, "smbclient -U a%" * 13_000, "a/" * 100_000,
 ]  # fmt: skip
 
@@ -552,6 +555,13 @@ HOSTILE = [
 def test_a_percent_sign_makes_no_template(password: str) -> None:
     assert secrets.find(f"export DB_PASS={password}\n".encode())
     assert secrets.find(b"export DB_PASS=abc1%s\n") == []
+
+
+@pytest.mark.parametrize("name", ["ftp_proxy", "https_proxy", "ALL_PROXY"])
+def test_a_login_of_a_proxy_without_a_scheme(name: str) -> None:
+    assert secrets.secret_variable(name, "ada:uWx2MqtYygX0bK9z@proxy.example:3128") == "login"
+    for value in ("proxy.example:3128", "ada@proxy.example:3128", "ada:$PASSWORD@proxy.example:3128"):
+        assert secrets.secret_variable(name, value) is None
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])

@@ -1,0 +1,29 @@
+"""The folders of a tree that git takes for repositories are named, also those that share one by `commondir`."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprobuild.restore.files import File, bare_repositories
+
+
+@pytest.mark.parametrize(
+    ("paths", "folders"),
+    [
+        (("x/HEAD", "x/objects/a", "x/refs/b"), ("x",)),
+        (
+            ("data/HEAD", "data/commondir", "common/config", "common/objects/a", "common/refs/b"),
+            ("common", "data"),
+        ),
+        (("a/b/Head", "a/b/CommonDir"), ("a/b",)),
+        (("HEAD", "commondir"), (".",)),
+        (("x/HEAD", "x/objects/a"), ()),
+        (("x/config", "x/objects/a", "y/refs/b"), ()),
+        (("x/commondir", "x/config"), ()),
+    ],
+)
+def test_folders_with_the_configuration_of_a_repository(
+    paths: tuple[str, ...], folders: tuple[str, ...]
+) -> None:
+    files = [File(b"100644", b"0" * 40, 1, path.encode()) for path in paths]
+    assert bare_repositories(files) == folders

@@ -1,0 +1,156 @@
+"""No error, hint, note or step has a login: each option of each verb is given one, and the output is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from reprobuild import cli, secrets
+from reprobuild.cli import common
+from reprobuild.errors import FetchError
+from reprobuild.net.model import split_credentials
+
+# These take no address. `capture` is a program of its own, and both name the folders that the user gave.
+WITHOUT = ("capture", "doctor", "completion")
+PASSWORD = "ErrPwSecret77"
+LOGINS = (
+    f"https://ada:{PASSWORD}@127.0.0.1:1/x.git",
+    f"deb https://ada:{PASSWORD}@127.0.0.1:1/debian x main",
+    f"http://ada:{PASSWORD} @127.0.0.1:1/simple",
+    f"ada:{PASSWORD}@127.0.0.1:x.git",
+)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield each verb with each option that takes a text, and with "" for its arguments."""
+    for verb in set(cli.VERBS) - set(WITHOUT):
+        command = cli.cli.get_command(click.Context(cli.cli), verb)
+        assert command is not None
+        yield verb, ""
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.is_flag and not option.count:
+                yield verb, option.opts[-1]
+
+
+CASES = sorted(set(texts()))
+
+
+def test_the_options_are_found() -> None:
+    assert {("lock", "--source"), ("lock", "--archive"), ("restore", "--source"), ("pull", "--out")} <= set(
+        CASES
+    )
+    assert len(CASES) > 100
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    captured = tmp_path_factory.mktemp("unsaid") / "snap"
+    captured.mkdir()
+    (captured / "requirements.txt").write_bytes(b"\xff\xfe\0")  # no host is asked for what cannot be read
+    return captured
+
+
+def line(verb: str, option: str, login: str, snapshot: Path, out: Path) -> list[str]:
+    """Return a command line that has the login in one option, or for each argument."""
+    command = cli.cli.get_command(click.Context(cli.cli), verb)
+    assert command is not None
+    words = [verb]
+    for one in command.params:
+        if isinstance(one, click.Argument):
+            words += [login if not option else str(snapshot)]
+        elif one.opts[-1] == "--out" and option != "--out":
+            words += ["--out", str(out / "out")]
+        elif one.opts[-1] == "--store" and option != "--store":
+            words += ["--store", str(out / "store")]
+        elif one.opts[-1] == "--offline":
+            words += ["--offline"]
+    return [*words, option, login] if option else words
+
+
+def metavar(verb: str, option: str) -> str:
+    command = cli.cli.get_command(click.Context(cli.cli), verb)
+    assert command is not None
+    return next((str(one.metavar) for one in command.params if option and option in one.opts), "=")
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # sockets of the engine's client
+@pytest.mark.parametrize(("verb", "option"), CASES, ids=[" ".join(case) for case in CASES])
+def test_no_option_makes_a_login_appear(
+    verb: str, option: str, snapshot: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for number, login in enumerate(LOGINS):
+        for prefix in ("", "NAME=") if "=" in metavar(verb, option) else ("",):
+            cli.run_line(line(verb, option, prefix + login, snapshot, tmp_path / str(number)))
+            out, err = capfd.readouterr()
+            assert PASSWORD not in out + err
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_a_forgotten_name_shows_the_address_alone(login: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run_line(["lock", "x", "-o", "y", "--source", login]) == 2
+    err = capfd.readouterr().err
+    assert "error: --source " in err
+    assert "not of the form NAME=..." in err
+    assert "127.0.0.1" in err
+    assert PASSWORD not in err
+
+
+def test_a_note_has_no_login(capfd: pytest.CaptureFixture[str]) -> None:
+    for login in LOGINS:
+        common.note(f"asking {login} again")
+    err = capfd.readouterr().err
+    assert err.count("asking ") == err.count(" again\n") == len(LOGINS)
+    assert PASSWORD not in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"http://ada:a b{PASSWORD}@127.0.0.1:1/simple",
+        f"http://ada:a'{PASSWORD}@127.0.0.1:1/simple",
+        f"http://ada:a/{PASSWORD}@127.0.0.1:1/simple",
+        f"http://ada:{PASSWORD}@[::1]/simple",
+        f"http://ada:{PASSWORD}@[::bad/simple",
+        f"--source 'a=ada:{PASSWORD}@h.invalid:x'",
+        f"https://127.0.0.1:1/simple?token={PASSWORD}",
+        f"https://h.invalid/t/xy-{PASSWORD}-abcd/c",
+        f"https:/ada:{PASSWORD}@h.invalid/x",
+    ],
+)
+def test_other_forms_of_a_login(text: str) -> None:
+    assert PASSWORD not in secrets.without_logins(f"cannot read {text}: no")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker.io/library/python:3.11@sha256:" + "0123456789abcdef" * 4,
+        "git@example.org:ada/x.git", "git+ssh://git@example.org/x@main", "name @ https://example.org/x.whl#sha256=ab",
+        "https://example.org:8080 refused ada@example.org", "see http://example.org: ada@example.org",
+        "write to ada@example.org: the password of the archive is missing", "x.py:12: ada@example.org",
+        "fetch https://example.org/x.git@abc: it has no commit", "libc6:amd64=2.36 of ada@example.org",
+    ],
+)  # fmt: skip
+def test_what_has_no_login_stays(text: str) -> None:
+    assert secrets.without_logins(text) == text
+
+
+@pytest.mark.parametrize("part", ["http://a:", "a:b@", "://a: b", "ada:x", "%40http:"])
+def test_a_long_message_is_read_quickly(part: str) -> None:
+    began = time.process_time()
+    secrets.without_logins(part * 20_000)
+    assert time.process_time() - began < 5
+
+
+def test_what_is_no_address_does_not_show_its_port() -> None:
+    with pytest.raises(FetchError) as err:
+        split_credentials(f"http://ada:{PASSWORD}")
+    assert str(err.value) == "'http://ada:***' is no address: what follows its second colon is no port"
