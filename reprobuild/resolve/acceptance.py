@@ -35,6 +35,7 @@ _COMPUTING = frozenset(
         "triton",
     }
 )
+_SOURCE = "unreachable-source"
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -67,7 +68,13 @@ def accept(
         raise LockError(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join(
-                [*_pythons(pythons), *_pinning(refused), *_bringing(refused), *_accepting(refused)]
+                [
+                    *_pythons(pythons),
+                    *_pinning(refused),
+                    *_naming(refused),
+                    *_bringing(refused),
+                    *_accepting(refused),
+                ]
             ),
             listing=["all of them:", *map(_line, refused)] if _sums_up(groups) else (),
         )
@@ -122,6 +129,15 @@ def _pinning(refused: Sequence[Ruling]) -> list[str]:
         f"environment that ran with `pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
         f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}."
     ]
+
+
+def _naming(refused: Sequence[Ruling]) -> list[str]:
+    """Return the options that name the repositories of sources which cannot be had."""
+    names = sorted({ruling.subject for ruling in refused if ruling.kind == _SOURCE})
+    if not names:
+        return []
+    options = " ".join(f"--source {shlex.quote(name)}=PATH|URL" for name in names)
+    return [f"name a bundle, a clone or another remote with {options}"]
 
 
 def _bringing(refused: Sequence[Ruling]) -> list[str]:

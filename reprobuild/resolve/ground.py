@@ -84,7 +84,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     """What an environment stands on: the interpreter, the base, and the rulings of its packages.
 
     `system` is where the base comes from, for packages that are asked for later; `rulings` are the interpreter's.
-    `listed` are captured system packages that bring lines of the freeze to the system's own Python, each with why.
+    `listed` are names of system packages that bring lines of the freeze, each with why.
     """
 
     system: Packages
@@ -108,12 +108,11 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     snapshot = subject.snapshot
     choice = bring(subject.interpreter, snapshot, find)
     choice, system = _system(subject, choice, find, files, around)
-    listed = _listed(snapshot, choice.interpreter)
+    listed = _listed(snapshot)
     base, packages = system.pin(called=listed)
     settled = settle(choice, base, snapshot, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
-        listed = _listed(snapshot, settled.interpreter)
         base, packages = system.pin(called=listed)
     guessed = guess(snapshot, subject.decisions.python, settled.interpreter)
     return Ground(
@@ -122,9 +121,7 @@ def find_ground(subject: Subject, files: FileLists, around: Surroundings) -> Gro
     )  # fmt: skip
 
 
-def _listed(snapshot: Snapshot, interpreter: Interpreter) -> dict[str, str]:
-    if interpreter.kind != "system":
-        return {}
+def _listed(snapshot: Snapshot) -> dict[str, str]:
     return {package: "the freeze" for line in snapshot.requirements for package in packages_of(line.name)}
 
 

@@ -162,7 +162,7 @@ class Way:
             architecture="amd64",
             roots=(),
         )
-        decisions = Decisions(services=services, archives=(ppa,))
+        decisions = Decisions(services=services, archives=(ppa,), system="all")
         self.base, self.rulings = System(snapshot, wanted, decisions, around).pin()
         self.files = {deb.name: (deb.version, deb.file.sha256) for deb in self.base.packages}
 

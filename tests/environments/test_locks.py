@@ -76,7 +76,7 @@ def others(value: Any) -> list[Any]:
     if isinstance(value, int):
         return [value + 1]
     digits = "e" if value and not value.startswith(("e", "sha256:e")) else "f"
-    words = {"standalone": "conda", "environment": "build", "replaced": "excluded"}
+    words = {"standalone": "conda", "environment": "build", "replaced": "excluded", "all": "needed"}
     return [
         words.get(value, value), value + "x", value + "1", value + "/y", value.capitalize(),
         value.replace("-py3-", "-py2-"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from packaging.utils import InvalidWheelFilename
 import reprobuild
 from reprobuild.errors import LockError
 from reprobuild.guard.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
-from reprobuild.lock import read_lock, write_lock
+from reprobuild.lock import Wheel, read_lock, write_lock
 from reprobuild.resolve.freeze.files import Listed, _distribution
 from reprobuild.snapshot.freeze_url import _file_version
 from tests.verify.samples import artefact, make_lock, wheel
@@ -72,9 +73,15 @@ def test_a_name_of_many_tags_takes_no_time(name: str) -> None:
     assert time.process_time() - start < 0.02
 
 
+def built(name: str, count: int) -> tuple[Wheel, ...]:
+    """Return wheels of role `build` of one file name, each with other bytes."""
+    digests = (hashlib.sha256(str(number).encode()).hexdigest() for number in range(count))
+    files = (msgspec.structs.replace(artefact(name), sha256=digest) for digest in digests)
+    return tuple(msgspec.structs.replace(wheel("first"), role="build", file=file) for file in files)
+
+
 def test_a_lock_of_such_names_is_refused_at_once(tmp_path: Path) -> None:
-    bomb = msgspec.structs.replace(wheel("first"), role="build", file=artefact(BOMB))
-    write_lock(make_lock(wheels=(bomb,) * 200), tmp_path / "lock")
+    write_lock(make_lock(wheels=built(BOMB, 200)), tmp_path / "lock")
     start = time.process_time()
     with pytest.raises(LockError, match=r"64000 tags.* at `\$\.wheels\[0\]\.file\.filename`"):
         read_lock(tmp_path / "lock")
@@ -84,8 +91,7 @@ def test_a_lock_of_such_names_is_refused_at_once(tmp_path: Path) -> None:
 def test_a_lock_of_names_at_the_bound_is_read_without_making_tags(tmp_path: Path) -> None:
     part = ".".join("a" * 8)
     name = f"first-1-{part}-{part}-{part}.whl"
-    wheels = (msgspec.structs.replace(wheel("first"), role="build", file=artefact(name)),) * 5000
-    write_lock(make_lock(wheels=wheels), tmp_path / "lock")
+    write_lock(make_lock(wheels=built(name, 5000)), tmp_path / "lock")
     start = time.process_time()
     read_lock(tmp_path / "lock")
     assert time.process_time() - start < 2  # with tags: 3 s and more

@@ -63,7 +63,7 @@ def test_long_ways_through_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "MOST_STEPS", 200_000)
     with pytest.raises(BuildError, match="very long ways"):
         merge([[*links, *paths]])
-    assert len(merge([[*links, *paths[:90]]])) == 2
+    assert len(merge([[*links, *paths[:40]]])) == 2
 
 
 def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

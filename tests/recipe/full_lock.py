@@ -93,6 +93,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
         environment=(setting("ORDINARY"), Setting(name="LINES", value="one\ntwo")), workdir="/src/project",
         workload=Workload(command=("python", "train.py"), outputs=("out.pt",)),
         decisions=RecordedDecisions(
+            system="all", packages=("ffmpeg",),
             python="3.11", base="debian/bookworm", platform="linux/amd64", sources={"project": "project.bundle"},
             archives=(RecordedArchive(url=URL, key="AB", suites=("x",), components=("main",)),), indexes={"first": URL},
             channels=("conda-forge",), bake={"NAME": "value"}, drop=("gone",), accept=("withdrawn",), profile="torch",

@@ -32,7 +32,8 @@ BAD = (
     "\u202e touch PWNED \u202c", "\u2066x\u2069", "\u200f", "\u061c",
 )  # fmt: skip
 # Strings with a fixed vocabulary: no other text is one, and the walk over the types does not call them strings.
-WORDS = {"$.interpreter.kind", "$.wheels[...].role", "$.realised.wheels[...].role", "$.rulings[...].outcome"}
+WORDS = {"$.interpreter.kind", "$.wheels[...].role", "$.realised.wheels[...].role", "$.rulings[...].outcome",
+         "$.decisions.system"}  # fmt: skip
 # What the shell of a definition file may call, as functions that write down their words; the PATH is empty.
 CALLS = ("tar", "mkdir", "chmod", "cp", "rm", "touch", "cd")
 STUBS = "".join(f'{name}() {{ note {name} "$@"; }}\n' for name in CALLS)

@@ -85,8 +85,7 @@ def test_a_remote_that_would_start_a_program_is_not_asked(tmp_path: Path, store:
     path.write_text(text.replace("http://127.0.0.1:1/origin.git", address))
     shutil.rmtree(top)
     begin = time.monotonic()
-    with pytest.raises(LockError, match="git is not given the address"):
-        locked(tmp_path / "out", store, {})
+    assert "git is not given the address" in unreachable(locked(tmp_path / "out", store, {}))
     assert time.monotonic() - begin < 10
 
 
