@@ -27,6 +27,7 @@ from reprobuild.archive import (
     plain_header,
     read_tar,
 )
+from reprobuild.errors import BuildError
 
 EPOCH = 1_700_000_000
 LONG = "/".join(f"folder-{n:02}-{'x' * 20}" for n in range(12))
@@ -234,7 +235,7 @@ def tars(draw: st.DrawFn) -> bytes:
 def found_by(read: object, tar: bytes) -> Found:
     try:
         return list(read(io.BytesIO(tar)))  # type: ignore[operator]  # either reader
-    except (tarfile.TarError, ValueError) as err:
+    except (tarfile.TarError, ValueError, BuildError) as err:
         return type(err).__name__
 
 

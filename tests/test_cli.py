@@ -129,6 +129,7 @@ def test_verbs_are_the_modules() -> None:
         "__main__",
         "common",
         "decisions",
+        "documents",
         "fleets",
         "interrupt",
         "progress",
@@ -840,11 +841,9 @@ def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[soc
         process.send_signal(signum)
         out, err = process.communicate(timeout=15)
     assert process.returncode == 130
-    assert out == ""
-    assert (
-        err.lstrip()
-        == "error: interrupted\n\nhint: what was complete is kept; run the command again to go on\n"
-    )
+    hint = "what was complete is kept; run the command again to go on"
+    assert json.loads(out) == {"error": {"code": 130, "message": "interrupted", "hint": hint}}
+    assert err.lstrip() == f"error: interrupted\n\nhint: {hint}\n"
 
 
 LOST_SIGNAL = """

@@ -19,6 +19,15 @@ from tests.starts.decoys import RELATIVE, Decoys
 
 SCRIPT = Path(sys.executable).parent / "reprobuild"
 WANTED = Wanted()
+# How this machine's own indexes are reached.
+CERTIFICATES = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
 SNAPSHOT = EXAMPLE / "snapshot"
 
 
@@ -35,6 +44,7 @@ def command(decoys: Decoys, *words: str | Path) -> subprocess.CompletedProcess[s
         "PATH": f"{RELATIVE}:{os.environ['PATH']}", "HOME": str(home), "XDG_CONFIG_HOME": ".", "XDG_CACHE_HOME": ".",
         "UV_PYTHON_DOWNLOADS_JSON_URL": os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"],
     }  # fmt: skip
+    env |= {name: os.environ[name] for name in CERTIFICATES if name in os.environ}
     argv = [SCRIPT, *map(str, words)]
     return subprocess.run(
         argv, cwd=decoys.place, env=env, capture_output=True, text=True, timeout=300, check=False

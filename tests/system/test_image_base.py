@@ -55,6 +55,7 @@ TOP = [
     file("usr/share/doc/tar/.wh..wh..opq"),
     file("usr/share/doc/tar/new", b"new"),
     file("var/log/vendor.log", b"when"),
+    folder("tmp", mode=0o1777),
     file("tmp/left", b"x"),
     file("usr/sbin/policy-rc.d", b"#!/bin/sh\nexit 101\n# the vendor's\n", mode=0o755),
 ]
@@ -392,7 +393,7 @@ def test_what_an_image_says_of_itself_is_checked(
 def test_hostile_layers_are_refused(members: list[Member], said: str, tmp_path: Path) -> None:
     store = Store(tmp_path)
     if members[0][0].name == "device":
-        members[0][0].type = tarfile.CHRTYPE
+        members[0][0].type, members[0][0].devmajor, members[0][0].devminor = tarfile.CHRTYPE, 1, 3
     base = Base(distribution="debian", release="made", packages=(), image=small(store, *members))
     with pytest.raises(BuildError) as err:
         realise_base(base, store, EPOCH)
@@ -403,7 +404,7 @@ def test_hostile_layers_are_refused(members: list[Member], said: str, tmp_path: 
 def test_a_device_has_a_hint_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
     member = file("device")
-    member[0].type = tarfile.CHRTYPE
+    member[0].type, member[0].devmajor, member[0].devminor = tarfile.CHRTYPE, 1, 3
     base = Base(distribution="debian", release="made", packages=(), image=small(store, member))
     with pytest.raises(BuildError) as err:
         realise_base(base, store, EPOCH)
