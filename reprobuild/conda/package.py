@@ -35,7 +35,7 @@ _DISTRIBUTION = re.compile(
 )
 _SCRIPT = re.compile(r"bin/\.(?P<package>[^/]+)-(?P<kind>pre-link|post-link)\.sh")
 _ACTIVATE = re.compile(r"etc/conda/activate\.d/[^/]+\.sh")
-_EXPORT = re.compile(r"(?m)^\s*export\s+([A-Za-z_][A-Za-z0-9_]*)=")
+_EXPORT = re.compile(r"(?m)^[ \t]*export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=")
 _ENOUGH = {"index.json", "paths.json"}
 _MOST_INFO = 64 << 20  # paths.json of the largest packages has some 10 MB
 T = TypeVar("T")

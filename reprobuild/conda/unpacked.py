@@ -11,7 +11,7 @@ import posixpath
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ _OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
 _ENTRY_POINT = re.compile(
     r"\s*(?P<name>[A-Za-z0-9_][\w.-]*)\s*=\s*[A-Za-z_][\w.]*\s*(:\s*[A-Za-z_][\w.]*)?\s*"
 )
-_OURS = re.compile(r"conda-meta/([^/]*\.json|history)|info(/.*)?")
+# What rattler itself writes in a prefix; `__clobbers__` holds files of which another package has the place.
+_OURS = re.compile(r"conda-meta(/[^/]*\.json|/history)?|info(/.*)?|__clobbers__(/.*)?|CACHEDIR\.TAG")
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
@@ -83,7 +84,8 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
         match = _ENTRY_POINT.fullmatch(point)
         if match is None:
             raise BuildError(f"{origin} has the entry point {point[:100]!r}", hint=HOSTILE)
-        places[f"bin/{match['name']}"] = "hardlink"
+        if places.setdefault(f"bin/{match['name']}", "hardlink") != "hardlink":
+            raise BuildError(f"{origin} has bin/{match['name']} as a link and an entry point", hint=HOSTILE)
     shutil.rmtree(folder / "info")
     (folder / "info").mkdir()
     (folder / "info" / "index.json").write_bytes(as_json(index))
@@ -184,6 +186,7 @@ def _check_placeholder(row: PathRow, target: str, origin: str) -> None:
 
 def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None:
     """Refuse links that lead out of the prefix from their place in it, and rows below links."""
+    folders = {above for place, row in rows.items() for above in _above(place, row)}
     real: set[str] = {""}
     for place, row in rows.items():
         above = posixpath.dirname(row.path)
@@ -197,11 +200,35 @@ def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None
         real.update(steps)
         if row.path_type == "softlink":
             target = str((folder / row.path).readlink())
-            leads = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
-            if target.startswith("/") or leads == ".." or leads.startswith("../"):
+            if not _stays(posixpath.dirname(place), target, folders):
                 raise BuildError(
                     f"{origin} has {row.path}, a link to {target!r} outside of the prefix", hint=HOSTILE
                 )
+
+
+def _above(place: str, row: PathRow) -> Iterator[str]:
+    """Yield the folders that a row needs, the prefix among them as the empty path."""
+    yield from (place,) if row.path_type == "directory" else ()
+    while place:
+        place = posixpath.dirname(place)
+        yield place
+
+
+def _stays(folder: str, target: str, folders: Collection[str]) -> bool:
+    """Tell whether a link in a folder of the prefix leads to a place in the prefix, as the kernel follows it.
+
+    `..` behind another link leads to where that link leads, so it counts behind folders of the package alone; that no
+    other package has a link there is seen by `check_together`.
+    """
+    place = folder
+    for step in target.split("/"):
+        if step == "..":
+            if not place or place not in folders:
+                return False
+            place = posixpath.dirname(place)
+        elif step not in ("", "."):
+            place = posixpath.join(place, step)
+    return not target.startswith("/")
 
 
 def _place(path: str, python: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 import zstandard
 
-from reprobuild.conda.package import read_facts
+from reprobuild.conda.package import activated_variables, read_facts
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.realise.conda import link_packages
 from reprobuild.store import Store
@@ -26,6 +27,9 @@ def row(path: str, **more: Any) -> dict[str, Any]:
     return {
         "_path": path, "path_type": "hardlink", "sha256": hashlib.sha256(b"").hexdigest(), "size_in_bytes": 0, **more,
     }  # fmt: skip
+
+
+DEEP = "share/" + "/".join("x" * 20)
 
 
 def rows(*all_of: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +77,19 @@ HOSTILE = {
     "an entry point that leads out": (
         Spec(name="a", noarch="python", subdir="noarch", entry_points=("../x = a:b",)), "entry point",
     ),
+    "a link to the prefix, and one through it with dots": (
+        Spec(name="a", files={f"{DEEP}/a": Link("../" * 21), "bin/ep": Link(f"../{DEEP}/a" + "/.." * 20 + "/tmp/out")}),
+        "outside of the prefix",
+    ),
+    "dots behind what no package has": (
+        Spec(name="a", files={"bin/x": Link("../other/../lib/x")}), "outside of the prefix",
+    ),
+    "an entry point through a link": (
+        Spec(name="a", noarch="python", subdir="noarch", entry_points=("ep = a:b",), files={"bin/ep": Link("other")}),
+        "bin/ep as a link and an entry point",
+    ),
+    "the folder of clobbered files": (Spec(name="a", files={"__clobbers__": Link("x")}), "not a package's to write"),
+    "a folder of records as a link": (Spec(name="a", files={"conda-meta": Link("x")}), "not a package's to write"),
     "a record of conda": (Spec(name="a", files={"conda-meta/python.json": b"{}"}), "not a package's to write"),
     "a bomb": (Spec(name="a", files={"x": bytes(400 << 20)}), "unpacks to more than"),
 }  # fmt: skip
@@ -99,12 +116,29 @@ def test_a_row_whose_file_is_a_link_is_linked_as_one(tmp_path: Path) -> None:
     assert (prefix / "y").read_bytes() == b"own"
 
 
+@pytest.mark.parametrize("target", ["y/z", "y/../y/z", "../lib/y/z"])
+def test_links_within_a_package_are_kept(target: str, tmp_path: Path) -> None:
+    prefix = linked([Spec(name="a", files={"lib/y/z": b"z", "lib/x": Link(target)}), PYTHON], tmp_path)
+    assert str((prefix / "lib/x").readlink()) == target
+    assert (prefix / "lib/x").read_bytes() == b"z"
+
+
 def test_two_packages_cannot_lead_each_other_astray(tmp_path: Path) -> None:
     link, below = Spec(name="a", files={"d": Link("e"), "e/y": b"y"}), Spec(name="b", files={"d/x": b"x"})
     with pytest.raises(
         BuildError, match=r"b-1\.0-0\.conda has d/x, and d is a file or link of a-1\.0-0\.conda"
     ):
         linked([link, below, PYTHON], tmp_path)
+
+
+def test_many_blank_lines_of_an_activation_take_no_time(tmp_path: Path) -> None:
+    name = "etc/conda/activate.d/a.sh"
+    store = Store(tmp_path / "store")
+    file = locked(Spec(name="a", files={name: b" export\tA=1\n" + b"\n" * 100_000 + b"x"}), tmp_path, store).file
+    start = time.process_time()
+    path = store.blob(file.sha256)
+    assert activated_variables(path, file.filename, read_facts(path, file.filename)) == {"A"}
+    assert time.process_time() - start < 5  # a look behind each line break took 10 s and more
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
