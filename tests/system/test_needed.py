@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -142,6 +143,26 @@ def test_a_hostile_wheel_is_refused(store: Store, tmp_path: Path) -> None:
     wheel = make_wheel(store, tmp_path, {"../tool.py": ""})
     with pytest.raises(BuildError, match="unsafe path"):
         callers([wheel], [], [], PROGRAMS, store)
+
+
+def test_a_damaged_wheel_is_an_error_with_its_place(store: Store, tmp_path: Path) -> None:
+    wheel = make_wheel(store, tmp_path, {"tool.py": "first = 1\n" * 2000})
+    data = store.blob(wheel.file.sha256).read_bytes()
+    damaged = data[:15_000] + b"#" + data[15_001:]
+    file = Artefact(filename=wheel.file.filename, sha256=store.add(damaged), size=len(damaged))
+    with pytest.raises(
+        BuildError, match=r"^tool-1\.0-py3-none-any\.whl is damaged at tool\.py: Bad CRC-32"
+    ) as caught:
+        of_wheel(file, {"git"}, store)
+    assert caught.value.hint
+
+
+def test_many_words_that_are_no_calls_take_no_time() -> None:
+    text = (b"check_call(" + b" " * 60 + b"x" + b"'node'" * 6) * 8000
+    start = time.process_time()
+    assert in_python({"node"})(text) == {"node"}  # more words than are looked at
+    assert in_python({"node"})((b"check_call(" + b" " * 60 + b"x'node'") * 900) == set()
+    assert time.process_time() - start < 2
 
 
 def test_packages_whose_programs_are_called() -> None:

@@ -16,8 +16,10 @@ from pathlib import PurePosixPath
 import msgspec
 
 from reprobuild.archive import read_tar
+from reprobuild.errors import BuildError
+from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.strings import Line
-from reprobuild.guard.zips import open_zip
+from reprobuild.guard.zips import UNREADABLE, open_zip
 from reprobuild.lock import Artefact, Source, Wheel
 from reprobuild.resolve.system.needed import is_word
 from reprobuild.store import Store
@@ -42,6 +44,7 @@ _CALL = re.compile(
 _LIST = re.compile(rb"[\[(]\s*$")
 _OPTION = re.compile(rb"['\"]\s*,\s*[rbf]?['\"]-")
 _NEAR = 100  # bytes before a word in which a call stands
+_MOST = 1000  # places of one word in one text that are looked at; a word that has more counts as called
 _SCRIPTS = {
     ".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".mk", ".cmake", ".toml", ".cfg", ".ini", ".yaml", ".yml",
     ".smk", ".nf", ".ipynb",
@@ -107,7 +110,10 @@ def _in_wheel(file: Artefact, programs: Collection[str], store: Store) -> set[st
     with open_zip(store.verified(file.sha256, file.filename), file.filename) as (archive, members):
         for name, info in members.items():
             if name.endswith(".py") and info.file_size <= _LONGEST and not _NOT_RUN.search(name):
-                found |= search(archive.read(info))
+                try:
+                    found |= search(archive.read(info))
+                except UNREADABLE as err:
+                    raise BuildError(f"{file.filename} is damaged at {name}: {err}", hint=HOSTILE) from None
     return found
 
 
@@ -144,8 +150,10 @@ def in_python(programs: Collection[str]) -> Callable[[bytes], set[str]]:
 
 def _is_called(word: re.Pattern[bytes], text: bytes) -> bool:
     """Tell whether a quoted word stands in a call or in a command anywhere in a text."""
-    for match in word.finditer(text):
-        before = text[max(0, match.start() - _NEAR) : match.start()]
+    for number, match in enumerate(word.finditer(text)):
+        if number == _MOST:
+            return True
+        before = b" ".join(text[max(0, match.start() - _NEAR) : match.start()].split())
         if _CALL.search(before) or (_LIST.search(before) and _OPTION.match(text, match.end())):
             return True
     return False
