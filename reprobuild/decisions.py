@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
 from reprobuild.errors import UsageError
 from reprobuild.guard.plain import read_plain
@@ -37,6 +38,9 @@ _LARGEST = 1 << 20  # of a file that people write
 
 # What only the user may decide, whatever the value.
 _CONFIRMED = frozenset({"services", "archives", "debs", "indexes", "channels", "accept"})
+
+# Decisions by project, whose name has several spellings.
+_BY_PROJECT = ("sources", "indexes", "build")
 
 FILENAME = "reprobuild.yaml"
 
@@ -155,6 +159,7 @@ def read_decisions(path: Path) -> Decisions:
     except msgspec.ValidationError as err:
         known = ", ".join(Decisions.__struct_fields__)
         raise UsageError(f"{path}: {err}", hint=f"the decisions are: {known}") from None
+    _check_spellings(decisions, path)
     if decisions.profile is None:
         return decisions
     return msgspec.structs.replace(decisions, profile=check_profile(decisions.profile, f"{path}: "))
@@ -248,6 +253,22 @@ def _shown(value: Any) -> str:
     return strip_credentials(str(value))[0]
 
 
+def _key(field: str, name: str) -> str:
+    return canonicalize_name(name) if field in _BY_PROJECT else name
+
+
+def _check_spellings(decisions: Decisions, path: Path) -> None:
+    """Refuse two spellings of one project: which of them counts would depend on their order."""
+    for field in _BY_PROJECT:
+        seen: dict[str, str] = {}
+        for name in getattr(decisions, field):
+            other = seen.setdefault(canonicalize_name(name), name)
+            if other != name:
+                raise UsageError(
+                    f"{path}: {field}: {other} and {name} are one project", hint="keep the one that you mean"
+                )
+
+
 def merge(base: Decisions, options: Decisions) -> Decisions:
     """Return the file's decisions with the command line's put over them; lists and maps are joined."""
     default = Decisions()
@@ -255,7 +276,9 @@ def merge(base: Decisions, options: Decisions) -> Decisions:
     for field in Decisions.__struct_fields__:
         mine, given = getattr(base, field), getattr(options, field)
         if isinstance(given, dict):
-            changed[field] = {**mine, **given}
+            named = {canonicalize_name(name) for name in given} if field in _BY_PROJECT else given.keys()
+            kept = {name: value for name, value in mine.items() if _key(field, name) not in named}
+            changed[field] = {**kept, **given}
         elif isinstance(given, tuple):
             changed[field] = tuple(dict.fromkeys((*mine, *given)))
         elif given != getattr(default, field):

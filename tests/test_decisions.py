@@ -407,3 +407,22 @@ def test_an_archive_as_an_option() -> None:
         url="https://s.test/{time}/", key="ABCD"
     )
     assert parse_archive("https://s.test/?a=b/c") == ArchiveDecision(url="https://s.test/?a=b/c")
+
+
+@pytest.mark.parametrize("field", ["sources", "indexes"])
+def test_an_option_counts_for_every_spelling_of_a_project(field: str) -> None:
+    file = Decisions(**{field: {"My_Lib": "https://git.example.org/evil.git", "other": "x"}})  # type: ignore[arg-type]  # both are maps
+    given = Decisions(**{field: {"my-lib": "/home/me/mylib"}})  # type: ignore[arg-type]  # both are maps
+    assert getattr(merge(file, given), field) == {"other": "x", "my-lib": "/home/me/mylib"}
+
+
+@pytest.mark.parametrize("field", ["sources", "indexes", "build"])
+def test_two_spellings_of_a_project_are_refused(field: str, tmp_path: Path) -> None:
+    path = tmp_path / "reprobuild.yaml"
+    value = "{}" if field == "build" else "https://a.example/x"
+    path.write_text(f"{field}:\n  my-lib: {value}\n  My_Lib: {value}\n")
+    with pytest.raises(UsageError, match=f"{field}: my-lib and My_Lib are one project") as caught:
+        read_decisions(path)
+    assert caught.value.hint == "keep the one that you mean"
+    path.write_text(f"{field}:\n  my-lib: {value}\n")
+    read_decisions(path)

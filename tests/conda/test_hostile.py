@@ -134,7 +134,9 @@ def test_two_packages_cannot_lead_each_other_astray(tmp_path: Path) -> None:
 def test_many_blank_lines_of_an_activation_take_no_time(tmp_path: Path) -> None:
     name = "etc/conda/activate.d/a.sh"
     store = Store(tmp_path / "store")
-    file = locked(Spec(name="a", files={name: b" export\tA=1\n" + b"\n" * 100_000 + b"x"}), tmp_path, store).file
+    file = locked(
+        Spec(name="a", files={name: b" export\tA=1\n" + b"\n" * 100_000 + b"x"}), tmp_path, store
+    ).file
     start = time.process_time()
     path = store.blob(file.sha256)
     assert activated_variables(path, file.filename, read_facts(path, file.filename)) == {"A"}
