@@ -63,7 +63,7 @@ def _identity(
     found = [member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)]
     try:
         project, version, _ = read_wheel_filename(filename)
-        raw = read_metadata(zips.read_text(archive, members[found[0]], origin))
+        raw = read_metadata(zips.read_text(archive, members[found[0]], origin), origin)
         told = (canonicalize_name(raw["name"]), Version(raw["version"]))
     except (InvalidWheelFilename, InvalidVersion, IndexError, KeyError):
         raise BuildError(

@@ -15,6 +15,7 @@ from reprobuild.guard.names import HOSTILE
 from reprobuild.lock import CondaPackage, Lock, Ruling, Wheel, conflicts, in_short
 from reprobuild.render import render_pylock
 from reprobuild.report.text import render_rulings
+from reprobuild.resolve.freeze import requires
 from reprobuild.resolve.freeze.lines import Target
 from reprobuild.resolve.freeze.requires import LONGEST, MOST, read_requires, with_requires
 from reprobuild.store import Store
@@ -176,3 +177,35 @@ def test_pylock_names_the_dependencies_among_its_packages(store: Store, tmp_path
         ("one", [{"name": "two-parts"}]),
         ("two-parts", None),
     ]
+
+
+def test_metadata_of_endless_kinds_of_fields_is_refused_at_once(store: Store) -> None:
+    start = time.process_time()
+    wheel = wheel_of(store, "evil", [f"x\nX-{number}: y" for number in range(20_000)])
+    with pytest.raises(
+        BuildError, match=r"evil.* has metadata of 200\d\d kinds of fields, and at most 500"
+    ) as caught:
+        read_requires(wheel.file, store)
+    assert caught.value.hint
+    assert time.process_time() - start < 5  # the parser takes 10 s and more
+
+
+def test_each_extra_is_judged_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of extras that a wheel asks of itself: e0 asks for e1, which asks for e2."""
+    judged: list[str] = []
+    judge = requires.applies
+
+    def counted(marker: object, markers: object, extra: str) -> bool:
+        judged.append(extra)
+        return judge(marker, markers, extra)  # type: ignore[arg-type]  # what it was given
+
+    monkeypatch.setattr(requires, "applies", counted)
+    count = 30
+    chain = [f"evil[e{n}]; extra == 'e{n - 1}'" for n in range(1, count)]
+    never = " or ".join(f"extra == 'e{n}' and extra == 'x'" for n in range(count))
+    wheel = wheel_of(store, "evil", ["evil[e0]", *chain, *(f"p{n}; {never}" for n in range(10))])
+    (found,) = with_requires([wheel], TARGET, store)
+    assert found.requires == tuple(sorted(f"evil[e{n}]" for n in range(count)))
+    assert (
+        len(judged) <= (count + 10) + 2 * count + 10 * count
+    )  # without an extra, of the chain, of the others

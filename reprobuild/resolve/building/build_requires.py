@@ -242,7 +242,7 @@ def _requires(wheel: Wheel, store: Store) -> list[str]:
         # Below them may be others': setuptools has those of what it vendors.
         found = [info for name, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         try:
-            raw = read_metadata(zips.read_text(archive, found[0], origin))
+            raw = read_metadata(zips.read_text(archive, found[0], origin), origin)
         except (IndexError, *zips.UNREADABLE):
             raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
     return raw.get("requires_dist", [])

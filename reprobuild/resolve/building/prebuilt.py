@@ -180,7 +180,7 @@ def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
     with zips.open_zip(store.verified(file.sha256, name), name) as (archive, members):
         found = [info for path, info in members.items() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path)]
         try:
-            raw = read_metadata(zips.read_text(archive, found[0], name))
+            raw = read_metadata(zips.read_text(archive, found[0], name), name)
             fits = canonicalize_name(raw["name"]) == sdist.name and same_version(
                 raw["version"], sdist.version
             )

@@ -60,14 +60,17 @@ def with_requires(wheels: Sequence[Wheel], target: Target, store: Store) -> tupl
     waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
     holding: dict[str, list[_One]] = {name: [] for name in waiting}
     asked: dict[str, set[str]] = {name: {""} for name in waiting}
+    unseen: dict[str, set[str]] = {name: {""} for name in waiting}
     turns = list(waiting)
     while turns:  # extras ask for further ones
         name = turns.pop()
-        met = {one for one in waiting[name] if one.holds(asked[name], markers)}
+        new, unseen[name] = unseen[name], set()
+        met = {one for one in waiting[name] if one.holds(new, markers)}
         waiting[name] = [one for one in waiting[name] if one not in met]
         holding[name] += met
         for one in met:
             if one.project in asked and not one.extras <= asked[one.project]:
+                unseen[one.project] |= one.extras - asked[one.project]
                 asked[one.project] |= one.extras
                 turns.append(one.project)
     return tuple(
@@ -124,7 +127,7 @@ def _read(file: Artefact, store: Store) -> tuple[str, ...]:
         found = [name for name in members if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
         try:
             texts = [zips.read_text(archive, members[name], origin) for name in found[:1]]
-            raw = read_metadata(texts[0]).get("requires_dist", []) if texts else []
+            raw = read_metadata(texts[0], origin).get("requires_dist", []) if texts else []
         except zips.UNREADABLE as err:
             raise BuildError(f"{origin} is damaged at {found[0]}: {err}", hint=HOSTILE) from None
     if len(raw) > MOST:
@@ -153,8 +156,8 @@ class _One:
         )
 
     def holds(self, extras: AbstractSet[str], markers: Mapping[str, str]) -> bool:
-        """Tell whether it holds with no extra (`""`) or with one of these; what nobody can read does."""
-        return any(applies(self._marker, markers, extra) for extra in {"", *(self._names & extras)})
+        """Tell whether it holds with one of these extras, `""` being none; what nobody can read does."""
+        return any(applies(self._marker, markers, extra) for extra in extras & {"", *self._names})
 
 
 def _text(requirement: Requirement) -> str:
