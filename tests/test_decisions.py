@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.cli.decisions import make_decisions
@@ -411,8 +412,9 @@ def test_an_archive_as_an_option() -> None:
 
 @pytest.mark.parametrize("field", ["sources", "indexes"])
 def test_an_option_counts_for_every_spelling_of_a_project(field: str) -> None:
-    file = Decisions(**{field: {"My_Lib": "https://git.example.org/evil.git", "other": "x"}})  # type: ignore[arg-type]  # both are maps
-    given = Decisions(**{field: {"my-lib": "/home/me/mylib"}})  # type: ignore[arg-type]  # both are maps
+    captured = {"My_Lib": "https://git.example.org/evil.git", "other": "x"}
+    file = msgspec.convert({field: captured}, Decisions)
+    given = msgspec.convert({field: {"my-lib": "/home/me/mylib"}}, Decisions)
     assert getattr(merge(file, given), field) == {"other": "x", "my-lib": "/home/me/mylib"}
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.markers import Marker
 
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.guard.names import HOSTILE
@@ -195,9 +196,9 @@ def test_each_extra_is_judged_once(store: Store, monkeypatch: pytest.MonkeyPatch
     judged: list[str] = []
     judge = requires.applies
 
-    def counted(marker: object, markers: object, extra: str) -> bool:
+    def counted(marker: Marker | None, markers: Mapping[str, str], extra: str) -> bool:
         judged.append(extra)
-        return judge(marker, markers, extra)  # type: ignore[arg-type]  # what it was given
+        return judge(marker, markers, extra)
 
     monkeypatch.setattr(requires, "applies", counted)
     count = 30
