@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from proof import ablation, factors, fleet, gpu_train, leftovers, planted, torch_tests
+from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
@@ -223,11 +224,25 @@ def run_gpu_train(place: Place) -> bool:
     return not wrong
 
 
+def run_environments(place: Place) -> bool:
+    """Capture ordinary environments, and make an image of each without a decision; 60 GB of disk are needed."""
+    about = machine()
+    index, shards = map(int, place.shard.split("/"))
+    wanted = [case for case in cases.CASES[index - 1 :: shards] if place.only in case.name]
+    # A store of its own: what is in the example's would shorten the times.
+    found = experiment.Environments(place.work / "environments" / "store", place.work / "environments").do(
+        wanted
+    )
+    print(experiment.table(found))
+    place.write("environments", experiment.ROOMS, {"shard": place.shard, "environments": found}, about)
+    return experiment.held(found)
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "fleet": run_fleet, "torch": run_torch,
-    "gpu-train": run_gpu_train,
+    "gpu-train": run_gpu_train, "environments": run_environments,
 }  # fmt: skip
 
 
@@ -253,7 +268,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--engines", type=Path, default=Path(".engine"), help="where private engines are")
     parser.add_argument("--evidence", type=Path, default=FOLDER, help="the folder of the evidence")
     parser.add_argument("--shard", default="1/1", metavar="I/N")
-    parser.add_argument("--only", default="", metavar="WORDS", help="cuts whose name holds these words")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="cuts, scripts or environments whose name holds these words",
+    )
     options = parser.parse_args(argv)
     if unknown := set(options.experiments) - set(EXPERIMENTS):
         parser.error(f"no experiment {', '.join(sorted(unknown))}; there are: {names}")

@@ -17,6 +17,7 @@ from benchmarks import (
 )
 from proof import factors, gpu_train, leftovers, planted, torch_tests
 from proof.drills.drill import ROOMS as DRILLS
+from proof.environments import experiment
 from proof.evidence import Kind
 
 _BENCHMARKS = (
@@ -51,6 +52,7 @@ KINDS: tuple[Kind, ...] = (
         rooms=tuple(sorted({room for module in _BENCHMARKS for room in module.ROOMS})),
         made_by='make bench BENCH_ARGS="--evidence FILE"',
     ),
+    Kind(name="environments", rooms=experiment.ROOMS, made_by="make proof"),
     Kind(name="factors", rooms=factors.ROOMS, made_by="make proof"),
     Kind(name="ablation", rooms=factors.ROOMS, made_by="make proof"),
     Kind(name="leftovers", rooms=leftovers.ROOMS, made_by="make proof"),

@@ -14,6 +14,7 @@ from typing import Any
 
 from proof import gpu_train
 from proof.circumstances import LEVELS
+from proof.environments import experiment
 from proof.evidence import FOLDER, ROOT
 
 PAGE = ROOT / "docs" / "proof.md"
@@ -144,11 +145,18 @@ def _gpu_train(evidence: Mapping[str, Any]) -> str:
     return said + _table(["", ""], rows)
 
 
+def _environments(evidence: Mapping[str, Any]) -> str:
+    found = evidence["environments"]
+    rows = [experiment.row(each) for each in found]
+    return f"{experiment.sentence(found)} {_where(evidence)}\n\n" + _table(experiment.HEAD, rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "documents": partial(_fuzz, things="documents"),
     "benchmarks": _benchmarks,
     "planted": _planted, "fleet": _fleet, "torch": _torch, "gpu-train": _gpu_train,
+    "environments": _environments,
 }  # fmt: skip
 
 

@@ -1,0 +1,256 @@
+"""Make each environment, capture it, and let `from-snapshot` make an image of it, as a person does who knows no option.
+
+What came out of each is kept, so that a run that was cut off goes on where it was. The job of each environment runs on
+the machine and in the image; both print digests of what they computed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proof.environments.cases import PRINT, Case
+from proof.environments.machine import Machine
+from proof.evidence import ROOT
+
+ROOMS = (
+    "environments",
+    "image",
+    "lock",
+    "realise",
+    "resolve",
+    "snapshot",
+    "verify",
+    "reprobuild_runtime/capture",
+)
+PROGRAM = (sys.executable, "-m", "reprobuild.cli")
+HEAD = (
+    "environment",
+    "machine",
+    "captured by",
+    "decisions",
+    "exit code",
+    "refused",
+    "minutes",
+    "MB",
+    "CPU",
+    "its job in the image",
+)
+_RECIPE = re.compile(r"```bash\n(REPRO_DIR=.*?)```", re.DOTALL)
+
+
+class Environments:
+    """The experiment.
+
+    Args:
+        store: gets what the environments are made of.
+        folder: gets the machines, the environments, and `done.json`.
+    """
+
+    def __init__(self, store: Path, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "done.json"
+
+    def done(self) -> dict[str, dict[str, Any]]:
+        """Return what came out so far, by the names of the environments."""
+        found: dict[str, dict[str, Any]] = json.loads(self.path.read_bytes()) if self.path.exists() else {}
+        return found
+
+    def do(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+        """Do each case that is not done yet, and return what came out of all."""
+        done = self.done()
+        for case in cases:
+            if case.name not in done:
+                done[case.name] = self._one(case)
+                self.path.write_text(json.dumps(done, indent=1))
+                print(json.dumps(done[case.name]), flush=True)
+        return [done[case.name] for case in cases]
+
+    def _one(self, case: Case) -> dict[str, Any]:
+        work = self.folder / re.sub(r"[^a-z0-9.]+", "-", case.name.lower())
+        shutil.rmtree(work, ignore_errors=True)
+        (work / "job").mkdir(parents=True)
+        facts = {"name": case.name, "machine": case.machine, "capture": case.capture}
+        made = self._capture(case, work)
+        if made:
+            return {**facts, "not made": made}
+        found = {**facts, **self._image(work)}
+        if (work / "frozen" / "image.json").exists():
+            found["job"] = self._job(work)
+        _forget(work)
+        return found
+
+    def _capture(self, case: Case, work: Path) -> str:
+        """Make the environment, run its job and take the snapshot; return what failed."""
+        machine = Machine(case.machine, self.folder / "machines")
+        (work / "job" / "train.py").write_text(PRINT + case.job)
+        shutil.copyfile(ROOT / "reprobuild_runtime" / "capture.py", work / "capture.py")
+        tools = f"export UV={_uv()} PYENV={_pyenv()} GIT_CONFIG_NOSYSTEM=1\n"
+        enter = "" if case.python.startswith("/") else f"source {Path(case.python).parent / 'activate'}\n"
+        python = case.python if case.python.startswith("/") else "python"
+        take = f"{python} ../capture.py -o ../snapshot" if case.capture == "capture" else recipe(case)
+        steps = {
+            "environment": f"{tools}{case.project}\n{case.make}",
+            "job": f"{enter}cd job\n{python} train.py > ../answer.txt",
+            "snapshot": f"{enter}cd job\n{take}",
+        }
+        for name, script in steps.items():
+            in_job = case.slurm and name != "environment"
+            done = machine.run(self._srun(script) if in_job else script, home=work)
+            if done.returncode != 0:
+                return f"{name}: {done.stderr[-600:]}"
+        return ""
+
+    def _srun(self, script: str) -> str:
+        """Return a script that runs another one as a job of a cluster, with `module` as a login has it."""
+        script = f"source /usr/share/lmod/lmod/init/bash\n{script}"
+        cluster = f"python3 {ROOT / 'dev' / 'private_slurm.py'} run --folder {self.folder / 'slurm'} --"
+        return f"{cluster} srun -n1 bash -euo pipefail -c {shlex.quote(script)}"
+
+    def _image(self, work: Path) -> dict[str, Any]:
+        out = work / "frozen"
+        argv = [
+            *PROGRAM,
+            "from-snapshot",
+            str(work / "snapshot"),
+            "-o",
+            str(out),
+            "--store",
+            str(self.store),
+            "--json",
+        ]
+        began = time.perf_counter()
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - began
+        (work / "stdout.json").write_text(done.stdout)
+        (work / "stderr.txt").write_text(done.stderr)
+        found = {"exit code": done.returncode, "seconds": round(seconds, 1)}
+        document = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        image = [path.stat().st_size for path in (out / "image").rglob("*") if path.is_file()]
+        return {**found, **_said(document), "MB": round(sum(image) / 1e6) if image else None}
+
+    def _job(self, work: Path) -> str:
+        """Run the job in the image; return whether it printed what it had printed on the machine."""
+        argv = [
+            *PROGRAM,
+            "run",
+            str(work / "frozen"),
+            "-v",
+            f"{work / 'job'}:/job:ro",
+            "--workdir",
+            "/job",
+            "--",
+        ]
+        done = subprocess.run(
+            [*argv, "python", "train.py"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        (work / "job.txt").write_text(done.stdout + done.stderr)
+        if done.returncode != 0:
+            return "fails"
+        return "the same bytes" if done.stdout == (work / "answer.txt").read_text() else "other bytes"
+
+
+def row(each: Mapping[str, Any]) -> list[str]:
+    """Return the cells of one environment, in the order of `HEAD`."""
+    if "not made" in each:
+        return [each["name"], each["machine"], each["capture"], "", "not made", "", "", "", "", ""]
+    return [
+        each["name"], each["machine"], each["capture"], " ".join(each.get("decisions", ())) or "0",
+        str(each["exit code"]), str(each["refused"]), f"{each['seconds'] / 60:.1f}", str(each.get("MB") or ""),
+        each.get("verdict") or "", each.get("job", ""),
+    ]  # fmt: skip
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows for a terminal."""
+    return "\n".join([" | ".join(row(each)) for each in found] + [sentence(found)])
+
+
+def sentence(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the counts by which the experiment is judged."""
+    made = [each for each in found if "not made" not in each]
+    plain = [each for each in made if each["exit code"] == 0 and not each.get("decisions")]
+    one = [each for each in made if each["exit code"] == 0]
+    jobs = [each for each in made if "job" in each]
+    same = sum(each["job"] == "the same bytes" for each in jobs)
+    return (
+        f"Of {len(made)} environments {len(plain)} end with exit code 0 without a decision, and {len(one)} with at "
+        f"most one decision. In {same} of {len(jobs)} images the job computes the bytes that it computed "
+        f"on its machine; {len(_wrong(made))} images are wrong without a word."
+    )
+
+
+def held(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether 80 % succeed without a decision, 95 % with at most one, and no image is wrong without a word."""
+    plain = sum(each.get("exit code") == 0 and not each.get("decisions") for each in found)
+    one = sum(each.get("exit code") == 0 for each in found)
+    return plain >= 0.8 * len(found) and one >= 0.95 * len(found) and not _wrong(found)
+
+
+def _wrong(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the environments whose image passes though its job fails or computes something else."""
+    return [
+        each["name"] for each in found if each.get("exit code") == 0 and each.get("job") != "the same bytes"
+    ]
+
+
+def _said(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the document of a run says: the verdict and the lines that are not as captured, or the error."""
+    if "error" in document:
+        error = document["error"]
+        return {
+            "refused": len(error.get("refused", ())),
+            "error": error["message"][:600],
+            "hint": error["hint"][:600],
+        }
+    verdict = document.get("verdict") or {}
+    return {
+        "refused": len(document.get("deviations", ())), "verdict": verdict.get("determinism", {}).get("cpu"),
+        "round trip": verdict.get("round_trip"),
+    }  # fmt: skip
+
+
+def recipe(case: Case) -> str:
+    """Return the recipe of the README, for a repository that is installed in place where the case has one."""
+    match = _RECIPE.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert match is not None
+    lines = match[1].replace("$HOME/repro/$SLURM_JOB_ID", "../snapshot").splitlines()
+    if "-e lib" in case.make:
+        lines = [line.replace("~/mylib", "../lib").replace("/mylib.diff", "/tinylib.diff") for line in lines]
+        # The recipe enters another folder, from which a relative one is none.
+        lines = [line.replace("$REPRO_DIR/tinylib", "$OLDPWD/$REPRO_DIR/tinylib") for line in lines]
+    else:
+        lines = [line for line in lines if "mylib" not in line]
+    return "\n".join(["set +e", *lines, "true"])
+
+
+def _forget(work: Path) -> None:
+    """Remove the environment and the image; the snapshot and what was said stay."""
+    image = work / "frozen" / "image.json"
+    if image.exists():
+        reference = json.loads(image.read_bytes())["reference"]
+        subprocess.run(["docker", "image", "rm", "--force", reference], capture_output=True, check=False)
+    shutil.rmtree(work / "env", ignore_errors=True)
+    for path in sorted((work / "frozen").glob("*")) if (work / "frozen").exists() else []:
+        if path.is_dir():
+            shutil.rmtree(path)
+
+
+def _uv() -> str:
+    from uv import find_uv_bin
+
+    return str(find_uv_bin())
+
+
+def _pyenv() -> str:
+    return os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv")
