@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class ReproError(Exception):
@@ -12,14 +12,23 @@ class ReproError(Exception):
         what: one sentence that names the thing and, where there is one, the file and line.
         hint: the next step for the reader; empty only where nothing can be suggested.
         listing: all lines that the sentence sums up; `--verbose` prints them.
+        refused: each captured line that was refused, for `--json`: file, line, subject, outcome, class and reason.
     """
 
     exit_code = 70
 
-    def __init__(self, what: str, *, hint: str = "", listing: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        hint: str = "",
+        listing: Sequence[str] = (),
+        refused: Sequence[Mapping[str, object]] = (),
+    ) -> None:
         super().__init__(what)
         self.hint = hint
         self.listing = tuple(listing)
+        self.refused = tuple(refused)
 
 
 class UsageError(ReproError):

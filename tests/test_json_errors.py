@@ -140,3 +140,15 @@ def test_a_full_standard_output_keeps_the_first_error(tmp_path: Path) -> None:
         words = [*PROGRAM, "show", str(tmp_path / "absent"), "--json"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr.startswith("error: there is no folder")
+
+
+def test_refused_lines_are_in_the_document_one_by_one(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\nscipy\n")
+    code, error = failed(
+        said, "lock", tmp_path, "-o", tmp_path / "x.lock", "--python", "3.11", "--accept", "no-apt-list"
+    )
+    assert code == 4
+    assert [(line["file"], line["line"], line["subject"], line["class"]) for line in error["refused"]] == [
+        ("requirements.txt", 1, "numpy", "index-line"), ("requirements.txt", 2, "scipy", "index-line"),
+    ]  # fmt: skip
+    assert {line["outcome"] for line in error["refused"]} == {"unresolved"}

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -137,7 +138,7 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     own = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         everything = err.listing if VERBOSE in arguments else ()
-        return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code)
+        return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code, err.refused)
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         hint = f"see `{err.ctx.command_path if err.ctx else 'reprobuild'} --help`"
         return _print_error(err.format_message(), hint, own or err.exit_code)
@@ -163,14 +164,14 @@ def _places(err: BaseException) -> str:
     return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
 
 
-def _print_error(what: str, hint: str, code: int) -> int:
+def _print_error(what: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> int:
     """Print an error for people, and with `--json` as the one document; return its exit code."""
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
     click.echo(click.style("error: ", fg="red") + progress.harmless(what), err=True, color=color)
     if hint:
         click.echo("\n" + click.style("hint: ", fg="cyan") + progress.harmless(hint), err=True, color=color)
     try:
-        documents.fail(what, hint, code)
+        documents.fail(what, hint, code, refused)
     except OSError as err:
         if isinstance(err, BrokenPipeError):
             raise

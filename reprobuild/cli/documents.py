@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,8 @@ def print_json(document: Any) -> None:
     _line.printed = True
 
 
-def fail(what: str, hint: str, code: int) -> None:
-    """Print an error as the document, unless the answer was printed before it."""
+def fail(what: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> None:
+    """Print an error as the document, unless the answer was printed before it; `refused` are captured lines."""
     if _line.asked and not _line.printed:
-        print_json({"error": {"code": code, "message": what, "hint": hint}})
+        error = {"code": code, "message": what, "hint": hint}
+        print_json({"error": {**error, "refused": refused} if refused else error})

@@ -77,6 +77,7 @@ def accept(
                 ]
             ),
             listing=["all of them:", *map(_line, refused)] if _sums_up(groups) else (),
+            refused=[_facts(ruling) for ruling in refused],
         )
     return tuple(marked)
 
@@ -100,6 +101,13 @@ def _summary(title: str, group: Sequence[Ruling]) -> list[str]:
     more = len(group) - _EXAMPLES
     examples = [f"    {r.file}:{r.line}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
     return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, which --verbose lists"]
+
+
+def _facts(ruling: Ruling) -> dict[str, object]:
+    return {
+        "file": ruling.file, "line": ruling.line, "subject": ruling.subject, "outcome": ruling.outcome,
+        "class": ruling.kind, "reason": ruling.reason,
+    }  # fmt: skip
 
 
 def _line(ruling: Ruling) -> str:
