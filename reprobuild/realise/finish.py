@@ -71,7 +71,7 @@ def _copy(
         )
     if content is not None and leftover_of(entry):
         writer.add(structs.replace(entry, size=0), b"")
-    elif content is not None and entry.path == java.PATH:
+    elif content is not None and entry.path == java.PATH and entry.size <= java.LARGEST:
         writer.add(entry, java.with_time(content.read(), epoch))
     else:
         writer.add(entry, content)

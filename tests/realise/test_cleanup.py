@@ -8,6 +8,7 @@ import pytest
 
 from reprobuild.archive import Entry, list_tar
 from reprobuild.errors import BuildError
+from reprobuild.realise import java
 from reprobuild.realise.cleanup import LEFTOVERS, leftover_of
 from reprobuild.realise.finish import rewrite
 from tests.image.made import file, make_tar
@@ -58,6 +59,18 @@ def test_files_are_removed_or_emptied_and_folders_stay(tmp_path: Path) -> None:
     assert [(entry.path, entry.size, oct(entry.mode), entry.gid) for entry in written] == [
         ("var/log", 0, "0o775", 4), ("etc/machine-id", 0, "0o444", 0), ("etc/kept", 1, "0o644", 0),
     ]  # fmt: skip
+
+
+def test_a_large_certificate_store_is_passed_on_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, tree = tmp_path / "found.tar", tmp_path / "tree.tar"
+    found.write_bytes(make_tar([file(java.PATH, b"x" * (java.LARGEST + 1))]))
+    monkeypatch.setattr(java, "with_time", lambda *_: pytest.fail("it was read whole"))
+    assert rewrite(found, tree, 0)[-1].size == java.LARGEST + 1
+    found.write_bytes(make_tar([file(java.PATH, b"x")]))
+    with pytest.raises(pytest.fail.Exception):
+        rewrite(found, tree, 0)
 
 
 def test_a_hard_link_to_what_is_removed_is_no_base(tmp_path: Path) -> None:

@@ -18,6 +18,12 @@ def store(milliseconds: int, *, tag: int = 2, version: int = 2, magic: int = 0xF
     return body + hashlib.sha1(KEY + body).digest()
 
 
+def short(size: int) -> bytes:
+    """Return a store with the right digest whose entries end in the middle."""
+    body = store(5)[: 12 + size]
+    return body + hashlib.sha1(KEY + body).digest()
+
+
 def test_only_the_times_change_and_the_digest_is_right() -> None:
     assert with_time(store(1795254329571), 1_700_000_000) == store(1_700_000_000_000)
 
@@ -32,6 +38,10 @@ def test_only_the_times_change_and_the_digest_is_right() -> None:
         store(5, version=1),
         store(5, magic=1),
         b"-----BEGIN" * 9,
+        short(0),
+        short(4),
+        short(13),
+        short(30),
     ],
 )
 def test_anything_else_comes_back_as_it_was(content: bytes) -> None:
