@@ -34,6 +34,7 @@ from reprobuild.ship.papers import (
     Kind,
     Paper,
     certified,
+    digest_of,
     provenance_of,
     read_artifact,
 )
@@ -181,14 +182,15 @@ def write_believed(
     """
     told: list[Belonging] = []
     builder = NATIVE
+    builders = _builders(lock, image)
     for kind in ("lock", "sbom", "provenance"):
         for one in _contents(repository, kind, offers, image.manifest):
-            makers = _makers(kind, one.paper.content, lock, image)
-            builder = makers[0] if makers and kind == "provenance" else builder
-            if makers and kind != "lock":
+            of_builder = builders[kind].get(one.paper.digest)
+            builder = of_builder if of_builder and kind == "provenance" else builder
+            if of_builder and kind != "lock":
                 write_file(out / FILES[kind], one.paper.content)
-            why = "" if makers else "it does not follow from the lock: of another reprobuild, or made up"
-            told.append(_belonging(one, FILES[kind] if makers else "", why))
+            why = "" if of_builder else "it does not follow from the lock: of another reprobuild, or made up"
+            told.append(_belonging(one, FILES[kind] if of_builder else "", why))
     certificates = [
         (verdict.made, one)
         for one in _contents(repository, "certificate", offers, image.manifest)
@@ -199,14 +201,17 @@ def write_believed(
     return builder, tuple(told)
 
 
-def _makers(kind: Kind, content: bytes, lock: Lock, image: Image) -> list[str]:
-    """Return the builders of which a paper says what is true; none where it follows from no lock like this."""
-    if kind == "lock":
-        return [NATIVE] if hashlib.sha256(content).hexdigest() == lock.digest else []
-    if kind == "sbom":
-        return [NATIVE] if content == cyclonedx(lock) else []
-    made = ((name, msgspec.structs.replace(image, builder=name)) for name in (NATIVE, *BUILDERS))
-    return [name for name, one in made if provenance_of(lock, one) == content]
+def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
+    """Return the digest of each paper that follows from a lock, and the builder of which it is true, by kind.
+
+    They are computed once: a repository can hold many papers.
+    """
+    provenances: dict[str, str] = {}
+    for name in (NATIVE, *BUILDERS):
+        content = provenance_of(lock, msgspec.structs.replace(image, builder=name))
+        provenances.setdefault(digest_of(content), name)
+    bill = digest_of(cyclonedx(lock))
+    return {"lock": {f"sha256:{lock.digest}": NATIVE}, "sbom": {bill: NATIVE}, "provenance": provenances}
 
 
 def _keep(content: bytes, out: Path) -> str:

@@ -109,6 +109,7 @@ def _system(lock: Lock) -> Iterator[_Component]:
     yield _Component(
         type="operating-system", ref=f"system:{distro}", name=base.distribution, version=base.release
     )
+    native = base.native
     files = {(deb.name, deb.architecture): deb.file for deb in base.packages}
     versions = {(deb.name, deb.architecture): deb.version for deb in base.packages}
     if base.image:
@@ -121,7 +122,7 @@ def _system(lock: Lock) -> Iterator[_Component]:
         )  # fmt: skip
     for (name, architecture), version in versions.items():
         purl = purls.of_deb(name, version, architecture, base.distribution, distro)
-        shown = dpkg_name(name, architecture, base.native)
+        shown = dpkg_name(name, architecture, native)
         if (name, architecture) in files:
             yield _of_file("library", shown, version, purl, files[name, architecture])
         else:

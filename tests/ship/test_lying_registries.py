@@ -11,12 +11,15 @@ import msgspec
 import pytest
 
 from reprobuild.errors import FetchError, ShipError
+from reprobuild.lock import Lock
 from reprobuild.net import Net
 from reprobuild.registry.reference import parse_reference
 from reprobuild.registry.repository import MANIFEST, MOST_PAGES, MOST_REFERRERS, Descriptor, Repository
 from reprobuild.results import read_image
+from reprobuild.ship import belonging
 from reprobuild.ship.belonging import MOST_FAILED, MOST_OF_A_KIND
 from reprobuild.ship.papers import EMPTY, EMPTY_TYPE, TYPES, Kind
+from reprobuild.ship.sbom import cyclonedx
 from tests.registry.pushing import sha256
 from tests.ship.folders import certificate_of, make_results
 from tests.ship.held import Held, Said, listed
@@ -289,7 +292,11 @@ def test_names_of_a_registry_become_no_files(held: Held, tmp_path: Path) -> None
     assert list(tmp_path.rglob("*escaped*")) == []
 
 
-def test_no_more_than_so_many_are_asked_for(held: Held, tmp_path: Path) -> None:
+def test_no_more_than_so_many_are_asked_for(
+    held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Lock] = []
+    monkeypatch.setattr(belonging, "cyclonedx", lambda lock: made.append(lock) or cyclonedx(lock))
     _, image = make_results(tmp_path / "out")
     sent(tmp_path / "out", held)
     for number in range(3 * MOST_OF_A_KIND):
@@ -298,6 +305,7 @@ def test_no_more_than_so_many_are_asked_for(held: Held, tmp_path: Path) -> None:
     got = brought(held, tmp_path / "back")
     assert len([one for one in got["referrers"] if one["kind"] == "sbom"]) == MOST_OF_A_KIND
     assert len(held.asked) < 4 * MOST_OF_A_KIND
+    assert len(made) == 1  # the bill of a large lock takes a while
 
 
 @pytest.mark.parametrize("api", [True, False], ids=["api", "tag"])

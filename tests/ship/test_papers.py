@@ -123,6 +123,15 @@ def test_the_bill_names_everything_that_is_in_the_image() -> None:
     assert document["metadata"]["component"]["version"] == f"sha256:{lock.digest}"
 
 
+def test_the_packages_are_counted_once_for_the_bill(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Base] = []
+    native = Base.native.fget
+    monkeypatch.setattr(Base, "native", property(lambda base: asked.append(base) or native(base)))
+    packages = tuple(deb(f"p{number}") for number in range(9))
+    cyclonedx(make_lock(base=msgspec.structs.replace(make_lock().base, packages=packages)))
+    assert len(asked) == 1
+
+
 def test_what_a_distribution_requires_is_told_where_it_is_there() -> None:
     document = check_sbom(cyclonedx(rich_lock()))
     on = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
