@@ -6,12 +6,14 @@ older ones may be any of these.
 
 from __future__ import annotations
 
+import io
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from lzma import LZMAError
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
 
@@ -29,13 +31,14 @@ _UNREADABLE = (*tars.UNREADABLE, *zips.UNREADABLE, zlib.error, LZMAError, OSErro
 class Member(Struct, frozen=True, kw_only=True):
     """One file or link of an archive, by its path below the only folder at the archive's top.
 
-    `content` may be asked before the next member is; of a link `target` is what it says.
+    `open` may be called before the next member is asked for, and its stream read until then; of a link `target` is
+    what it says.
     """
 
     path: str
     executable: bool = False
     target: str | None = None
-    content: Callable[[], bytes] = bytes
+    open: Callable[[], IO[bytes]] = io.BytesIO
 
 
 def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Member]:
@@ -70,7 +73,7 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Me
             if rest.startswith(inside):
                 yield Member(
                     path=rest[len(inside) :], executable=member.executable, target=member.target,
-                    content=member.content,
+                    open=member.open,
                 )  # fmt: skip
     except _UNREADABLE as err:
         raise BuildError(f"{filename} cannot be read: {err}", hint=HOSTILE) from None
@@ -90,14 +93,14 @@ def _of_tar(path: Path, filename: str, mode: str) -> Iterator[Member]:
                 )
             yield Member(
                 path=name, executable=bool(info.mode & 0o100), target=info.linkname if info.issym() else None,
-                content=lambda info=info: _content(tar, info),  # type: ignore[misc]  # mypy: a default is Any
+                open=lambda info=info: _opened(tar, info),  # type: ignore[misc]  # mypy: a default is Any
             )  # fmt: skip
 
 
-def _content(tar: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
+def _opened(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     opened = tar.extractfile(info)
     assert opened is not None  # it is a regular file
-    return opened.read()
+    return opened
 
 
 def _of_zip(path: Path, filename: str) -> Iterator[Member]:
@@ -105,5 +108,5 @@ def _of_zip(path: Path, filename: str) -> Iterator[Member]:
         for name, info in members.items():
             yield Member(
                 path=name, executable=bool((info.external_attr >> 16) & 0o100),
-                content=lambda info=info: archive.read(info),  # type: ignore[misc]  # as above
+                open=lambda info=info: archive.open(info),  # type: ignore[misc]  # as above
             )  # fmt: skip

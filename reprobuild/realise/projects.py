@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from reprobuild.archive import CHUNK
 from reprobuild.errors import BuildError
 from reprobuild.guard.below import open_below, symlink_below
 from reprobuild.guard.names import HOSTILE, check_target
-from reprobuild.guard.sdists import read_sdist
+from reprobuild.guard.sdists import Member, read_sdist
 from reprobuild.lock import EPOCH, Sdist, Source
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store import Store
@@ -59,15 +61,15 @@ def _unpack_sdist(one: Sdist, path: Path, folder: Path) -> None:
             links[member.path] = member.target
         else:
             with _possible(member.path, origin):
-                _write(folder, member.path, member.content(), 0o755 if member.executable else 0o644)
+                _write(folder, member, 0o755 if member.executable else 0o644)
     for name, target in links.items():  # at last, so that nothing is written through one
         with _possible(name, origin):
             symlink_below(target, folder, name, mode=0o755)
 
 
-def _write(folder: Path, name: str, content: bytes, mode: int) -> None:
-    with open_below(folder, name, mode=0o755) as stream:
-        stream.write(content)
+def _write(folder: Path, member: Member, mode: int) -> None:
+    with open_below(folder, member.path, mode=0o755) as stream, member.open() as content:
+        shutil.copyfileobj(content, stream, CHUNK)
         os.fchmod(stream.fileno(), mode)
 
 

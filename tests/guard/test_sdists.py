@@ -57,7 +57,7 @@ def read(
     path = place / "blob"
     path.write_bytes(content)
     return {
-        member.path: (member.content() if member.target is None else member.target, member.executable)
+        member.path: (member.open().read() if member.target is None else member.target, member.executable)
         for member in read_sdist(path, name, subdirectory)
     }
 

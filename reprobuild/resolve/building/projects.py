@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import configparser
+import io
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.archive import read_tar
+from reprobuild.archive import entry_of, members
 from reprobuild.errors import LockError
 from reprobuild.guard.sdists import Member, read_sdist
 from reprobuild.lock import Sdist, Source
@@ -83,12 +85,12 @@ def read_project(one: Source | Sdist, store: Store) -> Project:
     for member in _members(one, store):
         paths.append(member.path)
         if member.path in _TEXTS and member.target is None:
-            content = member.content()
+            content = _first(member, _LONGEST + 1)
             if len(content) > _LONGEST:
-                raise LockError(f"{name}: {member.path} has {len(content)} bytes", hint=_MEND)
+                raise LockError(f"{name}: {member.path} has more than {_LONGEST} bytes", hint=_MEND)
             texts[member.path] = content
         elif _CMAKE.fullmatch(member.path) and member.target is None:
-            content = member.content()[:_LONGEST]
+            content = _first(member, _LONGEST)
             options += [member.path] if _CUDA_OFF.search(content) else []
             always = always or any(b"CUDA" in words.split() for words in _PROJECT.findall(content))
     folder = next((path for path in paths if path.partition("/")[0] in _TEXTS and "/" in path), None)
@@ -113,10 +115,21 @@ def _members(one: Source | Sdist, store: Store) -> Iterator[Member]:
         return
     inside = f"{one.subdirectory}/" if one.subdirectory else ""
     with path.open("rb") as stream:  # our own tar of a git tree
-        for entry, content in read_tar(stream, one.file.filename):
+        for info, content in members(stream, one.file.filename):
+            entry = entry_of(info)
             if entry.type in ("file", "symlink") and entry.path.startswith(inside):
                 target = entry.target if entry.type == "symlink" else None
-                yield Member(path=entry.path[len(inside) :], target=target, content=content)
+                opened = content or io.BytesIO()
+                yield Member(path=entry.path[len(inside) :], target=target, open=partial(_same, opened))
+
+
+def _same(stream: IO[bytes]) -> IO[bytes]:
+    return stream
+
+
+def _first(member: Member, size: int) -> bytes:
+    with member.open() as stream:
+        return stream.read(size)
 
 
 def suffixes(project: Project) -> set[str]:
