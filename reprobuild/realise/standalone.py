@@ -18,16 +18,17 @@ from typing import IO, cast
 
 from reprobuild.errors import BuildError
 from reprobuild.guard import tars
-from reprobuild.guard.elf import read_search_path
+from reprobuild.guard.elf import read_elf, read_search_path
 from reprobuild.guard.names import HOSTILE
 from reprobuild.guard.plain import is_unlinked, open_plain
-from reprobuild.guard.relocation import built_for, moved_search_path, moved_text
+from reprobuild.guard.relocation import built_for, moved_program, moved_search_path, moved_text
 from reprobuild.lock import Interpreter
 from reprobuild.realise.unpack import extract
 from reprobuild.store import Store
 
 _TOP = "python"
 _LARGEST = 4 << 20  # of a text that is rewritten; real ones have some 50 KB
+_LARGEST_PROGRAM = 128 << 20  # as `capture` packs
 _INSTALLED = "/install"
 _COMPILER = re.compile(r"('(AR|BLDSHARED|CC|CXX|LDCXXSHARED|LDSHARED|LINKCC)': ')([^\s']+)")
 _EVERYWHERE = ("ar", "c++", "cc", "g++", "gcc")
@@ -91,9 +92,10 @@ def _tell_place(place: Path, interpreter: Interpreter) -> None:
         told = _COMPILER.sub(compiler, moved_text(text, old, interpreter.home))
         if told != text:
             path.write_text(told)
-    if captured and old:
-        programs = (f"bin/python{interpreter.minor}", "lib/*.so*", f"{library}/lib-dynload/*.so")
-        for path in (path for pattern in programs for path in sorted(place.glob(pattern))):
+    if captured:
+        _move_program(place, place / "bin" / f"python{interpreter.minor}", old, interpreter.home)
+        libraries = [*place.glob("lib/*.so*"), *place.glob(f"{library}/lib-dynload/*.so")]
+        for path in sorted(libraries) if old else ():
             _move_search_path(place, path, old, interpreter.home)
 
 
@@ -106,6 +108,23 @@ def _text(place: Path, path: Path) -> str:
         with stream:
             return stream.read(_LARGEST).decode() if size <= _LARGEST else ""
     return ""
+
+
+def _move_program(place: Path, path: Path, old: str, new: str) -> None:
+    """Have the program look for its own libraries where they are now, where it has any."""
+    if not is_unlinked(place, path.relative_to(place).as_posix()):
+        return
+    with contextlib.suppress(OSError):
+        with open_plain(path, links=False)[0] as stream:
+            found, search = read_elf(stream), read_search_path(stream)
+            stream.seek(0)
+            data = stream.read(_LARGEST_PROGRAM)
+        own = found is not None and any(
+            (place / "lib" / name).exists() for name in found.needed if "/" not in name
+        )
+        moved = moved_program(data, search, old, new) if own else None
+        if moved is not None and moved != data:
+            path.write_bytes(moved)
 
 
 def _move_search_path(place: Path, path: Path, old: str, new: str) -> None:

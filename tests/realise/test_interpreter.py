@@ -33,7 +33,7 @@ from reprobuild.sandbox import Root
 from reprobuild.store import hash_file
 from tests.guard.elves import elf
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
-from tests.interpreters import MINOR, SYSCONFIG, VERSION, fake_build, make_build, small_root
+from tests.interpreters import MINOR, PROGRAM, SYSCONFIG, VERSION, fake_build, make_build, small_root
 from tests.recipe.test_install import install, native, seen
 
 ONLY = ("encodings", "collections", "importlib", "json", "re", "lib-dynload")
@@ -162,6 +162,23 @@ def test_a_captured_one_is_told_its_new_place(made: Made, tmp_path: Path) -> Non
         assert found.text == search
         assert len(after) == len(before)
         assert read_elf(io.BytesIO(after)) == read_elf(io.BytesIO(before))
+
+
+def test_a_captured_program_without_a_search_path_gets_one(made: Made, tmp_path: Path) -> None:
+    """As one has that a site's module sets LD_LIBRARY_PATH for; one without libraries of its own stays as it is."""
+    needed = read_elf(io.BytesIO(PROGRAM.read_bytes()))
+    assert needed is not None
+    for own, search in ((True, b"/opt/python/lib"), (False, None)):
+        path, tree = tmp_path / f"{own}.tar.gz", tmp_path / f"tree-{own}"
+        members = [file(f"python/bin/python{MINOR}", PROGRAM.read_bytes(), 0o755)]
+        members += [file(f"python/lib/{needed.needed[0]}", b"")] if own else []
+        path.write_bytes(gzip.compress(make_tar(members)))
+        (tree / HOME).mkdir(parents=True)
+        unpack_standalone(msgspec.structs.replace(standalone(made, path), kind="captured"), made.store, tree)
+        program = tree / HOME / "bin" / f"python{MINOR}"
+        found = read_search_path(io.BytesIO(program.read_bytes()))
+        assert (found and found.text) == search
+        assert program.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_link_of_a_captured_one_moves_nothing_outside(made: Made, tmp_path: Path) -> None:

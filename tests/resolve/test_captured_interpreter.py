@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.decisions import Decisions
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.lock import Artefact, Interpreter, Ruling, Wheel
 from reprobuild.net import Net
@@ -20,7 +21,9 @@ from reprobuild.resolve.interpreter import captured
 from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged, take_captured
 from reprobuild.resolve.surroundings import Surroundings
 from reprobuild.resolve.system.shared_libraries import Ask
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.resolve.triage import triage_snapshot
+from reprobuild.snapshot.model import Place as Site
+from reprobuild.snapshot.model import Snapshot, Variable
 from reprobuild.snapshot.repositories import Captured, PackedInterpreter
 from reprobuild.store import Store
 from tests.guard.elves import elf
@@ -258,3 +261,17 @@ def test_a_library_that_no_package_brings() -> None:
     with pytest.raises(LockError, match=r"does not start without libsite\.so\.2") as caught:
         judged(python, (rulings[1],), (module, program))
     assert caught.value.hint == "take a standalone build of the same version: --python 3.11.7"
+
+
+def test_the_folder_of_its_libraries_is_that_of_the_image(place: Place) -> None:
+    """A site's module puts it into LD_LIBRARY_PATH."""
+    row = Variable(place=Site("env.nul", 1), name="LD_LIBRARY_PATH", value=f"{PREFIX}/lib")
+    snapshot = msgspec.structs.replace(place(archive(ORDINARY)).snapshot, variables=(row,))
+    (setting,) = triage_snapshot(snapshot, Decisions()).settings
+    assert (setting.name, setting.value) == ("LD_LIBRARY_PATH", "/opt/python/lib")
+    below = msgspec.structs.replace(row, value=f"{PREFIX}/lib/other")
+    for other, decisions in ((below, Decisions()), (row, Decisions(python="3.11.7"))):
+        triage = triage_snapshot(msgspec.structs.replace(snapshot, variables=(other,)), decisions)
+        assert triage.settings == ()
+        (ruling,) = triage.rulings
+        assert (ruling.outcome, ruling.kind) == ("unresolved", "site-library-path")

@@ -24,7 +24,7 @@ from reprobuild.guard import tars
 from reprobuild.guard.elf import MAGIC, read_elf, read_search_path
 from reprobuild.guard.names import check_path
 from reprobuild.guard.plain import open_within
-from reprobuild.guard.relocation import built_for, moved_search_path
+from reprobuild.guard.relocation import built_for, moved_program
 from reprobuild.guard.strings import Line
 from reprobuild.lock import STANDALONE, Artefact, Interpreter, Ruling, Wheel
 from reprobuild.resolve.surroundings import Surroundings
@@ -42,6 +42,7 @@ MOST_PACKED = 256 << 20
 MOST_UNPACKED = 512 << 20
 MOST_MEMBERS = 25_000  # the files of `capture`, and their folders
 _LARGEST_TEXT = 4 << 20
+_LARGEST_PROGRAM = 128 << 20  # as `capture` packs
 _TOP = "python"
 _FOLDERS = ("bin", "include", "lib")
 _VERSION = 1  # of what is remembered
@@ -76,8 +77,8 @@ def take_captured(snapshot: Snapshot, machine: str, around: Surroundings) -> Int
     )  # fmt: skip
     if lost := _held(interpreter, machine, around.store).lost:
         raise LockError(
-            f"Python {packed.version} of the snapshot needs {escaped(lost)} of its own, and has no search path that "
-            "could be written anew: the captured machine found it by LD_LIBRARY_PATH or by the loader's configuration",
+            f"Python {packed.version} of the snapshot needs {escaped(lost)} of its own, and has no room for a "
+            "search path: the captured machine found it by LD_LIBRARY_PATH or by the loader's configuration",
             hint=_another(interpreter),
         )
     return interpreter
@@ -187,7 +188,7 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
     program = f"{_TOP}/bin/{posixpath.basename(interpreter.executable)}"
     kinds: dict[str, bool] = {}
     files: list[File] = []
-    config, path, total = "", None, 0
+    config, content, path, total = "", b"", None, 0
     for info in tars.members(tar, origin, packed=packed):
         total += info.size
         _check(info, kinds, origin)
@@ -206,6 +207,8 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
                     files.append(file_of(info.name, elf))
                 if info.name == program:
                     path = read_search_path(whole)
+                    whole.seek(0)
+                    content = whole.read(_LARGEST_PROGRAM)
             elif info.size <= _LARGEST_TEXT:
                 whole.seek(0)
                 text = whole.read(_LARGEST_TEXT)
@@ -217,19 +220,9 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
         if not kinds.get(needed):
             raise _damaged(origin, f"it holds no {needed}")
     own = {name for file in files for name in file.names}
-    lost = [
-        name for file in files if file.path == program for name in file.needed
-        if name in own and not _finds(path.text if path else b"", config)
-    ]  # fmt: skip
+    asked = [name for file in files if file.path == program for name in file.needed if name in own]
+    lost = asked if asked and moved_program(content, path, config, STANDALONE) is None else []
     return Held(files=tuple(files), lost=lost[0] if lost else "")
-
-
-def _finds(path: bytes, prefix: str) -> bool:
-    """Tell whether a program with this search path finds the libraries beside it in the image."""
-    if b"$ORIGIN" in path or b"${ORIGIN}" in path:
-        return True
-    moved = moved_search_path(path, prefix, STANDALONE) if prefix else None
-    return moved is not None and f"{STANDALONE}/lib".encode() in moved.rstrip(b"\0").split(b":")
 
 
 def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
